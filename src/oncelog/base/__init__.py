@@ -1,0 +1,1 @@
+"""What every room may import: ids, error codes, units and ``invariant``; standard library only."""

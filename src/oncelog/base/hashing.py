@@ -1,0 +1,18 @@
+"""The hash by which Apache Kafka maps a group or transactional id to its coordinator partition."""
+
+from __future__ import annotations
+
+
+def java_string_hash(text: str) -> int:
+    """Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def coordinator_partition(text: str, partition_count: int) -> int:
+    """The partition of an internal topic that coordinates ``text`` (Kafka's ``Utils.abs``: the minimum maps to 0)."""
+    value = java_string_hash(text)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count

@@ -1,0 +1,71 @@
+"""Nominal types for the values that share an ``int``, ``str`` or ``bytes`` in the protocol.
+
+The rule: a function that takes an offset says ``Offset``, so that a type checker refuses a producer id there.
+At run time they are the plain values; nothing is converted or wrapped.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Final, NamedTuple, NewType
+
+Offset = NewType("Offset", int)
+"""Position of a record in a partition, 0-based; −1 means "none" in the protocol."""
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+CoordinatorEpoch = NewType("CoordinatorEpoch", int)
+BrokerId = NewType("BrokerId", int)
+TopicName = NewType("TopicName", str)
+TopicId = NewType("TopicId", bytes)
+"""16 bytes, as on the wire; ``NO_TOPIC_ID`` (all zero) means "none"."""
+GroupId = NewType("GroupId", str)
+MemberId = NewType("MemberId", str)
+TransactionalId = NewType("TransactionalId", str)
+
+NO_OFFSET: Final = Offset(-1)
+NO_PRODUCER_ID: Final = ProducerId(-1)
+NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+NO_BROKER: Final = BrokerId(-1)
+NO_TOPIC_ID: Final = TopicId(bytes(16))
+
+CONSUMER_OFFSETS: Final = TopicName("__consumer_offsets")
+TRANSACTION_STATE: Final = TopicName("__transaction_state")
+INTERNAL_TOPICS: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic; sorts by topic name, then index."""
+
+    topic: TopicName
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+
+
+def partition_of_directory(name: str) -> TopicPartition | None:
+    """The partition whose files live in a directory called ``name`` (``topic-partition``), or None."""
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    if match is None:
+        return None
+    return TopicPartition(TopicName(match["topic"]), int(match["partition"]))
+
+
+def uuid_text(value: bytes) -> str:
+    """A 16-byte id as Apache Kafka prints it: URL-safe base64 without padding, 22 characters."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The reverse of :func:`uuid_text`. Raises ValueError when ``text`` is not a 22-character id."""
+    value = base64.urlsafe_b64decode(text + "==")
+    if len(value) != 16:
+        raise ValueError(f"not a 16-byte id: {text!r}")
+    return value

@@ -1,0 +1,22 @@
+"""``invariant``: a check of our own state that stays on in production.
+
+For what must be true whatever a peer sends. A peer's mistake is an error code or :class:`PeerError`, never this;
+a broken invariant stops the node, because going on would damage what has been acknowledged.
+"""
+
+from __future__ import annotations
+
+
+class InvariantViolation(Exception):
+    """A broken invariant, with the facts that show it."""
+
+    def __init__(self, message: str, facts: dict[str, object]) -> None:
+        self.facts = facts
+        detail = ", ".join(f"{name}={value!r}" for name, value in facts.items())
+        super().__init__(f"{message} ({detail})" if detail else message)
+
+
+def invariant(condition: object, message: str, **facts: object) -> None:
+    """Raise :class:`InvariantViolation` unless ``condition`` holds."""
+    if not condition:
+        raise InvariantViolation(message, facts)

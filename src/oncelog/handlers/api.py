@@ -1,0 +1,55 @@
+"""What the registry says of one API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Operation(Enum):
+    """What a request wants to do to a resource, by Apache Kafka's ``AclOperation`` names and codes."""
+
+    NONE = 0
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    TWO_PHASE_COMMIT = 15
+
+
+class ResourceType(Enum):
+    """What is protected, by Apache Kafka's ``ResourceType`` names and codes."""
+
+    NONE = 0
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+CLUSTER_NAME = "kafka-cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One row of the registry.
+
+    ``module`` is imported at the first request: ``oncelog.handlers.<module>`` has ``handle(request, context)`` and
+    ``ERRORS`` (error code → when), and ``oncelog.wire.messages.<module>`` the messages.
+    """
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    module: str
+    operation: Operation
+    resource: ResourceType
+    advertised_min_version: int | None = None
+    """Where ApiVersions names a lower version than is implemented (Produce only)."""

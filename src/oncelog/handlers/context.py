@@ -1,0 +1,85 @@
+"""What a handler is given beside its request: who asks, in which version, and the broker it may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId, GroupId, TopicName, TopicPartition
+from oncelog.handlers.api import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from oncelog.core.configs.broker import BrokerConfig
+    from oncelog.core.controller.image import ClusterImage
+    from oncelog.core.groups.shard import GroupShard
+    from oncelog.core.sessions.fetch import FetchSessions
+    from oncelog.storage.log import PartitionLog
+
+
+class CoordinatorRefusal(Exception):
+    """This broker cannot decide for the group now; ``error_code`` is what to answer."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        self.error_code = error_code
+        super().__init__(error_code.name)
+
+
+class Authoriser(Protocol):
+    """Says who may do what. The one that ships allows all; tests use one that denies."""
+
+    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """Whether ``principal`` may do ``operation`` on the named resource."""
+
+
+class Broker(Protocol):
+    """The node as handlers see it."""
+
+    broker_id: BrokerId
+    cluster_id: str
+    config: BrokerConfig
+    image: ClusterImage
+    """Brokers, topics, configs, features as of the last change applied; replaced as a whole, never mutated."""
+    fetch_sessions: FetchSessions
+
+    def log(self, partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition that this broker leads, None when it hosts none."""
+
+    def group_shards(self) -> Iterable[GroupShard]:
+        """All loaded shards of this broker (ListGroups)."""
+
+    def coordinates(self, group_id: GroupId) -> ErrorCode:
+        """NONE, or why this broker cannot coordinate the group now."""
+
+    def high_watermark_changed(self, partition: TopicPartition) -> None:
+        """Tell the node that a handler moved a log's readable range (append, DeleteRecords)."""
+
+    def create_logs_now(self, topic: TopicName) -> None:
+        """Make sure the logs of a topic in the image exist."""
+
+    def random_bytes(self, size: int) -> bytes:
+        """From the injected entropy: topic ids, member ids."""
+
+
+@dataclass(slots=True)
+class Context:
+    """One request's circumstances."""
+
+    broker: Broker
+    authoriser: Authoriser
+    api_key: int
+    version: int
+    connection_id: int
+    client_id: str | None
+    client_host: str
+    """``/127.0.0.1``, as Apache Kafka shows it in group descriptions."""
+    principal: str
+    listener: tuple[str, int]
+    """Host and port to advertise to clients that came by this listener."""
+    now_ms: int
+    """Time at which the request is decided; a resumed generator reads it again, it is kept current."""
+
+    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """Whether the requester may do ``operation`` on the named resource."""
+        return self.authoriser.allows(self.principal, operation, resource, name)

@@ -1,0 +1,78 @@
+"""What a handler may wait for.
+
+A handler that needs to wait is a generator: it yields one of these and is resumed with the outcome named in its
+docstring; it returns the response. The node drives it, so that a handler knows neither loop nor thread.
+While a generator waits, later requests of its connection are not decided, unless ``holds_connection`` is False:
+then only its response is held back, so that pipelined requests share one group commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from oncelog.base.ids import GroupId, Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.core.groups.shard import Decision, GroupShard
+    from oncelog.ports import Operation
+
+
+@dataclass(slots=True)
+class UntilDurable:
+    """Until every high watermark has reached the offset named for it (acks=all). Resumed with the set that has not
+    by ``deadline_ms`` (empty: all have)."""
+
+    offsets: Mapping[TopicPartition, Offset]
+    deadline_ms: int
+    holds_connection: ClassVar[bool] = False
+
+
+@dataclass(slots=True)
+class UntilReadable:
+    """Until ``ready()`` is true, asked again whenever one of ``partitions`` has new readable data, was truncated or
+    disappeared; or ``deadline_ms``. Resumed with None."""
+
+    partitions: Sequence[TopicPartition]
+    ready: Callable[[], bool]
+    deadline_ms: int
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class Coordinate:
+    """Decide in the shard that coordinates ``group_id``.
+
+    ``decide(shard, token, now_ms)`` returns a ``Decision``; its records are appended and applied, and when they are
+    durable the handler is resumed with its reply: at once, or when a later decision releases ``token``.
+    Raises ``CoordinatorRefusal(error_code)`` inside the handler when this broker does not coordinate the group,
+    is still loading, or could not append.
+    """
+
+    group_id: GroupId
+    decide: Callable[[GroupShard, int, int], Decision]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class CommitFacts:
+    """Change the coordination tree atomically. Resumed with True when committed (and the cluster image has it, its
+    logs are created, altered or marked for deletion), with False on a conflict: read the image and decide again."""
+
+    operations: Sequence[Operation]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class UntilProducerId:
+    """A new producer id from the broker's block. Resumed with it, or None when no block could be had in time."""
+
+    holds_connection: ClassVar[bool] = True
+
+
+Wait = UntilDurable | UntilReadable | Coordinate | CommitFacts | UntilProducerId
+
+R = TypeVar("R")
+Steps = Generator[Wait, Any, R]
+"""A handler that waits: yields Waits, returns a response. Parts of it compose with ``yield from``."""

@@ -1,0 +1,173 @@
+"""The ports: what the centre asks of the outside world. Small Protocols, nothing else.
+
+Real adapters live in ``runtime`` (files, clock, sockets) and ``coordination`` (SQLite, ZooKeeper); fakes in ``sim``.
+Conformance tests run against every adapter, real and fake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class OpenFile(Protocol):
+    """One open file. Reads may come from any thread; appends and truncation only from the loop."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        """Write all chunks at the end, into the page cache; return the position of the first byte.
+
+        Either everything is written or OSError is raised and the file is as long as before.
+        """
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``position``; fewer only at the end of the file. May wait for the disk."""
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        """As ``read``, but None when the bytes are not in the page cache and a read would wait."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
+
+    def sync(self) -> None:
+        """Make what was appended durable (fdatasync). Waits; called by workers. OSError is fatal to the node."""
+
+    def close(self) -> None:
+        """Let go of the file; unsynced data stays in the page cache."""
+
+
+class Files(Protocol):
+    """A tree of files under one data directory. Paths are relative, with ``/``; errors are OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> OpenFile:
+        """Open for reading and appending. FileNotFoundError unless it exists or ``create``."""
+
+    def list(self, directory: str) -> list[str]:
+        """Names in ``directory``, sorted; FileNotFoundError when it does not exist."""
+
+    def size(self, path: str) -> int | None:
+        """Length of a file in bytes, None when it does not exist."""
+
+    def modified_ms(self, path: str) -> int:
+        """Time of the last change of a file, milliseconds since the epoch."""
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory if it does not exist."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or directory, replacing a file that is there, atomically."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it; nothing happens when it does not exist."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make creations, renames and removals in a directory durable."""
+
+
+ANY_VERSION: Final = -1
+"""As ``expected_version``: whatever the node's version is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a node; the commit fails if it exists or its parent does not."""
+
+    path: str
+    value: bytes
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Replace a node's value if it stands at ``expected_version``; its version rises by one."""
+
+    path: str
+    value: bytes
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a childless node if it stands at ``expected_version``."""
+
+    path: str
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Change nothing; the commit fails unless the node stands at ``expected_version``."""
+
+    path: str
+    expected_version: int
+
+
+Operation = Create | Set | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """A node as read: its value and its version (0 when created)."""
+
+    path: str
+    value: bytes
+    version: int
+
+
+class Conflict(Exception):
+    """A commit was refused because ``operation`` did not find the tree as it expected; nothing changed."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        super().__init__(f"conflict at {operation.path}: {type(operation).__name__}")
+
+
+class Coordination(Protocol):
+    """Where cluster facts live: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait."""
+
+    def read(self, path: str) -> TreeNode | None:
+        """One node, or None."""
+
+    def children(self, path: str) -> list[str]:
+        """Names of a node's children, sorted; empty when the node does not exist."""
+
+    def subtree(self, path: str) -> list[TreeNode]:
+        """All nodes below ``path``, itself excluded, parents before children, in path order."""
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """Carry out all operations atomically and durably, or raise Conflict and change nothing."""
+
+    def watch(self, callback: Callable[[list[str]], None] | None) -> None:
+        """Call back, from any thread, with the paths that another session changed. None ends it."""
+
+    def close(self) -> None:
+        """End the session; its ephemeral nodes disappear."""
+
+
+class Clock(Protocol):
+    """Wall time; only ``runtime`` and ``sim`` have one."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+
+
+class Entropy(Protocol):
+    """Where random ids come from."""
+
+    def token(self, size: int) -> bytes:
+        """``size`` random bytes."""
+
+
+class Transport(Protocol):
+    """The far side of a connection table: what the node's Send and Close effects are carried out on."""
+
+    def send(self, connection_id: int, chunks: Sequence[object]) -> None:
+        """Queue chunks (bytes or file ranges) on a connection, in order; ignored when it is gone."""
+
+    def close(self, connection_id: int) -> None:
+        """Close a connection after what is queued."""

@@ -1,0 +1,1 @@
+"""Lets Spark find ``format("oncelog")`` without registration."""
