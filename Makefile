@@ -1,0 +1,81 @@
+# Everything a developer does here. Each target sets up what it needs in .venv; a second call finds it done.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+CANDIDATES := python3.14 python3.13 python3.12 python3.11 python3 python
+SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for python in $(CANDIDATES); do \
+	"$$python" -c '$(SUITABLE)' 2>/dev/null && { echo "$$python"; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SETUP := $(VENV)/.package-installed
+LOCKS := requirements/build.txt requirements/dev.txt
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+FAST := not slow and not spark and not java and not peer
+
+.PHONY: help setup demo test check lint bench format lock java clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(SETUP) ## install oncelog and everything around it into .venv (.venv/bin/oncelog is the command)
+
+demo: $(SETUP) java ## a year of flights: broker, replay, load into Parquet exactly once, reports and plots
+	$(BIN)/python -m demo
+
+test: lint java ## everything: lint, types, contracts and all tests (under 10 minutes)
+	$(PYTEST) -rs
+
+check: lint ## the answer in under a minute: lint, types, contracts and the fast tests
+	$(PYTEST) -m '$(FAST)'
+
+lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy --strict --no-error-summary
+	$(BIN)/lint-imports --config .importlinter > $(VENV)/.contracts 2>&1 || { cat $(VENV)/.contracts; exit 1; }
+	$(BIN)/python -m tests.checks.sizes
+
+bench: $(SETUP) java ## oncelog and Apache Kafka in turn with the same clients, as ratios (python -m bench --help)
+	$(BIN)/python -m bench all
+
+format: $(SETUP) ## rewrite the code as ruff wants it
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(SETUP) ## resolve the dependencies anew into requirements/*.txt, with hashes
+	$(COMPILE) --upgrade --extra dev --constraint requirements/constraints.txt \
+		--output-file requirements/dev.txt pyproject.toml
+	$(COMPILE) --upgrade --constraint requirements/dev.txt \
+		--output-file requirements/build.txt requirements/build.in
+
+clean: ## remove .venv and everything made here
+	rm -rf $(VENV) .work .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse demo-out
+
+java:
+	@major=$$({ "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 || true; } \
+		| sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
+	test "$${major:-0}" -ge 17 || { \
+		echo "oncelog: Spark needs Java 17 or later: install it (Debian: apt install openjdk-17-jre-headless," \
+			"macOS: brew install openjdk@17) or set JAVA_HOME" >&2; exit 1; }
+
+$(BIN)/python:
+	@"$(or $(PYTHON),false)" -c '$(SUITABLE)' 2>/dev/null || { \
+		echo "oncelog: Python 3.11 or later with venv is needed: install it (Debian: apt install python3 python3-venv," \
+			"macOS: brew install python) or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.locks-installed: $(LOCKS) | $(BIN)/python
+	$(PIP) install --require-hashes --requirement requirements/build.txt
+	$(PIP) install --require-hashes --no-build-isolation --requirement requirements/dev.txt
+	@touch $@
+
+$(SETUP): pyproject.toml $(VENV)/.locks-installed
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
