@@ -7,8 +7,16 @@ Conformance tests run against every adapter, real and fake.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
+
+from oncelog.base.tree import ANY_VERSION as ANY_VERSION
+from oncelog.base.tree import Check as Check
+from oncelog.base.tree import Conflict as Conflict
+from oncelog.base.tree import Create as Create
+from oncelog.base.tree import Delete as Delete
+from oncelog.base.tree import Operation as Operation
+from oncelog.base.tree import Set as Set
+from oncelog.base.tree import TreeNode as TreeNode
 
 Buffer = bytes | bytearray | memoryview
 
@@ -67,64 +75,6 @@ class Files(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Make creations, renames and removals in a directory durable."""
-
-
-ANY_VERSION: Final = -1
-"""As ``expected_version``: whatever the node's version is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Create a node; the commit fails if it exists or its parent does not."""
-
-    path: str
-    value: bytes
-    ephemeral: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Set:
-    """Replace a node's value if it stands at ``expected_version``; its version rises by one."""
-
-    path: str
-    value: bytes
-    expected_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove a childless node if it stands at ``expected_version``."""
-
-    path: str
-    expected_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Change nothing; the commit fails unless the node stands at ``expected_version``."""
-
-    path: str
-    expected_version: int
-
-
-Operation = Create | Set | Delete | Check
-
-
-@dataclass(frozen=True, slots=True)
-class TreeNode:
-    """A node as read: its value and its version (0 when created)."""
-
-    path: str
-    value: bytes
-    version: int
-
-
-class Conflict(Exception):
-    """A commit was refused because ``operation`` did not find the tree as it expected; nothing changed."""
-
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        super().__init__(f"conflict at {operation.path}: {type(operation).__name__}")
 
 
 class Coordination(Protocol):
