@@ -1,0 +1,209 @@
+"""The header of a record batch, format v2, read and patched in place over bytes that are never copied.
+
+The rule: what happens per batch happens here, on 61 bytes; what happens per record is in ``record``. Everything a
+producer chose is covered by the CRC, which begins at the attributes: the base offset and the leader epoch lie before
+it, so the broker sets them without touching the checksum.
+
+Layout (big-endian): base offset int64, length int32 (of all that follows it), partition leader epoch int32, magic
+int8, CRC-32C uint32, attributes int16, last offset delta int32, base timestamp int64, max timestamp int64, producer
+id int64, producer epoch int16, base sequence int32, record count int32. KIP-98; delete horizon: KIP-534.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from oncelog.base.units import INT32_MAX
+from oncelog.records.compression import Codec
+from oncelog.records.errors import CorruptBatch as CorruptBatch
+from oncelog.records.errors import TruncatedBatch as TruncatedBatch
+from oncelog.records.errors import UnsupportedMagic as UnsupportedMagic
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE: Final = 61
+LENGTH_PREFIX: Final = 12
+"""Bytes before what ``batch_length`` counts: base offset and the length itself."""
+MIN_BATCH_LENGTH: Final = HEADER_SIZE - LENGTH_PREFIX
+MAGIC: Final = 2
+MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
+ATTRIBUTES_POSITION: Final = 21
+"""The CRC covers everything from here."""
+MAX_TIMESTAMP_POSITION: Final = 35
+NO_TIMESTAMP: Final = -1
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_unpack = HEADER.unpack_from
+_new = tuple.__new__
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a batch header as they stand in the bytes, and what follows from them."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return LENGTH_PREFIX + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record; holds after compaction too, when that record may be gone."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        """Compression codec. Raises CorruptBatch when the attributes name none that exists."""
+        try:
+            return Codec(self.attributes & CODEC_MASK)
+        except ValueError:
+            raise CorruptBatch(f"unknown compression codec {self.attributes & CODEC_MASK}") from None
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction (data or its marker)."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """A batch of control records, which no application sees."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """All records carry ``max_timestamp``, set by the broker."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers in it may be dropped by compaction, or None; kept in ``base_timestamp``."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Written by an idempotent or transactional producer, or a marker of one."""
+        return self.producer_id >= 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, −1 when the batch has none."""
+        if self.base_sequence < 0:
+            return -1
+        return next_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def next_sequence(sequence: int, increment: int) -> int:
+    """``sequence`` moved on by ``increment``: after 2³¹−1 comes 0, never a negative number."""
+    return (sequence + increment) & INT32_MAX
+
+
+def previous_sequence(sequence: int) -> int:
+    """The sequence before; 2³¹−1 before 0."""
+    return (sequence - 1) & INT32_MAX
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at ``position``.
+
+    Only the header is read: the batch itself may reach past the buffer, which ``iter_headers`` checks.
+    Raises TruncatedBatch when fewer than 61 bytes are there, UnsupportedMagic for other formats, CorruptBatch for a
+    length smaller than a header.
+    """
+    try:
+        header: BatchHeader = _new(BatchHeader, _unpack(buffer, position))
+    except struct.error:
+        magic = magic_at(buffer, position)
+        if magic not in (None, MAGIC):
+            raise UnsupportedMagic(magic or 0) from None
+        raise TruncatedBatch(f"{max(0, len(buffer) - position)} bytes left, a batch header has {HEADER_SIZE}") from None
+    if header[3] != MAGIC:
+        raise UnsupportedMagic(header[3])
+    if header[1] < MIN_BATCH_LENGTH:
+        raise CorruptBatch(f"batch length {header[1]} is less than a header's {MIN_BATCH_LENGTH}")
+    return header
+
+
+def magic_at(buffer: Buffer, position: int = 0) -> int | None:
+    """The format version at ``position`` (the byte is in the same place in all formats), None when it ends before."""
+    at = position + MAGIC_POSITION
+    if at >= len(buffer):
+        return None
+    byte: int = buffer[at]
+    return byte - 256 if byte > 127 else byte
+
+
+def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Positions and headers of the batches that follow each other from ``position`` to the end of the buffer.
+
+    Raises CorruptBatch at the first that is not whole (TruncatedBatch, when the buffer ends inside it) or not v2.
+    The CRC is not looked at.
+    """
+    end = len(buffer)
+    while position < end:
+        header = read_header(buffer, position)
+        following = position + LENGTH_PREFIX + header[1]
+        if following > end:
+            raise TruncatedBatch(f"batch of {header.size_bytes} bytes at {position}, buffer ends at {end}")
+        yield position, header
+        position = following
+
+
+def compute_crc(buffer: Buffer, position: int, header: BatchHeader) -> int:
+    """CRC-32C of the batch at ``position``, which lies wholly in ``buffer``."""
+    view = memoryview(buffer)
+    return int(crc32c(view[position + ATTRIBUTES_POSITION : position + LENGTH_PREFIX + header[1]]))
+
+
+def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:
+    """Whether the batch at ``position`` is whole and its checksum is the one in its header."""
+    end = position + LENGTH_PREFIX + header[1]
+    if end > len(buffer):
+        return False
+    return bool(crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end]) == header[4])
+
+
+def set_base_offset_and_leader_epoch(buffer: bytearray | memoryview, position: int, offset: int, epoch: int) -> None:
+    """Give the batch at ``position`` its place in the log. Outside the CRC."""
+    _OFFSET.pack_into(buffer, position, offset)
+    _EPOCH.pack_into(buffer, position + LENGTH_PREFIX, epoch)
+
+
+def set_log_append_time(buffer: bytearray | memoryview, position: int, timestamp: int) -> None:
+    """Let all records of the batch carry ``timestamp`` (milliseconds), set by the broker. Recomputes the CRC."""
+    header = read_header(buffer, position)
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME)
+    _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, timestamp)
+    _CRC.pack_into(buffer, position + CRC_POSITION, compute_crc(buffer, position, header))

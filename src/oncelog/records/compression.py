@@ -1,0 +1,147 @@
+"""Compression codecs of record batches, with a hard bound on what decompressing may give.
+
+The rule: no output buffer is ever larger than ``max_bytes``, whatever the input claims; a declared size is believed
+only as far as the codec could produce it. What would exceed the bound raises TooMuchOutput.
+
+Framing as Apache Kafka's clients do it: gzip; snappy in blocks behind snappy-java's header (raw snappy is read too,
+librdkafka and others write it); lz4 frames with independent blocks, the only ones Apache Kafka reads (KIP-57);
+zstd frames (KIP-110). Sizes are in bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Final
+
+import cramjam
+
+from oncelog.records.errors import CorruptBatch, TooMuchOutput
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Codec(IntEnum):
+    """Compression codec as bits 0–2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+"""snappy-java's stream header: magic, version and lowest compatible version."""
+XERIAL_MAGIC: Final = XERIAL_HEADER[:8]
+XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_INT32: Final = struct.Struct(">i")
+
+FIRST_GUESS_BYTES: Final = 16 * 1024
+SNAPPY_MAX_RATIO: Final = 64
+"""A snappy copy of two bytes gives at most 64; nothing in the format gives more per byte."""
+_OUTPUT_FULL: Final = "failed to write whole buffer"
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """``data`` compressed as Apache Kafka's clients would; ``level`` for gzip (0–9), lz4 (1–12) and zstd (1–22)."""
+    if codec is Codec.NONE:
+        return bytes(data)
+    if codec is Codec.GZIP:
+        return bytes(cramjam.gzip.compress(data, level))
+    if codec is Codec.ZSTD:
+        return bytes(cramjam.zstd.compress(data, level))
+    if codec is Codec.LZ4:
+        compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        compressor.compress(data)
+        return bytes(compressor.finish())
+    return _compress_snappy(data)
+
+
+def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
+    """What ``data`` was before ``compress``, at most ``max_bytes``.
+
+    Raises TooMuchOutput when it would be more, CorruptBatch when ``data`` is not in the codec's format.
+    """
+    if codec is Codec.NONE:
+        if len(data) > max_bytes:
+            raise TooMuchOutput(max_bytes)
+        return bytes(data)
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy(memoryview(data), max_bytes)
+    module: Any = _FRAMED[codec]
+    return _grow_into(module.decompress_into, memoryview(data), max_bytes)
+
+
+_FRAMED: Final[dict[Codec, Any]] = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}
+
+
+def _grow_into(decompress_into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes: int) -> bytes:
+    """Decompress into a buffer that quadruples until the output fits or the bound is reached.
+
+    The frames declare no size that could be trusted, and starting over costs at most a third more work.
+    """
+    size = min(max(FIRST_GUESS_BYTES, 4 * len(data)), max_bytes)
+    while True:
+        output = bytearray(size)
+        try:
+            written = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_FULL not in str(error):
+                raise CorruptBatch(f"cannot decompress: {error}") from None
+            if size >= max_bytes:
+                raise TooMuchOutput(max_bytes) from None
+            size = min(4 * size, max_bytes)
+        else:
+            return bytes(memoryview(output)[:written])
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    view = memoryview(data)
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
+    if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _decompress_raw_snappy(data, max_bytes)
+    if len(data) < len(XERIAL_HEADER):
+        raise CorruptBatch("snappy stream ends inside its header")
+    parts: list[bytes] = []
+    left = max_bytes
+    position = len(XERIAL_HEADER)
+    while position < len(data):
+        if len(data) - position < _INT32.size:
+            raise CorruptBatch("snappy stream ends inside a block length")
+        size = _INT32.unpack_from(data, position)[0]
+        position += _INT32.size
+        if size <= 0 or size > len(data) - position:
+            raise CorruptBatch(f"snappy block of {size} bytes, {len(data) - position} left")
+        try:
+            block = _decompress_raw_snappy(data[position : position + size], left)
+        except TooMuchOutput:
+            raise TooMuchOutput(max_bytes) from None
+        parts.append(block)
+        left -= len(block)
+        position += size
+    return b"".join(parts)
+
+
+def _decompress_raw_snappy(block: memoryview, max_bytes: int) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > SNAPPY_MAX_RATIO * len(block):
+            raise CorruptBatch(f"snappy block of {len(block)} bytes claims {size}")
+        if size > max_bytes:
+            raise TooMuchOutput(max_bytes)
+        output = bytearray(size)
+        written = cramjam.snappy.decompress_raw_into(block, output)
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"cannot decompress: {error}") from None
+    if written != size:
+        raise CorruptBatch(f"snappy block claims {size} bytes and has {written}")
+    return bytes(output)

@@ -1,0 +1,1 @@
+"""Record schemas of the internal topics, byte for byte Apache Kafka's."""

@@ -1,0 +1,120 @@
+"""The records inside a batch: read one after another, each checked against the length it declares.
+
+The rule: nothing is believed that the bytes do not hold. Lengths are checked before anything is cut out, the number
+of headers cannot exceed the bytes left, and decompressing is bounded by the caller. Only CorruptBatch is raised.
+
+A record: length varint, attributes int8 (unused), timestamp delta varlong, offset delta varint, key and value as
+varint length (−1: none) and bytes, header count varint, headers as key (never none) and value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from oncelog.records.batch import HEADER_SIZE, BatchHeader, Buffer
+from oncelog.records.compression import Codec, decompress
+from oncelog.records.errors import CorruptBatch, TooMuchOutput, TruncatedBatch
+from oncelog.records.varint import read_varint, read_varlong
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+MIN_RECORD_BYTES: Final = 7
+"""Length, attributes, two deltas, two lengths and a header count, a byte each."""
+
+
+class Record(NamedTuple):
+    """A record: absolute offset, milliseconds, and what the producer gave."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def records_data(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> bytes:
+    """The records of the batch at ``position``, decompressed, as bytes; at most ``max_bytes``.
+
+    Raises TruncatedBatch when the buffer ends before the batch, TooMuchOutput, or CorruptBatch.
+    """
+    end = position + header.size_bytes
+    if end > len(buffer):
+        raise TruncatedBatch(f"batch of {header.size_bytes} bytes at {position}, buffer ends at {len(buffer)}")
+    codec = header.codec
+    view = memoryview(buffer)[position + HEADER_SIZE : end]
+    if codec is Codec.NONE:
+        if len(view) > max_bytes:
+            raise TooMuchOutput(max_bytes)
+        data = bytes(view)
+    else:
+        data = decompress(codec, view, max_bytes) if len(view) else b""
+    if header.record_count < 0 or header.record_count * MIN_RECORD_BYTES > len(data):
+        raise CorruptBatch(f"{header.record_count} records declared, {len(data)} bytes of records")
+    return data
+
+
+def read_records(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> Iterator[Record]:
+    """The records of the batch at ``position``, in order, made one at a time.
+
+    Decompressing happens at the first ``next``. Raises what ``records_data`` does, and CorruptBatch when the records
+    are not as many, or not as long, as declared.
+    """
+    data = records_data(buffer, position, header, max_bytes)
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    at = 0
+    for _ in range(header.record_count):
+        at, offset_delta, timestamp_delta, key, value, headers = read_record(data, at)
+        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+    if at != len(data):
+        raise CorruptBatch(f"{len(data) - at} bytes after the last of {header.record_count} records")
+
+
+def read_record(data: bytes, at: int) -> tuple[int, int, int, bytes | None, bytes | None, Headers]:
+    """The record at ``at``: position after it, offset delta, timestamp delta, key, value, headers."""
+    length, at = read_varint(data, at)
+    end = at + length
+    if length < MIN_RECORD_BYTES - 1 or end > len(data):
+        raise CorruptBatch(f"record of {length} bytes at {at}, {len(data) - at} left")
+    timestamp_delta, at = read_varlong(data, at + 1)
+    offset_delta, at = read_varint(data, at)
+    key, at = _read_bytes(data, at, end)
+    value, at = _read_bytes(data, at, end)
+    headers: Headers = ()
+    if at < end and data[at] == 0:
+        at += 1
+    else:
+        headers, at = _read_headers(data, at, end)
+    if at != end:
+        raise CorruptBatch(f"record ends at {at}, its length says {end}")
+    return end, offset_delta, timestamp_delta, key, value, headers
+
+
+def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    size, at = read_varint(data, at)
+    if size < 0:
+        return None, at
+    following = at + size
+    if following > end:
+        raise CorruptBatch(f"field of {size} bytes at {at}, record ends at {end}")
+    return data[at:following], following
+
+
+def _read_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
+    count, at = read_varint(data, at)
+    if count < 0 or 2 * count > end - at:
+        raise CorruptBatch(f"{count} record headers declared, {end - at} bytes left")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        key, at = _read_bytes(data, at, end)
+        if key is None:
+            raise CorruptBatch("record header without a key")
+        value, at = _read_bytes(data, at, end)
+        try:
+            headers.append((key.decode(), value))
+        except UnicodeDecodeError:
+            raise CorruptBatch("record header key is not UTF-8") from None
+    return tuple(headers), at

@@ -1,0 +1,41 @@
+"""Zigzag varints as record bodies use them (Protocol Buffers' encoding): at most 5 bytes for 32 bits, 10 for 64."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.records.errors import CorruptBatch
+
+MAX_VARINT_BYTES: Final = 5
+MAX_VARLONG_BYTES: Final = 10
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A 32-bit value and the position after it. Raises CorruptBatch when it is longer or the data ends."""
+    return _read(data, position, MAX_VARINT_BYTES, 0xFFFFFFFF)
+
+
+def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+    """A 64-bit value and the position after it. Raises CorruptBatch when it is longer or the data ends."""
+    return _read(data, position, MAX_VARLONG_BYTES, 0xFFFFFFFFFFFFFFFF)
+
+
+def _read(data: bytes, position: int, max_bytes: int, mask: int) -> tuple[int, int]:
+    raw = shift = 0
+    for at in range(position, min(position + max_bytes, len(data))):
+        byte = data[at]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= mask
+            return (raw >> 1) ^ -(raw & 1), at + 1
+        shift += 7
+    raise CorruptBatch(f"bad variable-length integer at {position}")
+
+
+def append_varint(output: bytearray, value: int) -> None:
+    """Append ``value`` (32 or 64 bits, signed) to ``output``."""
+    raw = value << 1 if value >= 0 else (-value << 1) - 1
+    while raw > 0x7F:
+        output.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    output.append(raw)
