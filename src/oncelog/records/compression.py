@@ -54,7 +54,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         return bytes(cramjam.zstd.compress(data, level))
     if codec is Codec.LZ4:
         compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-        compressor.compress(data)
+        compressor.compress(bytes(data))
         return bytes(compressor.finish())
     return _compress_snappy(data)
 
