@@ -1,0 +1,223 @@
+"""Apache Kafka beside us: a KRaft broker on loopback, and its command-line tools by class name.
+
+`with ApacheKafka() as kafka: kafka.bootstrap_servers`. Nothing outside the given directory is written, and no process
+is ended that was not started here. `python -m tests.peers.apache_kafka` runs one until it is interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.peers.jars import classpath
+from tests.peers.process import Process, free_ports
+
+CLUSTER_ID: Final = "b25jZWxvZy1wZWVyLTAwMQ"
+TOOLS: Final = {
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "client-compatibility": "org.apache.kafka.tools.ClientCompatibilityTest",
+}
+"""Name as in Apache Kafka's `bin/` → class."""
+
+_SERVER_FIRST: Final = frozenset({"kafka-features", "kafka-metadata-quorum", "kafka-transactions"})
+"""Tools with subcommands that want the server before them."""
+
+_SMALL_JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_BROKER_JVM: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+_LOGGING: Final = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = STDERR
+appender.stderr.type = Console
+appender.stderr.name = STDERR
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = [%d] %p %m (%c)%n
+"""
+_SMALL_CLUSTER: Final = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""What one broker alone needs; the rest are Apache Kafka's defaults."""
+
+
+def _java(main_class: str, *arguments: str, options: tuple[str, ...], logging: Path) -> list[str]:
+    return ["java", *options, f"-Dlog4j2.configurationFile={logging}", "-cp", classpath(), main_class, *arguments]
+
+
+class ApacheKafka:
+    """One broker that is its own controller. Not started until `start` or `with`."""
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        heap_mb: int = 512,
+        properties: Mapping[str, str] | None = None,
+        port: int | None = None,
+        advertised: tuple[str, int] | None = None,
+    ) -> None:
+        self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="apache-kafka-")
+        self.directory = directory or Path(self._temporary.name)  # type: ignore[union-attr]  # set when no directory is
+        self.data_directory = self.directory / "data"
+        self._heap_mb = heap_mb
+        self.host = "127.0.0.1"
+        self.port, self._controller_port = free_ports(2)
+        if port is not None:
+            self.port = port
+        self._advertised = advertised or (self.host, self.port)
+        self._properties = dict(properties or {})
+        self._process: Process | None = None
+        self.ready_s = 0.0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def process(self) -> Process:
+        """The running broker."""
+        if self._process is None:
+            raise RuntimeError("Apache Kafka is not running")
+        return self._process
+
+    def start(self, timeout_s: float = 120) -> Self:
+        """Format the directory on the first start, run the broker and wait until it answers."""
+        configuration = self._write_configuration()
+        logging = configuration.with_name("log4j2.properties")
+        if not (self.data_directory / "meta.properties").exists():
+            command = ("format", "-t", CLUSTER_ID, "-c", str(configuration))
+            subprocess.run(
+                _java(TOOLS["kafka-storage"], *command, options=_SMALL_JVM, logging=logging),
+                check=True,
+                capture_output=True,
+            )
+        options = (f"-Xmx{self._heap_mb}m", f"-Xms{self._heap_mb}m", *_BROKER_JVM)
+        command_line = _java("kafka.Kafka", str(configuration), options=options, logging=logging)
+        self._process = Process(command_line, self.directory / "broker.log")
+        self.ready_s = self._process.wait_ready(self.host, self.port, timeout_s)
+        return self
+
+    def stop(self) -> None:
+        """Controlled shutdown."""
+        self.process.stop()
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash leaves is in `data_directory`."""
+        self.process.kill()
+        self._process = None
+
+    def tools(self) -> KafkaTools:
+        """Apache Kafka's tools, pointed at this broker."""
+        return KafkaTools(self.bootstrap_servers)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _write_configuration(self) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "log4j2.properties").write_text(_LOGGING.format(level="WARN"), encoding="utf-8")
+        host, port = self._advertised
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{host}:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@{self.host}:{self._controller_port}",
+            "log.dirs": str(self.data_directory),
+            **_SMALL_CLUSTER,
+            **self._properties,
+        }
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
+        return path
+
+
+class KafkaTools:
+    """Apache Kafka's command-line tools against one address, ours or theirs."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._directory = tempfile.TemporaryDirectory(prefix="kafka-tools-")
+        self._logging = Path(self._directory.name) / "log4j2.properties"
+        self._logging.write_text(_LOGGING.format(level="ERROR"), encoding="utf-8")
+
+    def command(self, tool: str, *arguments: str) -> list[str]:
+        """The command line of a tool, by its name in `bin/` or its class."""
+        return _java(TOOLS.get(tool, tool), *arguments, options=_SMALL_JVM, logging=self._logging)
+
+    def run(
+        self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a tool to its end. `--bootstrap-server` is added unless the arguments name a server themselves."""
+        if not any(argument.startswith(("--bootstrap", "--broker-list")) for argument in arguments):
+            server = ("--bootstrap-server", self.bootstrap_servers)
+            arguments = (*server, *arguments) if tool in _SERVER_FIRST else (*arguments, *server)
+        return self.run_bare(tool, *arguments, stdin=stdin, timeout_s=timeout_s)
+
+    def run_bare(
+        self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a tool with exactly these arguments."""
+        return subprocess.run(
+            self.command(tool, *arguments), input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+
+
+def main() -> None:
+    """Run one broker in the foreground."""
+    with ApacheKafka() as kafka, contextlib.suppress(KeyboardInterrupt):
+        print(kafka.bootstrap_servers, kafka.data_directory, f"ready after {kafka.ready_s:.2f} s", flush=True)
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""A peer's process: its log, its processor time and memory, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+_METADATA_V1: Final = struct.pack(">hhihi", 3, 1, 1, -1, -1)
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that nothing listens on now, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def answers_metadata(host: str, port: int, timeout_s: float = 1.0) -> bool:
+    """Whether a broker there names at least one live broker: it is ready for clients."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(_METADATA_V1)) + _METADATA_V1)
+            answer = b""
+            while len(answer) < 12:
+                more = connection.recv(4096)
+                if not more:
+                    return False
+                answer += more
+    except OSError:
+        return False
+    return int.from_bytes(answer[8:12], "big", signed=True) > 0
+
+
+class Process:
+    """One child process that listens on a port. Ended by its own id only."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._log = log
+        self._output = log.open("ab")
+        self._started = time.monotonic()
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env=None if environment is None else {**os.environ, **environment},
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._child.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the child has not ended."""
+        return self._child.poll() is None
+
+    def wait_ready(self, host: str, port: int, timeout_s: float, poll_s: float = 0.01) -> float:
+        """Wait until the broker names itself; seconds since the start of the process."""
+        while not answers_metadata(host, port):
+            elapsed = time.monotonic() - self._started
+            if not self.running or elapsed > timeout_s:
+                raise RuntimeError(f"no broker at {host}:{port} after {elapsed:.1f} s:\n{self.log_tail()}")
+            time.sleep(poll_s)
+        return time.monotonic() - self._started
+
+    def log_tail(self, size_bytes: int = 4000) -> str:
+        """The end of what the child printed."""
+        return self._log.read_bytes()[-size_bytes:].decode("utf-8", "replace")
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def resident_bytes(self) -> int:
+        """Memory resident now."""
+        return self._status_bytes("VmRSS")
+
+    def peak_resident_bytes(self) -> int:
+        """The most memory that was ever resident."""
+        return self._status_bytes("VmHWM")
+
+    def _status_bytes(self, name: str) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text("ascii").splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self._end(signal.SIGKILL, 10)
+
+    def stop(self, timeout_s: float = 30) -> int:
+        """SIGTERM, wait (SIGKILL after the time-out); the exit code."""
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+        if self.running:
+            self._child.send_signal(number)
+            try:
+                self._child.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait(10)
+        self._output.close()
+        return self._child.returncode
