@@ -1,0 +1,140 @@
+"""What every record says, as arrays with one entry a record: offset, timestamp, byte ranges of key, value and headers.
+
+Invariants, checked before a byte range is used to copy:
+  1. every field lies inside its record, in order: start ≤ key ≤ value < end (the header count needs a byte);
+  2. a null key or value has length −1; no other negative length exists;
+  3. an offset lies between its batch's first and last offset.
+Records go through in chunks that keep the intermediate arrays in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from oncelog.records.batch import CorruptBatch
+from oncelog.records.columns.starts import Spans
+from oncelog.records.columns.varint import ByteView, Integers, Positions, read_varints
+
+_CHUNK_RECORDS: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """What a batch's header says for its records, one entry a batch."""
+
+    base_offset: Positions
+    last_offset_delta: Positions
+    base_timestamp: Positions
+    max_timestamp: Positions
+    log_append_time: npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Range:
+    """Byte ranges, one entry a record; length −1 is null."""
+
+    start: Positions
+    length: npt.NDArray[np.int32]
+
+    @classmethod
+    def empty(cls, count: int) -> Range:
+        """Room for ``count`` ranges."""
+        return cls(np.empty(count, np.int64), np.empty(count, np.int32))
+
+    def select(self, wanted: npt.NDArray[np.bool_]) -> Range:
+        """The ranges where ``wanted`` is true."""
+        return Range(self.start[wanted], self.length[wanted])
+
+
+@dataclass(slots=True)
+class Fields:
+    """One entry a record. ``headers`` is where the header count begins, ``end`` where the record ends."""
+
+    offset: Positions
+    timestamp: Positions
+    timestamp_type: npt.NDArray[np.int32]
+    key: Range
+    value: Range
+    headers: Positions
+    end: Positions
+
+    def select(self, wanted: npt.NDArray[np.bool_]) -> Fields:
+        """The records where ``wanted`` is true."""
+        return Fields(
+            self.offset[wanted],
+            self.timestamp[wanted],
+            self.timestamp_type[wanted],
+            self.key.select(wanted),
+            self.value.select(wanted),
+            self.headers[wanted],
+            self.end[wanted],
+        )
+
+
+def read_fields(view: ByteView, starts: Positions, spans: Spans, facts: BatchFacts) -> Fields:
+    """The fields of all records. Raises CorruptBatch when a record breaks an invariant."""
+    count = len(starts)
+    fields = Fields(
+        offset=np.repeat(facts.base_offset, spans.count),
+        timestamp=np.repeat(facts.base_timestamp, spans.count),
+        timestamp_type=np.repeat(facts.log_append_time.astype(np.int32), spans.count),
+        key=Range.empty(count),
+        value=Range.empty(count),
+        headers=np.empty(count, np.int64),
+        end=_ends(starts, spans),
+    )
+    last_delta = np.repeat(facts.last_offset_delta, spans.count)
+    for first in range(0, count, _CHUNK_RECORDS):
+        chunk = slice(first, first + _CHUNK_RECORDS)
+        _read_chunk(view, starts[chunk], last_delta[chunk], fields, chunk)
+    if facts.log_append_time.any():
+        appended = fields.timestamp_type == 1
+        fields.timestamp[appended] = np.repeat(facts.max_timestamp, spans.count)[appended]
+    return fields
+
+
+def _ends(starts: Positions, spans: Spans) -> Positions:
+    """Where each record ends: where the next one begins, or its batch's end."""
+    ends = np.empty(len(starts), np.int64)
+    ends[:-1] = starts[1:]
+    ends[np.cumsum(spans.count) - 1] = spans.end
+    return ends
+
+
+def _read_chunk(view: ByteView, starts: Positions, last_delta: Positions, fields: Fields, chunk: slice) -> None:
+    """Fill ``fields[chunk]``, whose offset and timestamp hold their batch's base, from the records at ``starts``."""
+    end = fields.end[chunk]
+    _, width = read_varints(view, starts)
+    position = starts + width
+    position += 1  # attributes: unused
+    delta, width = read_varints(view, position)
+    fields.timestamp[chunk] += delta
+    position += width
+    delta, width = read_varints(view, position)
+    if bool(((delta < 0) | (delta > last_delta)).any()):
+        raise CorruptBatch("a record's offset is outside its batch")
+    fields.offset[chunk] += delta
+    position += width
+    read_range(view, position, end, fields.key, chunk)
+    read_range(view, position, end, fields.value, chunk)
+    fields.headers[chunk] = position
+
+
+def read_range(view: ByteView, position: Positions, end: Positions, ranges: Range, where: slice | Positions) -> None:
+    """Read length-prefixed bytes into ``ranges[where]`` and move ``position`` past them; they must leave a byte."""
+    length, width = read_varints(view, position)
+    position += width
+    ranges.start[where] = position
+    ranges.length[where] = _checked_length(length, end - position)
+    np.add(position, length, out=position, where=length > 0)
+
+
+def _checked_length(length: Integers, left: Positions) -> Integers:
+    """``length`` when every field fits in the bytes ``left`` of its record with a byte to spare."""
+    if bool((length < -1).any()) or bool((np.maximum(length, 0) >= left).any()):
+        raise CorruptBatch("a field is longer than its record")
+    return length

@@ -1,0 +1,97 @@
+"""Zigzag varints at many positions of a buffer at once.
+
+Most varints of a record are one or two bytes long, so a table from *two bytes* to value and width answers them with
+one look-up; the others are taken from the eight bytes at their position; the rare nine and ten byte ones (timestamps
+far from their batch's base) one by one.
+
+A :class:`ByteView` must have ``GUARD_BYTES`` readable bytes after the last position asked for: callers check where a
+field ended *after* reading it, never before.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from oncelog.records.batch import CorruptBatch
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Positions: TypeAlias = npt.NDArray[np.int64]
+Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+
+GUARD_BYTES: Final = 64
+"""What the head of a record can take at most: length, attributes, timestamp, offset and key length: 41 bytes."""
+
+MAX_VARINT_BYTES: Final = 10
+
+_PAIR = np.arange(1 << 16)
+_LOW, _HIGH = _PAIR & 0xFF, _PAIR >> 8
+_ONE_BYTE = _LOW < 0x80
+_TWO_BYTES = ~_ONE_BYTE & (_HIGH < 0x80)
+_UNSIGNED = np.where(_ONE_BYTE, _LOW, np.where(_TWO_BYTES, (_LOW & 0x7F) | (_HIGH << 7), 0))
+
+VALUE: Final = ((_UNSIGNED >> 1) ^ -(_UNSIGNED & 1)).astype(np.int32)
+"""Two bytes (little endian) → value of the varint that begins there, if it has at most two bytes."""
+WIDTH: Final = np.where(_ONE_BYTE, 1, np.where(_TWO_BYTES, 2, 0)).astype(np.uint8)
+"""Two bytes → width of that varint; 0: longer than two bytes."""
+
+_CONTINUATION_BITS: Final = np.uint64(0x8080808080808080)
+_U1: Final = np.uint64(1)
+
+
+class ByteView:
+    """A buffer with, at every byte position, the two and the eight bytes that begin there."""
+
+    __slots__ = ("bytes", "pairs", "words")
+
+    def __init__(self, data: Bytes) -> None:
+        self.bytes = data
+        self.pairs: npt.NDArray[np.uint16] = np.ndarray(len(data) - 1, "<u2", data, 0, (1,))
+        self.words: npt.NDArray[np.uint64] = np.ndarray(len(data) - 7, "<u8", data, 0, (1,))
+
+
+def read_varints(view: ByteView, positions: Positions) -> tuple[Integers, npt.NDArray[np.uint8]]:
+    """Values and widths of the varints at ``positions``. Raises CorruptBatch when one is longer than ten bytes."""
+    pairs = view.pairs[positions]
+    widths = WIDTH[pairs]
+    if widths.all():
+        return VALUE[pairs], widths
+    values = VALUE[pairs].astype(np.int64)
+    wide = np.flatnonzero(widths == 0)
+    values[wide], widths[wide] = _read_wide(view, positions[wide])
+    return values, widths
+
+
+def _read_wide(view: ByteView, positions: Positions) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Varints of up to ten bytes: the last byte is the first of the eight without a continuation bit."""
+    words = view.words[positions]
+    ends = ~words & _CONTINUATION_BITS
+    first_end = ends & (~ends + _U1)
+    words &= (first_end << _U1) - _U1
+    unsigned = words & np.uint64(0x7F)
+    for byte in range(1, 8):
+        unsigned |= (words & np.uint64(0x7F << (8 * byte))) >> np.uint64(byte)
+    values = (unsigned >> _U1).astype(np.int64) ^ -(unsigned & _U1).astype(np.int64)
+    widths = ((np.bitwise_count(first_end - _U1) + 1) >> 3).astype(np.uint8)
+    for index in np.flatnonzero(ends == 0).tolist():
+        position = int(positions[index])
+        values[index], end = read_varint(view.bytes[position : position + MAX_VARINT_BYTES].tobytes(), 0)
+        widths[index] = end
+    return values, widths
+
+
+def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """One varint at ``position`` → (value, position after it); 64 bits are kept, as Java's long does."""
+    unsigned = 0
+    for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        unsigned |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            unsigned &= (1 << 64) - 1
+            return (unsigned >> 1) ^ -(unsigned & 1), position
+    raise CorruptBatch("a variable-length integer does not end")

@@ -1,0 +1,241 @@
+"""The records of ``__consumer_offsets``: keys and values of committed offsets and of classic groups.
+
+The rule: byte for byte Apache Kafka 4.3's. A key or value is a version (int16) and that version's fields; the version
+of a key says what kind of record it is. Whatever cannot be read is answered as Unknown, never raised, so that one
+record of a newer release does not keep a partition from loading.
+
+Versions written, as Apache Kafka 4.3 does: offset commit key 1, value 4 (1 when the commit brought its own retention);
+group metadata key 2, value 3. Value 4 of the offset commit carries the topic's id as tagged field 0.
+A tombstone is the key with no value.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.internal.primitives import Reader, Writer
+
+OFFSET_COMMIT_KEY_VERSION: Final = 1
+GROUP_METADATA_KEY_VERSION: Final = 2
+HIGHEST_VALUE_VERSION: Final = 4
+FLEXIBLE_SINCE: Final = 4
+GROUP_METADATA_VALUE_VERSION: Final = 3
+NO_TIMESTAMP: Final = -1
+_TOPIC_ID_TAG: Final = 0
+_MIN_MEMBER_BYTES: Final = 9
+"""Least bytes of a member in any version: five lengths of a byte each and a time-out."""
+
+
+class Unknown(NamedTuple):
+    """A key or value this version cannot read: its version (None when not even that is there) and why."""
+
+    version: int | None
+    reason: str
+
+
+class OffsetCommitKey(NamedTuple):
+    """Whose offset: the group, the topic, the partition."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class GroupMetadataKey(NamedTuple):
+    """Which group."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitValue:
+    """A committed offset. Timestamps in milliseconds; ``expire_timestamp`` only when the commit brought a retention."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp: int = NO_TIMESTAMP
+    expire_timestamp: int = NO_TIMESTAMP
+    topic_id: TopicId = NO_TOPIC_ID
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetadata:
+    """A member of a classic group as persisted. Time-outs in milliseconds; rebalance −1 in values of version 0."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int = -1
+    subscription: bytes = b""
+    assignment: bytes = b""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataValue:
+    """A classic group as persisted at the end of a rebalance. Empty groups have no protocol, leader or members."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None = None
+    leader: str | None = None
+    current_state_timestamp: int = NO_TIMESTAMP
+    members: tuple[MemberMetadata, ...] = ()
+
+
+Key = OffsetCommitKey | GroupMetadataKey | Unknown
+
+
+def decode_key(data: bytes | None) -> Key:
+    """What a record of ``__consumer_offsets`` is about. Kinds of newer group protocols are Unknown."""
+    version = _version(data)
+    if data is None or version is None:
+        return Unknown(None, "no key")
+    reader = Reader(data[2:])
+    try:
+        if version in (0, OFFSET_COMMIT_KEY_VERSION):
+            return OffsetCommitKey(reader.string(), reader.string(), reader.int32())
+        if version == GROUP_METADATA_KEY_VERSION:
+            return GroupMetadataKey(reader.string())
+    except CorruptBatch as error:
+        return Unknown(version, str(error))
+    return Unknown(version, f"key of version {version}")
+
+
+def encode_offset_commit_key(group: str, topic: str, partition: int) -> bytes:
+    """Key of a committed offset."""
+    writer = Writer()
+    writer.int16(OFFSET_COMMIT_KEY_VERSION)
+    writer.string(group)
+    writer.string(topic)
+    writer.int32(partition)
+    return bytes(writer.output)
+
+
+def encode_group_metadata_key(group: str) -> bytes:
+    """Key of a classic group."""
+    writer = Writer()
+    writer.int16(GROUP_METADATA_KEY_VERSION)
+    writer.string(group)
+    return bytes(writer.output)
+
+
+def decode_offset_commit_value(data: bytes) -> OffsetCommitValue | Unknown:
+    """A committed offset, versions 0 to 4."""
+    version = _version(data)
+    if version is None or not 0 <= version <= HIGHEST_VALUE_VERSION:
+        return Unknown(version, f"offset commit value of version {version}")
+    reader = Reader(data[2:], flexible=version >= FLEXIBLE_SINCE)
+    try:
+        offset = reader.int64()
+        leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
+        metadata = reader.string()
+        commit_timestamp = reader.int64()
+        expire_timestamp = reader.int64() if version == 1 else NO_TIMESTAMP
+        topic_id = reader.tagged_fields().get(_TOPIC_ID_TAG, NO_TOPIC_ID)
+    except CorruptBatch as error:
+        return Unknown(version, str(error))
+    if len(topic_id) != 16:
+        return Unknown(version, f"topic id of {len(topic_id)} bytes")
+    return OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, TopicId(topic_id))
+
+
+def encode_offset_commit_value(value: OffsetCommitValue, version: int | None = None) -> bytes:
+    """``value`` in the version Apache Kafka 4.3 would choose, or the one given; what it lacks is dropped."""
+    if version is None:
+        version = HIGHEST_VALUE_VERSION if value.expire_timestamp == NO_TIMESTAMP else 1
+    writer = Writer(flexible=version >= FLEXIBLE_SINCE)
+    writer.int16(version)
+    writer.int64(value.offset)
+    if version >= 3:
+        writer.int32(value.leader_epoch)
+    writer.string(value.metadata)
+    writer.int64(value.commit_timestamp)
+    if version == 1:
+        writer.int64(value.expire_timestamp)
+    writer.tagged_fields({} if value.topic_id == NO_TOPIC_ID else {_TOPIC_ID_TAG: value.topic_id})
+    return bytes(writer.output)
+
+
+def decode_group_metadata_value(data: bytes) -> GroupMetadataValue | Unknown:
+    """A classic group, versions 0 to 4."""
+    version = _version(data)
+    if version is None or not 0 <= version <= HIGHEST_VALUE_VERSION:
+        return Unknown(version, f"group metadata value of version {version}")
+    reader = Reader(data[2:], flexible=version >= FLEXIBLE_SINCE)
+    try:
+        value = GroupMetadataValue(
+            protocol_type=reader.string(),
+            generation=reader.int32(),
+            protocol=reader.nullable_string(),
+            leader=reader.nullable_string(),
+            current_state_timestamp=reader.int64() if version >= 2 else NO_TIMESTAMP,
+            members=tuple(_read_member(reader, version) for _ in range(reader.count(_MIN_MEMBER_BYTES))),
+        )
+        reader.tagged_fields()
+    except CorruptBatch as error:
+        return Unknown(version, str(error))
+    return value
+
+
+def encode_group_metadata_value(value: GroupMetadataValue, version: int = GROUP_METADATA_VALUE_VERSION) -> bytes:
+    """``value`` in the version given; what it lacks is dropped."""
+    writer = Writer(flexible=version >= FLEXIBLE_SINCE)
+    writer.int16(version)
+    writer.string(value.protocol_type)
+    writer.int32(value.generation)
+    writer.string(value.protocol)
+    writer.string(value.leader)
+    if version >= 2:
+        writer.int64(value.current_state_timestamp)
+    writer.count(len(value.members))
+    for member in value.members:
+        _write_member(writer, member, version)
+    writer.tagged_fields()
+    return bytes(writer.output)
+
+
+def _read_member(reader: Reader, version: int) -> MemberMetadata:
+    member_id = reader.string()
+    group_instance_id = reader.nullable_string() if version >= 3 else None
+    client_id = reader.string()
+    client_host = reader.string()
+    rebalance_timeout_ms = reader.int32() if version >= 1 else -1
+    session_timeout_ms = reader.int32()
+    subscription = reader.bytes_()
+    assignment = reader.bytes_()
+    reader.tagged_fields()
+    return MemberMetadata(
+        member_id,
+        client_id,
+        client_host,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        subscription,
+        assignment,
+        group_instance_id,
+    )
+
+
+def _write_member(writer: Writer, member: MemberMetadata, version: int) -> None:
+    writer.string(member.member_id)
+    if version >= 3:
+        writer.string(member.group_instance_id)
+    writer.string(member.client_id)
+    writer.string(member.client_host)
+    if version >= 1:
+        writer.int32(member.rebalance_timeout_ms)
+    writer.int32(member.session_timeout_ms)
+    writer.bytes_(member.subscription)
+    writer.bytes_(member.assignment)
+    writer.tagged_fields()
+
+
+def _version(data: bytes | None) -> int | None:
+    return None if data is None or len(data) < 2 else int(struct.unpack_from(">h", data)[0])
