@@ -52,8 +52,11 @@ class Broker(Protocol):
     def coordinates(self, group_id: GroupId) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the group now."""
 
-    def high_watermark_changed(self, partition: TopicPartition) -> None:
-        """Tell the node that a handler moved a log's readable range (append, DeleteRecords)."""
+    def appended(self, partition: TopicPartition) -> None:
+        """Tell the node that a handler appended: it sees to durability, the high watermark and those who wait."""
+
+    def readable_changed(self, partition: TopicPartition) -> None:
+        """Tell the node that a handler moved a log's readable range otherwise (DeleteRecords)."""
 
     def create_logs_now(self, topic: TopicName) -> None:
         """Make sure the logs of a topic in the image exist."""

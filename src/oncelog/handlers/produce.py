@@ -1,0 +1,174 @@
+"""Produce (KIP-98, KIP-467, KIP-516, KIP-890): append what came, byte for byte, and answer when ``acks`` says so.
+
+Records are never touched here: the log checks batch headers and checksums, sets offsets in place and writes the
+received bytes. acks=1 is answered from the page cache, acks=all when the high watermark has passed the records, which
+with ``log.sync.policy=commit`` means that they are on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.context import Context
+from oncelog.handlers.waits import Steps, UntilDurable
+from oncelog.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL
+from oncelog.storage.errors import AppendRefused
+from oncelog.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.CORRUPT_MESSAGE: "the checksum or the structure of the batch is wrong",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id (version 13)",
+    ErrorCode.MESSAGE_TOO_LARGE: "the batch is larger than max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is larger than segment.bytes",
+    ErrorCode.INVALID_REQUIRED_ACKS: "acks is not -1, 0 or 1",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "acks=all and fewer replicas in sync than min.insync.replicas",
+    ErrorCode.REQUEST_TIMED_OUT: "acks=all and not durable within the request's time-out",
+    ErrorCode.INVALID_TIMESTAMP: "a timestamp outside message.timestamp.before.max.ms or after.max.ms",
+    ErrorCode.INVALID_RECORD: "old magic, not exactly one batch, a control batch, or no key on a compacted topic",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "not given: every topic stores the current format",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "a gap in an idempotent producer's sequence",
+    ErrorCode.UNKNOWN_PRODUCER_ID: "the producer's state is gone and the sequence does not begin at 0",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "an older epoch than the partition has seen",
+    ErrorCode.INVALID_TXN_STATE: "a transactional batch outside a transaction",
+    ErrorCode.TRANSACTION_ABORTABLE: "the same, told to clients that know the error (version 11)",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to write to the topic",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be written",
+}
+
+ACKS_NONE: Final = 0
+ACKS_ALL: Final = -1
+_KNOWS_TRANSACTION_ABORTABLE: Final = 11
+
+
+def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None | Steps[ProduceResponse | None]:
+    """Append every partition's records; None (no response) for acks=0."""
+    response = ProduceResponse()
+    durable: dict[TopicPartition, Offset] = {}
+    for topic in request.topic_data:
+        response.responses.append(_append_topic(topic, request.acks, context, durable))
+    if request.acks == ACKS_NONE:
+        return _answer_none(response)
+    if request.acks == ACKS_ALL and durable:
+        return _when_durable(response, durable, context.now_ms + max(0, request.timeout_ms), context)
+    return response
+
+
+def _answer_none(response: ProduceResponse) -> None:
+    """acks=0 has no response; an error is told as Apache Kafka does, by closing the connection."""
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code != ErrorCode.NONE:
+                raise PeerError(f"produce with acks=0 failed: {ErrorCode(partition.error_code).name}")
+
+
+def _when_durable(
+    response: ProduceResponse, durable: Mapping[TopicPartition, Offset], deadline_ms: int, context: Context
+) -> Steps[ProduceResponse]:
+    late: set[TopicPartition] = yield UntilDurable(durable, deadline_ms)
+    if late:
+        for topic in response.responses:
+            name = topic.name or _name_of(topic.topic_id, context)
+            for partition in topic.partition_responses:
+                if TopicPartition(TopicName(name), partition.index) in late:
+                    _refuse(partition, ErrorCode.REQUEST_TIMED_OUT)
+    return response
+
+
+def _name_of(topic_id: bytes, context: Context) -> str:
+    topic = context.broker.image.topic_of_id(TopicId(topic_id))
+    return "" if topic is None else topic.name
+
+
+def _append_topic(
+    data: TopicProduceData, acks: int, context: Context, durable: dict[TopicPartition, Offset]
+) -> TopicProduceResponse:
+    by_id = data.topic_id != NO_TOPIC_ID
+    name = TopicName(_name_of(data.topic_id, context) if by_id else data.name or "")
+    answer = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
+    refusal = _topic_refusal(name, by_id, acks, context)
+    for partition in data.partition_data:
+        result = PartitionProduceResponse(index=partition.index, base_offset=-1, log_append_time_ms=-1)
+        if refusal != ErrorCode.NONE:
+            _refuse(result, refusal)
+        else:
+            _append_partition(TopicPartition(name, partition.index), partition, result, acks, context, durable)
+        answer.partition_responses.append(result)
+    return answer
+
+
+def _topic_refusal(name: TopicName, by_id: bool, acks: int, context: Context) -> ErrorCode:
+    if by_id and not name:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not context.allows(Operation.WRITE, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if acks not in (ACKS_ALL, ACKS_NONE, 1):
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    return ErrorCode.NONE
+
+
+def _append_partition(
+    partition: TopicPartition,
+    data: PartitionProduceData,
+    result: PartitionProduceResponse,
+    acks: int,
+    context: Context,
+    durable: dict[TopicPartition, Offset],
+) -> None:
+    broker = context.broker
+    log = broker.log(partition)
+    if log is None:
+        _refuse(result, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return
+    if acks == ACKS_ALL and log.config.min_insync_replicas > broker.image.in_sync_count(partition):
+        _refuse(result, ErrorCode.NOT_ENOUGH_REPLICAS)
+        return
+    records = data.records
+    if not isinstance(records, memoryview):
+        records = memoryview(bytearray(b"" if records is None else records))  # type: ignore[arg-type]  # decoded: bytes
+    if _is_transactional(records):
+        knows = context.version >= _KNOWS_TRANSACTION_ABORTABLE
+        _refuse(result, ErrorCode.TRANSACTION_ABORTABLE if knows else ErrorCode.INVALID_TXN_STATE)
+        return
+    try:
+        appended = log.append(records, now_ms=context.now_ms, leader_epoch=log.leader_epoch)
+    except AppendRefused as refusal:
+        _refuse(result, refusal.error_code, refusal.message)
+        result.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in refusal.record_errors
+        ]
+        return
+    except OSError as error:
+        _refuse(result, ErrorCode.KAFKA_STORAGE_ERROR, f"could not write {partition}: {error.strerror}")
+        return
+    broker.appended(partition)
+    result.base_offset = appended.base_offset
+    result.log_append_time_ms = appended.log_append_time_ms
+    result.log_start_offset = appended.log_start_offset
+    durable[partition] = Offset(appended.last_offset + 1)
+
+
+def _is_transactional(records: memoryview) -> bool:
+    """No transaction can be open before there is a transaction coordinator, so such a batch is always a stray one."""
+    return len(records) > ATTRIBUTES_POSITION + 1 and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL)
+
+
+def _refuse(result: PartitionProduceResponse, error_code: ErrorCode, message: str | None = None) -> None:
+    result.error_code = error_code
+    result.error_message = message
+    result.base_offset = -1
+    result.log_append_time_ms = -1
+    result.log_start_offset = -1

@@ -1,0 +1,68 @@
+"""When the node has to wake up: a heap of callbacks that can be cancelled."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Final
+
+_REBUILD_ABOVE: Final = 256
+
+
+class Alarm:
+    """A callback due at ``at_ms``; ``cancel`` makes it never happen."""
+
+    __slots__ = ("_order", "at_ms", "callback")
+
+    def __init__(self, at_ms: int, order: int, callback: Callable[[int], None]) -> None:
+        self.at_ms = at_ms
+        self._order = order
+        self.callback: Callable[[int], None] | None = callback
+
+    def __lt__(self, other: Alarm) -> bool:
+        return (self.at_ms, self._order) < (other.at_ms, other._order)
+
+
+class Deadlines:
+    """Callbacks by time; those of one millisecond run in the order they were set."""
+
+    def __init__(self) -> None:
+        self._heap: list[Alarm] = []
+        self._set = 0
+        self._cancelled = 0
+
+    def at(self, at_ms: int, callback: Callable[[int], None]) -> Alarm:
+        """Call ``callback(now_ms)`` at ``at_ms`` or soon after."""
+        self._set += 1
+        alarm = Alarm(at_ms, self._set, callback)
+        heapq.heappush(self._heap, alarm)
+        return alarm
+
+    def cancel(self, alarm: Alarm) -> None:
+        """Make an alarm never happen. Most are cancelled (a produce is acknowledged long before its time-out), so
+        the heap is rebuilt when the dead outnumber the living."""
+        if alarm.callback is None:
+            return
+        alarm.callback = None
+        self._cancelled += 1
+        if self._cancelled > _REBUILD_ABOVE and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry.callback is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+
+    def next_ms(self) -> int | None:
+        """Time of the next alarm, None when there is none."""
+        heap = self._heap
+        while heap and heap[0].callback is None:
+            heapq.heappop(heap)
+            self._cancelled -= 1
+        return heap[0].at_ms if heap else None
+
+    def run_due(self, now_ms: int) -> None:
+        """Call all that are due."""
+        while (at_ms := self.next_ms()) is not None and at_ms <= now_ms:
+            alarm = heapq.heappop(self._heap)
+            callback = alarm.callback
+            alarm.callback = None
+            if callback is not None:
+                callback(now_ms)

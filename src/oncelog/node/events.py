@@ -1,0 +1,180 @@
+"""What goes into a node and what comes out.
+
+The outside (``runtime``, ``sim``, a test) hands one event at a time to ``Node.handle`` and carries out the effects it
+returns, in order; what an effect leads to comes back as an event. Effects have an order that matters: persist, then
+send, then acknowledge. Every completion carries the token of its effect, and is ignored when nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oncelog.ports import Buffer, OpenFile, Operation
+
+if TYPE_CHECKING:
+    from oncelog.wire.writer import Chunk
+
+
+@dataclass(slots=True)
+class ConnectionOpened:
+    """A client connected. ``listener`` is what to advertise to it."""
+
+    connection_id: int
+    host: str
+    listener: tuple[str, int]
+    principal: str = "User:ANONYMOUS"
+
+
+@dataclass(slots=True)
+class ConnectionClosed:
+    """The connection is gone; nothing more is sent on it."""
+
+    connection_id: int
+
+
+@dataclass(slots=True)
+class RequestReceived:
+    """One whole frame without its size prefix. The buffer is writable and now belongs to the node."""
+
+    connection_id: int
+    frame: Buffer
+
+
+@dataclass(slots=True)
+class Synced:
+    """The files of a :class:`Sync` are on disk, or ``failure`` says why not (which is the end of the node)."""
+
+    token: int
+    failure: OSError | None = None
+
+
+@dataclass(slots=True)
+class JobFinished:
+    """A :class:`RunJob` came to its end, or ``failure`` says why not."""
+
+    token: int
+    failure: Exception | None = None
+
+
+@dataclass(slots=True)
+class FactsWritten:
+    """The outcome of a :class:`WriteFacts`: committed, refused by the tree, or failed."""
+
+    token: int
+    conflict: bool = False
+    failure: Exception | None = None
+
+
+@dataclass(slots=True)
+class DeadlineReached:
+    """``Node.next_deadline_ms`` has come."""
+
+
+@dataclass(slots=True)
+class Continued:
+    """The loop came round after a :class:`Continue`."""
+
+
+@dataclass(slots=True)
+class Shutdown:
+    """Stop: finish what is in flight until ``deadline_ms``, then flush and say :class:`Stopped`."""
+
+    deadline_ms: int
+
+
+Event = (
+    ConnectionOpened
+    | ConnectionClosed
+    | RequestReceived
+    | Synced
+    | JobFinished
+    | FactsWritten
+    | DeadlineReached
+    | Continued
+    | Shutdown
+)
+
+
+@dataclass(slots=True)
+class Send:
+    """Put chunks (bytes, or file ranges read when the socket has room) on a connection, in order."""
+
+    connection_id: int
+    chunks: Sequence[Chunk]
+
+
+@dataclass(slots=True)
+class Close:
+    """Close a connection, after what was sent; ``reason`` is for the log, None when there is nothing to say."""
+
+    connection_id: int
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class Pause:
+    """Stop reading from a connection: it has too much unanswered."""
+
+    connection_id: int
+
+
+@dataclass(slots=True)
+class Resume:
+    """Read from a connection again."""
+
+    connection_id: int
+
+
+@dataclass(slots=True)
+class Sync:
+    """Make files durable, by a worker; answered by :class:`Synced`."""
+
+    token: int
+    files: Sequence[OpenFile]
+
+
+@dataclass(slots=True)
+class RunJob:
+    """Drive a generator of bounded slices in a worker; answered by :class:`JobFinished`."""
+
+    token: int
+    slices: Iterator[None]
+
+
+@dataclass(slots=True)
+class WriteFacts:
+    """Commit operations to the coordination tree, in the order of these effects; answered by :class:`FactsWritten`."""
+
+    token: int
+    operations: Sequence[Operation]
+
+
+@dataclass(slots=True)
+class Continue:
+    """Hand in :class:`Continued` when other events had their turn: long work on the loop goes in slices."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Something an operator should read."""
+
+    level: str
+    """``info``, ``warning`` or ``error``."""
+    message: str
+
+
+@dataclass(slots=True)
+class Fatal:
+    """The node must not go on; the process ends without a clean-shutdown marker."""
+
+    message: str
+
+
+@dataclass(slots=True)
+class Stopped:
+    """All is flushed; the process may end."""
+
+
+Effect = Send | Close | Pause | Resume | Sync | RunJob | WriteFacts | Continue | Report | Fatal | Stopped

@@ -1,0 +1,219 @@
+"""From a frame to its response: find the API, decode, decide, wait, encode, in order.
+
+What a peer gets for what it should not have sent: an unknown API or version, or a body that does not decode, closes
+its connection and nothing else happens (ApiVersions alone answers an unknown version, KIP-511). A handler that raises
+what it should not is our bug: it is reported and costs that connection, not the broker; a broken invariant is fatal.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Generator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.base.errors import PeerError
+from oncelog.base.invariant import InvariantViolation
+from oncelog.handlers import registry
+from oncelog.handlers.api import Api
+from oncelog.handlers.context import Authoriser, Broker, Context
+from oncelog.handlers.waits import Wait
+from oncelog.node.connections import Connection, Slot
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.events import Close, Effect, Fatal, Pause, Report, Resume, Send
+from oncelog.node.tasks import Runnable, Task
+from oncelog.node.traffic import Traffic
+from oncelog.ports import Buffer
+from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
+
+if TYPE_CHECKING:
+    from oncelog.wire.messages.message import Message
+
+API_VERSIONS_KEY: Final = 18
+
+
+class _Loaded:
+    """An API whose modules are imported: at its first request, so that what nobody asks for costs no start-up."""
+
+    __slots__ = ("api", "handle", "request_type")
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        messages = import_module(f"oncelog.wire.messages.{api.module}")
+        self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
+        self.handle: Callable[[Any, Context], Any] = import_module(f"oncelog.handlers.{api.module}").handle
+
+
+class Requests:
+    """Decides requests and drives the handlers that wait."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        authoriser: Authoriser,
+        park: Callable[[Task, Wait], None],
+        deadlines: Deadlines,
+        runnable: Runnable,
+        traffic: Traffic,
+    ) -> None:
+        self._broker = broker
+        self._authoriser = authoriser
+        self._park = park
+        self._deadlines = deadlines
+        self._runnable = runnable
+        self._traffic = traffic
+        self._loaded: dict[int, _Loaded] = {}
+        self.now_ms = 0
+        self.effects: list[Effect] = []
+
+    def receive(self, connection: Connection, frame: Buffer) -> None:
+        """A frame arrived: decide it, or keep it until the connection is no longer held."""
+        if connection.is_held():
+            connection.postpone(frame)
+        else:
+            self._decide(connection, frame)
+        if not connection.paused and connection.is_full():
+            connection.paused = True
+            self.effects.append(Pause(connection.id))
+
+    def run_woken(self) -> bool:
+        """Let every task that was woken go on; whether there was one."""
+        ran = False
+        while (entry := self._runnable.take()) is not None:
+            task, value, error = entry
+            ran = True
+            if task.alarm is not None:
+                self._deadlines.cancel(task.alarm)
+                task.alarm = None
+            task.slot.held = False
+            task.context.now_ms = self.now_ms
+            self._advance(task, value, error)
+            self._decide_postponed(task.connection)
+        return ran
+
+    def _decide_postponed(self, connection: Connection) -> None:
+        while connection.open and (frame := connection.next_postponed()) is not None:
+            self._decide(connection, frame)
+        if connection.paused and connection.open and not connection.is_full():
+            connection.paused = False
+            self.effects.append(Resume(connection.id))
+
+    def _decide(self, connection: Connection, frame: Buffer) -> None:
+        try:
+            header, position = decode_request_header(frame)
+            loaded = self._find(header, connection)
+            if loaded is None:
+                return
+            self._traffic.received(loaded.api.key, len(frame))
+            request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version)
+        except PeerError as error:
+            self._refuse(connection, str(error))
+            return
+        context = self._context(connection, header)
+        slot = connection.reserve()
+        try:
+            outcome = loaded.handle(request, context)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises costs one connection, see _failed
+            self._failed(connection, loaded.api, error)
+            return
+        if isinstance(outcome, Generator):
+            task = Task(outcome, loaded.api, header.correlation_id, context, connection, slot, self.now_ms)
+            self._advance(task, None, None)
+        else:
+            self._answer(connection, slot, loaded.api, header.correlation_id, context, outcome)
+            self._traffic.answered(loaded.api.key, 0)
+
+    def _find(self, header: RequestHeader, connection: Connection) -> _Loaded | None:
+        key, version = header.api_key, header.api_version
+        loaded = self._loaded.get(key)
+        if loaded is None:
+            api = registry.BY_KEY.get(key)
+            if api is None:
+                raise PeerError(f"request for API {key}, which this broker does not have")
+            loaded = self._loaded[key] = _Loaded(api)
+        if loaded.api.min_version <= version <= loaded.api.max_version:
+            return loaded
+        if key != API_VERSIONS_KEY:
+            raise PeerError(f"request for {loaded.api.name} version {version}, which this broker does not have")
+        from oncelog.handlers.api_versions import unsupported_version_response
+
+        slot = connection.reserve()
+        slot.chunks = encode_response(header.correlation_id, key, 0, unsupported_version_response())
+        self._flush(connection)
+        return None
+
+    def _context(self, connection: Connection, header: RequestHeader) -> Context:
+        return Context(
+            broker=self._broker,
+            authoriser=self._authoriser,
+            api_key=header.api_key,
+            version=header.api_version,
+            connection_id=connection.id,
+            client_id=header.client_id,
+            client_host=connection.host,
+            principal=connection.principal,
+            listener=connection.listener,
+            now_ms=self.now_ms,
+        )
+
+    def _advance(self, task: Task, value: object, error: Exception | None) -> None:
+        """Run a handler to its next wait, or to its response."""
+        try:
+            wait = task.steps.throw(error) if error is not None else task.steps.send(value)
+        except StopIteration as stop:
+            self._answer(task.connection, task.slot, task.api, task.correlation_id, task.context, stop.value)
+            self._traffic.answered(task.api.key, self.now_ms - task.started_ms)
+            return
+        except Exception as failure:  # noqa: BLE001 - as in _decide
+            self._failed(task.connection, task.api, failure)
+            return
+        task.waiting = True
+        if task.connection.open:
+            task.slot.held = wait.holds_connection
+            if wait.holds_connection:
+                task.connection.holder = task
+        try:
+            self._park(task, wait)
+        except Exception as failure:  # noqa: BLE001 - as in _decide
+            task.waiting = False
+            self._failed(task.connection, task.api, failure)
+
+    def _answer(
+        self,
+        connection: Connection,
+        slot: Slot,
+        api: Api,
+        correlation_id: int,
+        context: Context,
+        response: Message | None,
+    ) -> None:
+        """Fill a slot; None means that the protocol has no response here (Produce with acks=0)."""
+        if not connection.open:
+            return
+        if response is None:
+            slot.chunks = ()
+        else:
+            slot.chunks = encode_response(correlation_id, api.key, context.version, response)
+        self._flush(connection)
+
+    def _flush(self, connection: Connection) -> None:
+        chunks = connection.take_ready()
+        if chunks:
+            self.effects.append(Send(connection.id, chunks))
+        if connection.paused and not connection.is_held() and not connection.is_full():
+            connection.paused = False
+            self.effects.append(Resume(connection.id))
+
+    def _failed(self, connection: Connection, api: Api, error: Exception) -> None:
+        if isinstance(error, InvariantViolation):
+            self.effects.append(Fatal(str(error)))
+        elif isinstance(error, PeerError):
+            self._refuse(connection, str(error))
+        else:
+            trace = "".join(traceback.format_exception(error))
+            self.effects.append(Report("error", f"{api.name} failed, its connection is closed\n{trace}"))
+            self._refuse(connection, None)
+
+    def _refuse(self, connection: Connection, reason: str | None) -> None:
+        connection.shut()
+        self.effects.append(Close(connection.id, reason))

@@ -1,0 +1,46 @@
+"""What went through this node, as plain counters; ``runtime`` exports them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+LATENCY_BOUNDS_MS: Final = (0, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000)
+"""Upper bounds (inclusive) of the latency histogram; a last bucket holds the rest."""
+
+
+class ApiTraffic:
+    """Counters of one API."""
+
+    __slots__ = ("bytes_in", "latency_buckets", "latency_sum_ms", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.bytes_in = 0
+        self.latency_sum_ms = 0
+        self.latency_buckets = [0] * (len(LATENCY_BOUNDS_MS) + 1)
+
+
+class Traffic:
+    """Counters by API key, and of records appended."""
+
+    def __init__(self) -> None:
+        self.by_api: dict[int, ApiTraffic] = {}
+        self.records_in = 0
+        self.record_bytes_in = 0
+        self.record_bytes_out = 0
+        self.refused_connections = 0
+
+    def received(self, api_key: int, size_bytes: int) -> None:
+        """A request arrived whole."""
+        traffic = self.by_api.get(api_key)
+        if traffic is None:
+            traffic = self.by_api[api_key] = ApiTraffic()
+        traffic.requests += 1
+        traffic.bytes_in += size_bytes
+
+    def answered(self, api_key: int, latency_ms: int) -> None:
+        """Its response was ready, ``latency_ms`` after it was decided."""
+        traffic = self.by_api[api_key]
+        traffic.latency_sum_ms += latency_ms
+        traffic.latency_buckets[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1

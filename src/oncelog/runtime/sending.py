@@ -1,0 +1,123 @@
+"""The sending half of a connection: chunks in order, file ranges read only when the socket has room.
+
+So a slow reader of a 55 MB fetch holds a few hundred kilobytes here, whatever it asked for. What is not in the page
+cache is read by a worker, never on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.units import KIB, MIB
+from oncelog.storage.file_range import FileRange
+
+if TYPE_CHECKING:
+    from oncelog.runtime.workers import Workers
+
+READ_SIZE: Final = MIB
+"""File ranges are read and handed to the socket in pieces of this size."""
+HIGH_WATER: Final = 256 * KIB
+"""Nothing more is handed to the socket while it holds this much unsent."""
+_JOIN_BELOW: Final = 16 * KIB
+
+
+class SendQueue:
+    """Chunks waiting for one transport."""
+
+    def __init__(self, transport: asyncio.WriteTransport, workers: Workers, lost: Callable[[Exception], None]) -> None:
+        self._transport = transport
+        self._workers = workers
+        self._lost = lost
+        self._chunks: deque[object] = deque()
+        self._reading = False
+        self._full = False
+        self._close_when_empty = False
+        transport.set_write_buffer_limits(high=HIGH_WATER)
+
+    def add(self, chunks: Sequence[object]) -> None:
+        """Queue chunks and send what the socket takes."""
+        self._chunks.extend(chunks)
+        self._pump()
+
+    def close_when_empty(self) -> None:
+        """Close the transport after what is queued."""
+        self._close_when_empty = True
+        self._pump()
+
+    def pause(self) -> None:
+        """The socket has enough (asyncio's ``pause_writing``)."""
+        self._full = True
+
+    def resume(self) -> None:
+        """The socket has room again."""
+        self._full = False
+        self._pump()
+
+    def drop(self) -> None:
+        """The connection is gone."""
+        self._chunks.clear()
+        self._full = True
+
+    def is_empty(self) -> bool:
+        """Whether everything was handed to the socket."""
+        return not self._chunks and not self._reading
+
+    def _pump(self) -> None:
+        chunks = self._chunks
+        while chunks and not self._full and not self._reading:
+            chunk = chunks.popleft()
+            if isinstance(chunk, FileRange):
+                self._send_range(chunk)
+            elif hasattr(chunk, "chunks"):
+                chunks.extendleft(reversed(chunk.chunks))
+            else:
+                self._transport.write(self._join_small(chunk))  # type: ignore[arg-type]  # bytes-like, by elimination
+        if self._close_when_empty and self.is_empty() and not self._full:
+            self._transport.close()
+
+    def _join_small(self, first: object) -> object:
+        """Neighbouring small chunks as one write: a response head and its tail are one system call."""
+        chunks = self._chunks
+        if not chunks or isinstance(chunks[0], FileRange) or hasattr(chunks[0], "chunks"):
+            return first
+        parts = [first]
+        size = len(first)  # type: ignore[arg-type]  # bytes-like
+        while chunks and size < _JOIN_BELOW and isinstance(chunks[0], (bytes, bytearray, memoryview)):
+            part = chunks.popleft()
+            parts.append(part)
+            size += len(part)  # type: ignore[arg-type]  # bytes-like
+        return b"".join(parts)  # type: ignore[arg-type]  # bytes-like
+
+    def _send_range(self, piece: FileRange) -> None:
+        size = min(piece.size_bytes, READ_SIZE)
+        if size < piece.size_bytes:
+            self._chunks.appendleft(FileRange(piece.file, piece.position + size, piece.size_bytes - size))
+        data = piece.file.read_cached(piece.position, size)
+        if data is not None and len(data) == size:
+            self._transport.write(data)
+        else:
+            self._read_cold(piece, size)
+
+    def _read_cold(self, piece: FileRange, size: int) -> None:
+        self._reading = True
+
+        def work() -> Callable[[], None]:
+            try:
+                data = piece.file.read(piece.position, size)
+            except OSError as error:
+                failure = error
+                return lambda: self._lost(failure)
+            return lambda: self._cold_read(data, size)
+
+        self._workers.submit(work)
+
+    def _cold_read(self, data: bytes, size: int) -> None:
+        self._reading = False
+        if len(data) != size:
+            self._lost(OSError(f"expected {size} bytes of a log, the file has {len(data)}"))
+            return
+        self._transport.write(data)
+        self._pump()
