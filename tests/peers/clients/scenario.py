@@ -1,0 +1,40 @@
+"""What a client's scenario is: a function that uses one client against one address and fails if the broker misleads it.
+
+The same scenarios make the golden corpus (against Apache Kafka, through the recorder) and the interop tests (against
+us). A scenario uses its own topic and group names, so that several may run on one broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+Scenario = Callable[[str], None]
+"""Takes the bootstrap address; raises when something is not as it has to be."""
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class Wrong(AssertionError):
+    """A client saw what it must not see."""
+
+
+def expect(condition: object, what: str) -> None:
+    """Fail the scenario with `what` unless `condition` holds; works outside pytest too."""
+    if not condition:
+        raise Wrong(what)
+
+
+def expect_equal(actual: object, expected: object, what: str) -> None:
+    """Fail the scenario unless both are equal."""
+    if actual != expected:
+        raise Wrong(f"{what}: {actual!r}, expected {expected!r}")
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
+    """Call `condition` (which itself does the waiting, such as a poll) until it is true."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Wrong(f"not in {timeout_s:.0f} s: {what}")
