@@ -1,0 +1,70 @@
+"""What kio does not say: which APIs we want, and the fields that are ours."""
+
+from __future__ import annotations
+
+from codegen.model import Field, VersionRange
+
+MODULES = (
+    "produce",
+    "fetch",
+    "list_offsets",
+    "metadata",
+    "offset_commit",
+    "offset_fetch",
+    "find_coordinator",
+    "join_group",
+    "heartbeat",
+    "leave_group",
+    "sync_group",
+    "describe_groups",
+    "list_groups",
+    "sasl_handshake",
+    "api_versions",
+    "create_topics",
+    "delete_topics",
+    "delete_records",
+    "init_producer_id",
+    "offset_for_leader_epoch",
+    "add_partitions_to_txn",
+    "add_offsets_to_txn",
+    "end_txn",
+    "write_txn_markers",
+    "txn_offset_commit",
+    "describe_acls",
+    "create_acls",
+    "delete_acls",
+    "describe_configs",
+    "alter_configs",
+    "describe_log_dirs",
+    "sasl_authenticate",
+    "create_partitions",
+    "delete_groups",
+    "elect_leaders",
+    "incremental_alter_configs",
+    "alter_partition_reassignments",
+    "list_partition_reassignments",
+    "offset_delete",
+    "update_features",
+    "describe_cluster",
+    "describe_producers",
+    "describe_transactions",
+    "list_transactions",
+    "consumer_group_heartbeat",
+    "consumer_group_describe",
+    "list_config_resources",
+    "describe_topic_partitions",
+)
+"""kio's package names, which are our module names, by API key."""
+
+TIME_SUFFIX = "_ms"
+"""kio turns ``ThrottleTimeMs`` into ``throttle_time`` with a type of its own; every such field of these APIs is in
+milliseconds by Kafka's own name (``LastTimestamp`` and its like stay integers in kio)."""
+
+EXTENSIONS = {
+    ("write_txn_markers", "WritableTxnMarker"): (
+        # The start offset of an administrative abort: its presence marks an administrator (specification of hanging
+        # transactions). Apache Kafka skips it.
+        Field(name="start_offset", type="int64", versions=VersionRange(1, 2), tag=10000, default="-1"),
+    ),
+}
+"""Tagged fields of our own, by module and struct; 10000 and up, where Apache Kafka has none."""

@@ -1,0 +1,124 @@
+"""Splits a stream of bytes into frames: a 32-bit size, then that many bytes.
+
+The rule: memory follows what has arrived, never what a peer announces; and what it announces is judged as soon as it
+can be. A request's first 8 bytes (size, API key, version) decide how large it may be: only Produce carries data, so
+only Produce may be large. It knows no sockets: the broker and the client feed it what they receive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from oncelog.base.errors import PeerError
+from oncelog.base.units import MIB
+from oncelog.wire.chunks import Buffer
+
+SMALL_REQUEST_MAX_BYTES: Final = MIB
+"""Default limit of every request but Produce. A million one-letter topics fit in 9 MB and cost a decoder hundreds."""
+
+PRODUCE_KEY: Final = 0
+
+_SIZE_BYTES: Final = 4
+_PREFIX_BYTES: Final = 8
+_SIZE_KEY_VERSION = Struct(">ihh")
+
+FrameLimit = Callable[[int, int], int]
+"""(API key, version) → how many bytes the frame may have after its size."""
+
+
+def request_limit(max_request_bytes: int, max_small_request_bytes: int = SMALL_REQUEST_MAX_BYTES) -> FrameLimit:
+    """The limit of requests: ``max_request_bytes`` for Produce, the smaller of the two for all others."""
+    small = min(max_request_bytes, max_small_request_bytes)
+    return lambda api_key, version: max_request_bytes if api_key == PRODUCE_KEY else small
+
+
+def response_limit(max_response_bytes: int) -> FrameLimit:
+    """The limit of responses, whose first bytes say nothing of what they are."""
+    return lambda _first, _second: max_response_bytes
+
+
+class FrameSplitter:
+    """State between two receives. Not usable after it has raised."""
+
+    __slots__ = ("_frame", "_limit", "_missing", "_prefix")
+
+    def __init__(self, limit: FrameLimit) -> None:
+        self._limit = limit
+        self._prefix = bytearray()
+        """The start of a frame that is not judged yet: fewer than 8 bytes."""
+        self._frame: bytearray | None = None
+        """The frame that is being received, without its size."""
+        self._missing = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of an unfinished frame, for the runtime's bound on all connections."""
+        return len(self._prefix) + (0 if self._frame is None else len(self._frame))
+
+    def set_limit(self, limit: FrameLimit) -> None:
+        """For the frames that begin from now on (authentication raises it)."""
+        self._limit = limit
+
+    def feed(self, data: Buffer) -> list[memoryview]:
+        """The frames that ``data`` completes, without their sizes: writable, owned by the caller.
+
+        ``data`` is copied once and may be reused. Raises PeerError for a frame that is larger than it may be or
+        too small to be one.
+        """
+        frames: list[memoryview] = []
+        view = memoryview(data)
+        position, end = 0, len(view)
+        while position < end:
+            if self._frame is None:
+                position = self._begin(view, position)
+                if self._frame is None:
+                    break
+            else:
+                after = min(end, position + self._missing)
+                self._frame += view[position:after]
+                self._missing -= after - position
+                position = after
+            if self._missing == 0:
+                frames.append(memoryview(self._frame))
+                self._frame = None
+        return frames
+
+    def _begin(self, view: memoryview, position: int) -> int:
+        """Judge the next frame and take what is there of it; or keep a prefix too short to be judged."""
+        prefix = self._prefix
+        wanted = _PREFIX_BYTES - len(prefix)
+        if prefix or len(view) - position < wanted:
+            taken = view[position : position + wanted]
+            prefix += taken
+            position += len(taken)
+            if len(prefix) < _PREFIX_BYTES:
+                self._check_size_alone(prefix)
+                return position
+            size = self._judge(prefix)
+            self._frame = prefix[_SIZE_BYTES:]
+            self._prefix = bytearray()
+            self._missing = size - len(self._frame)
+            return position
+        size = self._judge(view[position : position + _PREFIX_BYTES])
+        start = position + _SIZE_BYTES
+        after = min(len(view), start + size)
+        self._frame = bytearray(view[start:after])
+        self._missing = size - (after - start)
+        return after
+
+    def _judge(self, prefix: Buffer) -> int:
+        size, api_key, version = _SIZE_KEY_VERSION.unpack(prefix)
+        if size < _PREFIX_BYTES - _SIZE_BYTES:
+            raise PeerError(f"a frame of {size} bytes")
+        limit = self._limit(api_key, version)
+        if size > limit:
+            raise PeerError(f"a frame of {size} bytes where {limit} are allowed (API key {api_key})")
+        return int(size)
+
+    @staticmethod
+    def _check_size_alone(prefix: bytearray) -> None:
+        """A size that no frame can have need not wait for 4 more bytes, which may never come."""
+        if len(prefix) >= _SIZE_BYTES and int.from_bytes(prefix[:_SIZE_BYTES], "big", signed=True) < _SIZE_BYTES:
+            raise PeerError("a frame too small to be one")

@@ -1,0 +1,90 @@
+"""Request and response headers, and whole messages with their size in front.
+
+The rule: which header a message has follows from its API key and version alone: flexible versions have tagged fields
+in it (request header 2, response header 1, KIP-482), others have none (1 and 0). Two exceptions: the client id keeps
+its 16-bit length in every version, and an ApiVersions response always has header 0, because who asks does not know
+yet whether the broker understood the version (KIP-511).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import PeerError
+from oncelog.wire.apis import BY_KEY
+from oncelog.wire.chunks import Buffer, Chunk
+from oncelog.wire.message import Message
+from oncelog.wire.reader import Reader
+from oncelog.wire.writer import Writer
+
+API_VERSIONS_KEY: Final = 18
+
+_SIZE = Struct(">i")
+_REQUEST_START = Struct(">hhi")
+_SIZE_AND_CORRELATION_ID = Struct(">ii")
+_SIZE_AND_REQUEST_START = Struct(">ihhi")
+
+
+class RequestHeader(NamedTuple):
+    """What precedes every request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
+    """The header and the position of the body in ``buffer`` (a frame without its size).
+
+    The version is not judged here, so that an unknown one of ApiVersions can be answered. Raises PeerError, also for
+    an API key that no message module exists for.
+    """
+    reader = Reader(buffer, 0)
+    api_key, api_version, correlation_id = reader.unpack(_REQUEST_START)
+    api = BY_KEY.get(api_key)
+    if api is None:
+        raise PeerError(f"a request with API key {api_key}, version {api_version}")
+    client_id = reader.nullable_string()
+    if api_version >= api.first_flexible_version:
+        reader.skip_tags()
+    return RequestHeader(api_key, api_version, correlation_id, client_id), reader.position
+
+
+def decode_response_header(buffer: Buffer, api_key: int, api_version: int) -> tuple[int, int]:
+    """Correlation id and position of the body in ``buffer`` (a frame without its size). Raises PeerError."""
+    reader = Reader(buffer, 0)
+    correlation_id = reader.int32()
+    if api_key != API_VERSIONS_KEY and api_version >= BY_KEY[api_key].first_flexible_version:
+        reader.skip_tags()
+    return correlation_id, reader.position
+
+
+def correlation_id_of(buffer: Buffer) -> int:
+    """The correlation id of a response whose request has yet to be found. Raises PeerError."""
+    return Reader(buffer, 0).int32()
+
+
+def encode_response(correlation_id: int, api_key: int, api_version: int, message: Message) -> list[Chunk]:
+    """Size, header and body of a response. Raises ValueError or struct.error for a message that cannot be encoded."""
+    buffer = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
+    if api_key != API_VERSIONS_KEY and api_version >= message.FIRST_FLEXIBLE_VERSION:
+        buffer.append(0)
+    return _with_body(buffer, message, api_version)
+
+
+def encode_request(header: RequestHeader, message: Message) -> list[Chunk]:
+    """Size, header and body of a request. Raises ValueError or struct.error for a message that cannot be encoded."""
+    buffer = bytearray(_SIZE_AND_REQUEST_START.pack(0, header.api_key, header.api_version, header.correlation_id))
+    Writer(buffer).nullable_string(header.client_id)
+    if header.api_version >= message.FIRST_FLEXIBLE_VERSION:
+        buffer.append(0)
+    return _with_body(buffer, message, header.api_version)
+
+
+def _with_body(buffer: bytearray, message: Message, version: int) -> list[Chunk]:
+    writer = message.writer(version, buffer)
+    message.write(writer, version)
+    _SIZE.pack_into(buffer, 0, writer.size_bytes - _SIZE.size)
+    return writer.chunks()

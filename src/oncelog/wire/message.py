@@ -1,0 +1,94 @@
+"""What every generated message has: one class for all versions, the version an argument.
+
+The rule: a field that a version lacks keeps its default when decoded and is dropped when encoded. Decoding consumes
+the whole buffer or raises :class:`PeerError`; encoding raises ValueError or struct.error, for the mistake is ours.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Generic, Self, TypeVar
+
+from oncelog.base.errors import PeerError
+from oncelog.wire.chunks import Buffer, Chunk
+from oncelog.wire.reader import CompactReader, Reader
+from oncelog.wire.writer import CompactWriter, Writer
+
+NO_UUID: Final = bytes(16)
+NEVER_FLEXIBLE: Final = 1 << 15
+"""A first flexible version that no version reaches."""
+
+REQUEST_MAX_ELEMENTS: Final = 1 << 17
+"""Elements in all arrays of one request; with 1 MiB a request and 8 bytes an element no honest client has more."""
+RESPONSE_MAX_ELEMENTS: Final = 1 << 24
+"""Elements in all arrays of one response: the metadata of a large cluster has millions."""
+
+
+class Message:
+    """A request or a response."""
+
+    __slots__ = ()
+    API_KEY: ClassVar[int]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    FIRST_FLEXIBLE_VERSION: ClassVar[int]
+    """``NEVER_FLEXIBLE`` where no version is."""
+    MAX_ELEMENTS: ClassVar[int]
+
+    @classmethod
+    def flexible(cls, version: int) -> bool:
+        """Whether the version has compact lengths and tagged fields (KIP-482)."""
+        return version >= cls.FIRST_FLEXIBLE_VERSION
+
+    @classmethod
+    def decode(cls, buffer: Buffer, version: int) -> Self:
+        """The message that fills ``buffer``. ``records`` fields are views into it. Raises PeerError."""
+        if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+            raise PeerError(f"{cls.__name__} has no version {version}")
+        reader = (CompactReader if version >= cls.FIRST_FLEXIBLE_VERSION else Reader)(buffer, cls.MAX_ELEMENTS)
+        message = cls.read(reader, version)
+        reader.finish()
+        return message
+
+    def encode(self, version: int) -> list[Chunk]:
+        """The body, without size and header. ``records`` are put in their place, neither copied nor read."""
+        writer = self.writer(version)
+        self.write(writer, version)
+        return writer.chunks()
+
+    @classmethod
+    def writer(cls, version: int, buffer: bytearray | None = None) -> Writer:
+        """A writer of the version's encodings that goes on after what ``buffer`` holds. Raises ValueError."""
+        if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+            raise ValueError(f"{cls.__name__} has no version {version}")
+        return CompactWriter(buffer) if version >= cls.FIRST_FLEXIBLE_VERSION else Writer(buffer)
+
+    @classmethod
+    def read(cls, reader: Reader, version: int) -> Self:
+        """Read the fields that ``version`` has."""
+        raise NotImplementedError
+
+    def write(self, writer: Writer, version: int) -> None:
+        """Write the fields that ``version`` has."""
+        raise NotImplementedError
+
+
+class Response(Message):
+    """A response."""
+
+    __slots__ = ()
+    MAX_ELEMENTS: ClassVar[int] = RESPONSE_MAX_ELEMENTS
+
+
+R = TypeVar("R", bound=Response)
+
+
+class Request(Message, Generic[R]):
+    """A request that is answered by an ``R``."""
+
+    __slots__ = ()
+    MAX_ELEMENTS: ClassVar[int] = REQUEST_MAX_ELEMENTS
+
+    @classmethod
+    def response_class(cls) -> type[R]:
+        """The class of the answer."""
+        raise NotImplementedError

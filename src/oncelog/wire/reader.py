@@ -1,0 +1,282 @@
+"""Reads the protocol's primitive types from one frame, with bounds before every allocation.
+
+The rule: whatever the bytes are, a read either yields a value or raises :class:`PeerError`, and what it allocates is
+bounded by the bytes that are there, never by a number they announce:
+
+- an array is refused when its count times the least size of an element is more than the bytes left;
+- a message has at most ``max_elements`` elements in all of its arrays of structs and strings together. A Python object
+  costs fifty times the two bytes that can announce it, so the size of the frame alone is no bound: the runtime limits
+  requests other than Produce to 1 MiB, and this bounds Produce too;
+- a struct has at most 64 tagged fields that we do not know; they are skipped.
+
+:class:`Reader` knows the original encodings, :class:`CompactReader` those of flexible versions (KIP-482); a message
+chooses once, so that generated code needs no condition at each string.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, ClassVar, Final
+
+from oncelog.base.errors import PeerError
+from oncelog.wire.chunks import Buffer
+
+MAX_STRING_BYTES: Final = 2**15 - 1
+MAX_UNKNOWN_TAGS: Final = 64
+
+_INT8 = Struct(">b")
+_INT16 = Struct(">h")
+_UINT16 = Struct(">H")
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+_FLOAT64 = Struct(">d")
+
+
+class Reader:
+    """A position in a frame; the original encodings (16-bit string lengths, 32-bit counts)."""
+
+    __slots__ = ("elements_left", "end", "position", "view")
+    flexible: ClassVar[bool] = False
+
+    def __init__(self, buffer: Buffer, max_elements: int) -> None:
+        self.view: memoryview = memoryview(buffer)
+        self.end: int = len(self.view)
+        self.position: int = 0
+        self.elements_left: int = max_elements
+
+    def finish(self) -> None:
+        """Raises PeerError when bytes are left."""
+        if self.position != self.end:
+            raise PeerError(f"{self.end - self.position} bytes left after the message")
+
+    # Fixed size.
+
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+        """A run of fixed-size fields."""
+        position = self.position
+        try:
+            values = layout.unpack_from(self.view, position)
+        except struct.error:
+            raise PeerError("the message ends within a field") from None
+        self.position = position + layout.size
+        return values
+
+    def int8(self) -> int:
+        """A signed byte."""
+        value: int = self.unpack(_INT8)[0]
+        return value
+
+    def int16(self) -> int:
+        """A signed 16-bit integer."""
+        value: int = self.unpack(_INT16)[0]
+        return value
+
+    def uint16(self) -> int:
+        """An unsigned 16-bit integer."""
+        value: int = self.unpack(_UINT16)[0]
+        return value
+
+    def int32(self) -> int:
+        """A signed 32-bit integer."""
+        value: int = self.unpack(_INT32)[0]
+        return value
+
+    def int64(self) -> int:
+        """A signed 64-bit integer."""
+        value: int = self.unpack(_INT64)[0]
+        return value
+
+    def float64(self) -> float:
+        """An IEEE 754 double."""
+        value: float = self.unpack(_FLOAT64)[0]
+        return value
+
+    def boolean(self) -> bool:
+        """A byte; any but 0 is true, as in Apache Kafka."""
+        return self.int8() != 0
+
+    def uuid(self) -> bytes:
+        """16 bytes."""
+        return bytes(self._take(16))
+
+    def unsigned_varint(self) -> int:
+        """7 bits a byte, least significant first, at most 5 bytes."""
+        view, position = self.view, self.position
+        value = shift = 0
+        try:
+            while True:
+                byte = view[position]
+                position += 1
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+                if shift > 28:
+                    raise PeerError("a varint is longer than 5 bytes")
+        except IndexError:
+            raise PeerError("the message ends within a varint") from None
+        self.position = position
+        return value
+
+    def _take(self, size: int) -> memoryview:
+        position = self.position
+        after = position + size
+        if after > self.end:
+            raise PeerError(f"a field of {size} bytes, and {self.end - position} left")
+        self.position = after
+        return self.view[position:after]
+
+    # Lengths and counts: -1 is null. The only things that differ between the two encodings.
+
+    def _string_length(self) -> int:
+        return self.int16()
+
+    def _length(self) -> int:
+        return self.int32()
+
+    # Strings and bytes.
+
+    def nullable_string(self) -> str | None:
+        """UTF-8, at most 32,767 bytes."""
+        length = self._string_length()
+        if length < 0:
+            if length == -1:
+                return None
+            raise PeerError(f"a string of length {length}")
+        if length > MAX_STRING_BYTES:
+            raise PeerError(f"a string of {length} bytes")
+        try:
+            return str(self._take(length), "utf-8")
+        except UnicodeDecodeError:
+            raise PeerError("a string that is not UTF-8") from None
+
+    def string(self) -> str:
+        """As :meth:`nullable_string`, but null is refused."""
+        value = self.nullable_string()
+        if value is None:
+            raise PeerError("null where a string must be")
+        return value
+
+    def nullable_records(self) -> memoryview | None:
+        """A view into the frame, writable when the frame is."""
+        length = self._length()
+        if length < 0:
+            if length == -1:
+                return None
+            raise PeerError(f"bytes of length {length}")
+        return self._take(length)
+
+    def nullable_byte_string(self) -> bytes | None:
+        """A copy, so that a few bytes do not keep a frame alive."""
+        value = self.nullable_records()
+        return None if value is None else bytes(value)
+
+    def byte_string(self) -> bytes:
+        """As :meth:`nullable_byte_string`, but null is refused."""
+        value = self.nullable_records()
+        if value is None:
+            raise PeerError("null where bytes must be")
+        return bytes(value)
+
+    # Arrays.
+
+    def _count(self, element_size: int) -> int:
+        """Checked against the bytes left; -1 is null."""
+        count = self._length()
+        if count < -1 or count * element_size > self.end - self.position:
+            raise PeerError(f"an array of {count} elements, and {self.end - self.position} bytes left")
+        return count
+
+    def nullable_array_count(self, element_size: int) -> int | None:
+        """How many elements of at least ``element_size`` bytes follow."""
+        count = self._count(element_size)
+        if count < 0:
+            return None
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise PeerError("more elements in its arrays than a message may have")
+        return count
+
+    def array_count(self, element_size: int) -> int:
+        """As :meth:`nullable_array_count`, but null is refused."""
+        count = self.nullable_array_count(element_size)
+        if count is None:
+            raise PeerError("null where an array must be")
+        return count
+
+    def string_array(self) -> list[str]:
+        """Strings, none of them null."""
+        return [self.string() for _ in range(self.array_count(1))]
+
+    def nullable_string_array(self) -> list[str] | None:
+        """As :meth:`string_array`, or null."""
+        count = self.nullable_array_count(1)
+        return None if count is None else [self.string() for _ in range(count)]
+
+    def uuid_array(self) -> list[bytes]:
+        """Ids of 16 bytes."""
+        return [self.uuid() for _ in range(self.array_count(16))]
+
+    def nullable_integer_array(self, code: str, size: int) -> list[int] | None:
+        """Integers of struct's format ``code``, which have ``size`` bytes, or null."""
+        count = self._count(size)
+        return None if count < 0 else list(self.unpack(Struct(f">{count}{code}")))
+
+    def integer_array(self, code: str, size: int) -> list[int]:
+        """As :meth:`nullable_integer_array`, but null is refused."""
+        values = self.nullable_integer_array(code, size)
+        if values is None:
+            raise PeerError("null where an array must be")
+        return values
+
+    # Structs that may be null (KIP-893) and tagged fields (KIP-482).
+
+    def present(self) -> bool:
+        """Whether a struct that may be null follows."""
+        return self.int8() >= 0
+
+    def tags(self) -> Iterator[int]:
+        """Each tag in turn; what the caller does not read after it is skipped."""
+        unknown = 0
+        for _ in range(self.unsigned_varint()):
+            tag = self.unsigned_varint()
+            size = self.unsigned_varint()
+            start = self.position
+            after = start + size
+            if after > self.end:
+                raise PeerError(f"a tagged field of {size} bytes, and {self.end - start} left")
+            yield tag
+            if self.position == after:
+                continue
+            if self.position != start:
+                raise PeerError(f"tagged field {tag} has {size} bytes and needs {self.position - start}")
+            unknown += 1
+            if unknown > MAX_UNKNOWN_TAGS:
+                raise PeerError(f"more than {MAX_UNKNOWN_TAGS} unknown tagged fields in a struct")
+            self.position = after
+
+    def skip_tags(self) -> None:
+        """The tagged fields of a struct that has none we know."""
+        try:
+            if self.view[self.position] == 0:
+                self.position += 1
+                return
+        except IndexError:
+            raise PeerError("the message ends before its tagged fields") from None
+        for _ in self.tags():
+            pass
+
+
+class CompactReader(Reader):
+    """The encodings of flexible versions: lengths and counts are varints, one more than they mean, 0 is null."""
+
+    __slots__ = ()
+    flexible: ClassVar[bool] = True
+
+    def _string_length(self) -> int:
+        return self.unsigned_varint() - 1
+
+    def _length(self) -> int:
+        return self.unsigned_varint() - 1

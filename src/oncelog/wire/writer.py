@@ -1,0 +1,250 @@
+"""Writes the protocol's primitive types into one growing buffer, large records beside it.
+
+The rule: a value that a version cannot carry (null where none is known, too long a string, an integer out of range) is
+our own mistake: ValueError or struct.error, never a truncated or padded message.
+
+:class:`Writer` knows the original encodings, :class:`CompactWriter` those of flexible versions (KIP-482).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import ClassVar, Final
+
+from oncelog.wire.chunks import Buffer, Chunk, Records, chunk_size
+from oncelog.wire.reader import MAX_STRING_BYTES
+
+COPY_BELOW_BYTES: Final = 1024
+"""Records in memory smaller than this are copied: a chunk of their own costs more."""
+
+_INT8 = Struct(">b")
+_INT16 = Struct(">h")
+_UINT16 = Struct(">H")
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+_FLOAT64 = Struct(">d")
+
+
+def unsigned_varint(value: int) -> bytes:
+    """7 bits a byte, least significant first."""
+    if 0 <= value < 0x80:
+        return _ONE_BYTE[value]
+    if value < 0 or value >= 1 << 32:
+        raise ValueError(f"{value} is no unsigned varint")
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+
+
+class Writer:
+    """What is written so far; the original encodings (16-bit string lengths, 32-bit counts).
+
+    ``buffer`` is one bytearray from first to last, so that generated code may hold on to it.
+    """
+
+    __slots__ = ("_cuts", "buffer")
+    flexible: ClassVar[bool] = False
+
+    def __init__(self, buffer: bytearray | None = None) -> None:
+        self.buffer: bytearray = bytearray() if buffer is None else buffer
+        self._cuts: list[tuple[int, Chunk]] = []
+        """Chunks that belong before the given position of ``buffer``."""
+
+    def chunks(self) -> list[Chunk]:
+        """All that was written, in order. The writer must not be used afterwards."""
+        if not self._cuts:
+            return [self.buffer]
+        view = memoryview(self.buffer)
+        chunks: list[Chunk] = []
+        start = 0
+        for position, chunk in self._cuts:
+            if position > start:
+                chunks.append(view[start:position])
+                start = position
+            chunks.append(chunk)
+        if start < len(view):
+            chunks.append(view[start:])
+        return chunks
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all that was written."""
+        return len(self.buffer) + sum(chunk_size(chunk) for _, chunk in self._cuts)
+
+    # Fixed size; runs of fields are packed by the generated code itself.
+
+    def int8(self, value: int) -> None:
+        """A signed byte."""
+        self.buffer += _INT8.pack(value)
+
+    def int16(self, value: int) -> None:
+        """A signed 16-bit integer."""
+        self.buffer += _INT16.pack(value)
+
+    def uint16(self, value: int) -> None:
+        """An unsigned 16-bit integer."""
+        self.buffer += _UINT16.pack(value)
+
+    def int32(self, value: int) -> None:
+        """A signed 32-bit integer."""
+        self.buffer += _INT32.pack(value)
+
+    def int64(self, value: int) -> None:
+        """A signed 64-bit integer."""
+        self.buffer += _INT64.pack(value)
+
+    def float64(self, value: float) -> None:
+        """An IEEE 754 double."""
+        self.buffer += _FLOAT64.pack(value)
+
+    def boolean(self, value: bool) -> None:
+        """A byte, 0 or 1."""
+        self.buffer.append(1 if value else 0)
+
+    def uuid(self, value: bytes) -> None:
+        """16 bytes. Raises ValueError for another length."""
+        if len(value) != 16:
+            raise ValueError(f"an id of {len(value)} bytes")
+        self.buffer += value
+
+    # Lengths and counts: -1 is null. The only things that differ between the two encodings.
+
+    def _string_length(self, length: int) -> None:
+        self.buffer += _INT16.pack(length)
+
+    def _length(self, length: int) -> None:
+        self.buffer += _INT32.pack(length)
+
+    # Strings and bytes.
+
+    def string(self, value: str | None) -> None:
+        """UTF-8, at most 32,767 bytes, not null."""
+        if value is None:
+            raise ValueError("null where this version needs a string")
+        encoded = value.encode()
+        if len(encoded) > MAX_STRING_BYTES:
+            raise ValueError(f"a string of {len(encoded)} bytes")
+        self._string_length(len(encoded))
+        self.buffer += encoded
+
+    def nullable_string(self, value: str | None) -> None:
+        """As :meth:`string`, or null."""
+        if value is None:
+            self._string_length(-1)
+        else:
+            self.string(value)
+
+    def byte_string(self, value: Buffer | None) -> None:
+        """Bytes, not null."""
+        if value is None:
+            raise ValueError("null where this version needs bytes")
+        self._length(len(value))
+        self.buffer += value
+
+    def nullable_byte_string(self, value: Buffer | None) -> None:
+        """Bytes or null."""
+        if value is None:
+            self._length(-1)
+        else:
+            self.byte_string(value)
+
+    def nullable_records(self, value: Records | None) -> None:
+        """Record batches, which stay where they are unless they are small, or null."""
+        if value is None:
+            self._length(-1)
+            return
+        chunks = value if isinstance(value, list) else [value]
+        self._length(sum(map(chunk_size, chunks)))
+        for chunk in chunks:
+            if isinstance(chunk, (bytes, bytearray, memoryview)) and len(chunk) < COPY_BELOW_BYTES:
+                self.buffer += chunk
+            else:
+                self._cuts.append((len(self.buffer), chunk))
+
+    # Arrays.
+
+    def array_count(self, values: Sequence[object] | None) -> None:
+        """The count that precedes the elements; not null."""
+        if values is None:
+            raise ValueError("null where this version needs an array")
+        self._length(len(values))
+
+    def nullable_array_count(self, values: Sequence[object] | None) -> None:
+        """The count that precedes the elements, or null."""
+        self._length(-1 if values is None else len(values))
+
+    def string_array(self, values: Sequence[str] | None) -> None:
+        """Strings, none of them null."""
+        self.array_count(values)
+        for value in values or ():
+            self.string(value)
+
+    def nullable_string_array(self, values: Sequence[str] | None) -> None:
+        """As :meth:`string_array`, or null."""
+        self.nullable_array_count(values)
+        for value in values or ():
+            self.string(value)
+
+    def uuid_array(self, values: Sequence[bytes] | None) -> None:
+        """Ids of 16 bytes."""
+        self.array_count(values)
+        for value in values or ():
+            self.uuid(value)
+
+    def integer_array(self, code: str, values: Sequence[int] | None) -> None:
+        """Integers of struct's format ``code``."""
+        self.array_count(values)
+        if values:
+            self.buffer += Struct(f">{len(values)}{code}").pack(*values)
+
+    def nullable_integer_array(self, code: str, values: Sequence[int] | None) -> None:
+        """As :meth:`integer_array`, or null."""
+        if values is None:
+            self._length(-1)
+        else:
+            self.integer_array(code, values)
+
+    # Structs that may be null (KIP-893) and tagged fields (KIP-482).
+
+    def present(self, value: object) -> None:
+        """Whether a struct that may be null follows."""
+        self.buffer.append(0xFF if value is None else 1)
+
+    def no_tags(self) -> None:
+        """The end of a struct without tagged fields."""
+        self.buffer.append(0)
+
+    def begin_tags(self) -> int:
+        """The count of tagged fields, 0 as yet; its position is for :meth:`begin_tag`. No message has 128 of them."""
+        self.buffer.append(0)
+        return len(self.buffer) - 1
+
+    def begin_tag(self, count_position: int, tag: int) -> int:
+        """One tagged field, in ascending order; its position is for :meth:`end_tag`."""
+        self.buffer[count_position] += 1
+        self.buffer += unsigned_varint(tag)
+        return len(self.buffer)
+
+    def end_tag(self, start: int) -> None:
+        """Put the size before what was written since ``start``."""
+        self.buffer[start:start] = unsigned_varint(len(self.buffer) - start)
+
+
+class CompactWriter(Writer):
+    """The encodings of flexible versions: lengths and counts are varints, one more than they mean, 0 is null."""
+
+    __slots__ = ()
+    flexible: ClassVar[bool] = True
+
+    def _string_length(self, length: int) -> None:
+        self.buffer += unsigned_varint(length + 1)
+
+    def _length(self, length: int) -> None:
+        self.buffer += unsigned_varint(length + 1)
