@@ -1,0 +1,1 @@
+"""Where cluster facts live: adapters of ``ports.Coordination`` (SQLite embedded, memory for tests and simulation)."""

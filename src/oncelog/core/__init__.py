@@ -1,0 +1,1 @@
+"""Pure deterministic machines: no clock, randomness, file, socket, thread or global."""

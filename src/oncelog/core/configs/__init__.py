@@ -1,0 +1,1 @@
+"""Configuration keys as literal tables, and typed views of the values given for them."""

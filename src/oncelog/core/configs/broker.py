@@ -1,0 +1,207 @@
+"""The broker's configuration: what its file and command line gave, and what was changed while it runs.
+
+A ``BrokerConfig`` is a value: a change while running makes a new one (``with_dynamic``). The order in which a key is
+looked up is Apache Kafka's: set for this broker while running, for all brokers while running, in the file, default;
+then the next synonym (``log.retention.ms`` → ``.minutes`` → ``.hours``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from oncelog.base.units import HOUR_MS, INT64_MAX, MINUTE_MS
+from oncelog.core.configs.groups_keys import GROUPS_KEYS
+from oncelog.core.configs.inert_keys import INERT_KEYS
+from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
+from oncelog.core.configs.log_keys import LOG_KEYS
+from oncelog.core.configs.own_keys import OWN_KEYS
+from oncelog.core.configs.server_keys import SERVER_KEYS
+
+BROKER_KEYS: Final = {key.name: key for key in (*SERVER_KEYS, *LOG_KEYS, *GROUPS_KEYS, *OWN_KEYS, *INERT_KEYS)}
+
+_DEFAULTS: Final[dict[str, Value]] = {}
+
+
+class Source(Enum):
+    """Where a value came from, with the codes DescribeConfigs uses."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Synonym(NamedTuple):
+    """One of the places a value may come from, in the order they are looked up."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class BrokerConfig:
+    """Typed access to the broker's values; immutable."""
+
+    def __init__(
+        self,
+        static: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic: Mapping[str, str] | None = None,
+    ) -> None:
+        """Texts by key; unknown keys are ignored, wrong values raise ConfigError."""
+        self.static = dict(static or {})
+        self.dynamic_default = dict(dynamic_default or {})
+        self.dynamic = dict(dynamic or {})
+        self._values: dict[str, Value] = dict(_defaults())
+        for layer in (self.static, self.dynamic_default, self.dynamic):
+            for name, text in layer.items():
+                key = BROKER_KEYS.get(name)
+                if key is not None:
+                    self._values[name] = key.parse(text)
+        _check_together(self)
+
+    def with_dynamic(self, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
+        """The configuration after changes while running: for all brokers, and for this one."""
+        return BrokerConfig(self.static, dynamic_default, dynamic)
+
+    def get(self, name: str) -> Any:
+        """The value of a key, of the key's own type. KeyError for a key that does not exist: a mistake of ours."""
+        return self._values[name]
+
+    def is_set(self, name: str) -> bool:
+        """Whether somebody set the key, so that its default does not count."""
+        return name in self.static or name in self.dynamic_default or name in self.dynamic
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """Where the value of ``name`` comes from, most decisive first; empty when nothing gives it a value."""
+        names = synonym_names(name)
+        found = [
+            Synonym(each, None if BROKER_KEYS[each].sensitive else layer[each], source)
+            for layer, source in (
+                (self.dynamic, Source.DYNAMIC_BROKER),
+                (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+                (self.static, Source.STATIC_BROKER),
+                (_default_texts(), Source.DEFAULT),
+            )
+            for each in names
+            if each in layer
+        ]
+        first = next((i for i, synonym in enumerate(found) if synonym.name == name), len(found))
+        return found[first:]
+
+    @property
+    def node_id(self) -> int:
+        """``node.id``, or ``broker.id`` where only that is given."""
+        if not self.is_set("node.id") and self.is_set("broker.id"):
+            return int(self.get("broker.id"))
+        return int(self.get("node.id"))
+
+    @property
+    def data_directory(self) -> str:
+        """The directory of ``log.dirs`` or ``log.dir``."""
+        directories = self.get("log.dirs") or self.get("log.dir")
+        return str(directories[0])
+
+    @property
+    def log_retention_ms(self) -> int:
+        """Retention in milliseconds from whichever key is set; −1: no limit."""
+        for name, unit_ms in (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS)):
+            value = self.get(name)
+            if value is not None:
+                return int(value) * unit_ms if value >= 0 else -1
+        hours = self.get("log.retention.hours")
+        return int(hours) * HOUR_MS if hours >= 0 else -1
+
+    @property
+    def log_roll_ms(self) -> int:
+        """The age at which segments end, in milliseconds."""
+        value = self.get("log.roll.ms")
+        return int(value) if value is not None else int(self.get("log.roll.hours")) * HOUR_MS
+
+    @property
+    def log_roll_jitter_ms(self) -> int:
+        """The most by which that age is shortened, in milliseconds."""
+        value = self.get("log.roll.jitter.ms")
+        return int(value) if value is not None else int(self.get("log.roll.jitter.hours")) * HOUR_MS
+
+    @property
+    def log_flush_interval_ms(self) -> int:
+        """Time after which appended records are flushed, in milliseconds."""
+        value = self.get("log.flush.interval.ms")
+        return int(value) if value is not None else int(self.get("log.flush.scheduler.interval.ms"))
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """``offsets.retention.minutes`` in milliseconds."""
+        return int(self.get("offsets.retention.minutes")) * MINUTE_MS
+
+
+def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+    """The configuration that a file and a command line give, and what to warn about.
+
+    Raises ConfigError, which names key, value and reason.
+    """
+    warnings = []
+    for name in settings:
+        key = BROKER_KEYS.get(name)
+        if key is None:
+            warnings.append(f"unknown configuration key {name} is ignored")
+        elif key.inert:
+            warnings.append(f"{name} has no effect here")
+    return BrokerConfig(settings), warnings
+
+
+def synonym_names(name: str) -> list[str]:
+    """A broker key and those asked after it when it is not set."""
+    names = [name]
+    key: ConfigKey | None = BROKER_KEYS.get(name)
+    while key is not None and key.synonym is not None:
+        names.append(key.synonym)
+        key = BROKER_KEYS.get(key.synonym)
+    return names
+
+
+def _defaults() -> Mapping[str, Value]:
+    if not _DEFAULTS:
+        _DEFAULTS.update({name: key.default_value() for name, key in BROKER_KEYS.items()})
+    return _DEFAULTS
+
+
+def _default_texts() -> Mapping[str, str]:
+    if not _DEFAULT_TEXTS:
+        for name, key in BROKER_KEYS.items():
+            text = canonical(key.default_value())
+            if text is not None:
+                _DEFAULT_TEXTS[name] = text
+    return _DEFAULT_TEXTS
+
+
+_DEFAULT_TEXTS: Final[dict[str, str]] = {}
+
+
+def _check_together(config: BrokerConfig) -> None:
+    """Limits that concern more than one key."""
+    directories = config.get("log.dirs") or config.get("log.dir")
+    if len(directories) != 1:
+        raise ConfigError.of_value("log.dirs", ",".join(directories), "One data directory is supported")
+    low, high = config.get("log.cleaner.min.compaction.lag.ms"), config.get("log.cleaner.max.compaction.lag.ms")
+    if low > high:
+        raise ConfigError.of_value(
+            "log.cleaner.min.compaction.lag.ms",
+            low,
+            f"Value must not exceed log.cleaner.max.compaction.lag.ms ({high})",
+        )
+    if config.get("group.min.session.timeout.ms") > config.get("group.max.session.timeout.ms"):
+        raise ConfigError.of_value(
+            "group.min.session.timeout.ms",
+            config.get("group.min.session.timeout.ms"),
+            f"Value must not exceed group.max.session.timeout.ms ({config.get('group.max.session.timeout.ms')})",
+        )
+    if not 0 <= config.log_retention_ms <= INT64_MAX and config.log_retention_ms != -1:
+        raise ConfigError.of_value("log.retention.ms", config.log_retention_ms, "Value must be at least -1")

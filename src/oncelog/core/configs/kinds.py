@@ -1,0 +1,175 @@
+"""What a configuration key is: its type, default, limits and documentation; and how a text becomes a value.
+
+The rules are Apache Kafka's ``ConfigDef``, down to the sentences of its refusals, because its tools show them to
+people. Values are ``bool``, ``int``, ``float``, ``str``, ``tuple[str, ...]`` or None ("not set").
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from oncelog.base.units import INT16_MAX, INT32_MAX, INT64_MAX
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class ConfigType(Enum):
+    """The types of configuration values, with the codes DescribeConfigs uses."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Update(Enum):
+    """How a broker key may change while the broker runs."""
+
+    READ_ONLY = "read-only"
+    CLUSTER_WIDE = "cluster-wide"
+    PER_BROKER = "per-broker"
+
+
+class ConfigError(Exception):
+    """A configuration was refused. ``str()`` is what an operator or a client is told."""
+
+    def __init__(self, message: str, *, key: str | None = None, value: object = None) -> None:
+        self.key = key
+        self.value = value
+        super().__init__(message)
+
+    @classmethod
+    def of_value(cls, key: str, value: object, reason: str) -> ConfigError:
+        """The refusal of one value."""
+        return cls(f"Invalid value {shown(value)} for configuration {key}: {reason}", key=key, value=value)
+
+
+Check = Callable[[str, Value], None]
+"""A limit on a parsed value: raises ConfigError, naming the key it is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. ``default`` is the text of its default, None when it has none."""
+
+    name: str
+    type: ConfigType
+    default: str | None
+    documentation: str
+    check: Check | None = None
+    update: Update = Update.READ_ONLY
+    synonym: str | None = None
+    """Topic and group keys: the broker key that sets their default. Broker keys: the key asked next when not set."""
+    inert: bool = False
+    """Accepted so that Apache Kafka's files can be used, without effect here."""
+    internal: bool = False
+    """Works, but DescribeConfigs does not list it."""
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value is never shown."""
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value that ``text`` stands for. Raises ConfigError with the key, the value and the reason."""
+        value = _PARSERS[self.type](self.name, text)
+        if self.check is not None:
+            self.check(self.name, value)
+        return value
+
+    def default_value(self) -> Value:
+        """The default, parsed."""
+        return None if self.default is None else self.parse(self.default)
+
+
+def canonical(value: Value) -> str | None:
+    """A value as DescribeConfigs gives it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _java_double(value)
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def shown(value: object) -> str:
+    """A value inside a sentence, as Java's ``toString`` prints it."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(str(each) for each in value) + "]"
+    if isinstance(value, float):
+        return _java_double(value)
+    if value is None:
+        return "null"
+    return str(value)
+
+
+def _java_double(value: float) -> str:
+    text = repr(value)
+    mantissa, _, exponent = text.partition("e")
+    if not exponent:
+        return text
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+
+
+def _parse_boolean(key: str, text: str) -> Value:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ConfigError.of_value(key, text, "Expected value to be either true or false")
+    return word == "true"
+
+
+def _integer_parser(type_name: str, limit: int) -> Callable[[str, str], Value]:
+    digits = re.compile(r"[+-]?[0-9]{1,19}")
+
+    def parse(key: str, text: str) -> Value:
+        trimmed = text.strip()
+        if digits.fullmatch(trimmed) and -limit - 1 <= int(trimmed) <= limit:
+            return int(trimmed)
+        raise ConfigError.of_value(key, text, f"Not a number of type {type_name}")
+
+    return parse
+
+
+def _parse_double(key: str, text: str) -> Value:
+    try:
+        value = float(text.strip().replace("_", "?"))
+    except ValueError:
+        raise ConfigError.of_value(key, text, "Not a number of type DOUBLE") from None
+    if math.isnan(value):
+        raise ConfigError.of_value(key, text, "Not a number of type DOUBLE")
+    return value
+
+
+def _parse_text(key: str, text: str) -> Value:
+    return text.strip()
+
+
+def _parse_list(key: str, text: str) -> Value:
+    trimmed = text.strip()
+    return tuple(part.strip() for part in trimmed.split(",")) if trimmed else ()
+
+
+_PARSERS: Final[dict[ConfigType, Callable[[str, str], Value]]] = {
+    ConfigType.BOOLEAN: _parse_boolean,
+    ConfigType.STRING: _parse_text,
+    ConfigType.INT: _integer_parser("INT", INT32_MAX),
+    ConfigType.SHORT: _integer_parser("SHORT", INT16_MAX),
+    ConfigType.LONG: _integer_parser("LONG", INT64_MAX),
+    ConfigType.DOUBLE: _parse_double,
+    ConfigType.LIST: _parse_list,
+    ConfigType.CLASS: _parse_text,
+    ConfigType.PASSWORD: _parse_text,
+}

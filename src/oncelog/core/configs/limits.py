@@ -1,0 +1,89 @@
+"""The limits that keys put on their values, each a function that makes a ``Check``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+from oncelog.core.configs.kinds import Check, ConfigError, Value
+
+
+def at_least(low: int) -> Check:
+    """A number not below ``low``."""
+    return between(low, None)
+
+
+def between(low: int, high: int | float | None) -> Check:
+    """A number from ``low`` to ``high``, both allowed; ``high`` None: no upper limit."""
+
+    def check(key: str, value: Value) -> None:
+        if value is None:
+            raise ConfigError.of_value(key, value, "Value must be non-null")
+        if isinstance(value, (int, float)) and value < low:
+            raise ConfigError.of_value(key, value, f"Value must be at least {low}")
+        if high is not None and isinstance(value, (int, float)) and value > high:
+            raise ConfigError.of_value(key, value, f"Value must be no more than {high}")
+
+    return check
+
+
+def one_of(*words: str) -> Check:
+    """One of these words."""
+
+    def check(key: str, value: Value) -> None:
+        if value not in words:
+            raise ConfigError.of_value(key, value, "String must be one of: " + ", ".join(words))
+
+    return check
+
+
+def one_of_any_case(*words: str) -> Check:
+    """One of these words, in capitals or not."""
+    upper = {word.upper() for word in words}
+
+    def check(key: str, value: Value) -> None:
+        if not isinstance(value, str) or value.upper() not in upper:
+            raise ConfigError.of_value(
+                key, value, "String must be one of (case insensitive): " + ", ".join(sorted(upper))
+            )
+
+    return check
+
+
+def words_of(*words: str) -> Check:
+    """A list in which every element is one of these words; it may be empty."""
+    one = one_of(*words)
+
+    def check(key: str, value: Value) -> None:
+        for word in value if isinstance(value, tuple) else ():
+            one(key, word)
+
+    return check
+
+
+def non_empty(key: str, value: Value) -> None:
+    """A text that is not empty (or not set)."""
+    if value == "":
+        raise ConfigError.of_value(key, value, "String must be non-empty")
+
+
+def gzip_level(key: str, value: Value) -> None:
+    """A gzip level: 1 to 9, or -1 for the codec's own choice."""
+    if isinstance(value, int) and value != -1 and not 1 <= value <= 9:
+        raise ConfigError.of_value(key, value, "Value must be between 1 and 9 or equal to -1")
+
+
+_THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
+
+
+def throttled_replicas(key: str, value: Value) -> None:
+    """``*``, or a list of partition:broker."""
+    replicas: Collection[str] = value if isinstance(value, tuple) else ()
+    if tuple(replicas) == ("*",) or all(_THROTTLED.fullmatch(replica) for replica in replicas):
+        return
+    reason = (
+        f"{key} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+    raise ConfigError.of_value(key, value, reason)

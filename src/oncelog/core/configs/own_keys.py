@@ -1,0 +1,65 @@
+"""Broker keys that Apache Kafka has no name for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.core.configs.kinds import ConfigKey, ConfigType
+from oncelog.core.configs.limits import at_least, one_of
+
+INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+
+OWN_KEYS: Final = (
+    ConfigKey(
+        "log.sync.policy",
+        STRING,
+        "commit",
+        "When a record counts as durable on one replica: commit, after a disk flush that concurrent requests share; "
+        "none, once it is in the page cache, as in Apache Kafka.",
+        one_of("commit", "none"),
+    ),
+    ConfigKey("log.sync.workers", INT, "4", "Disk flushes that run side by side.", at_least(1)),
+    ConfigKey("oncelog.request.max.bytes", INT, "1048576", "The largest request other than Produce.", at_least(1024)),
+    ConfigKey(
+        "oncelog.unauthenticated.request.max.bytes",
+        INT,
+        "524288",
+        "The largest request before authentication is done.",
+        at_least(1024),
+    ),
+    ConfigKey(
+        "oncelog.connection.unanswered.max.requests",
+        INT,
+        "100",
+        "Requests of one connection that may await their responses; reading pauses beyond.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "oncelog.connection.unanswered.max.bytes",
+        INT,
+        "1048576",
+        "Bytes of unanswered requests of one connection; reading pauses beyond.",
+        at_least(1024),
+    ),
+    ConfigKey(
+        "oncelog.connection.stalled.ms",
+        LONG,
+        "30000",
+        "Time after which a connection is closed that stopped within a request, or does not take its response.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "oncelog.buffered.max.bytes",
+        LONG,
+        "268435456",
+        "Bytes of unfinished requests and unsent responses of all connections; reading pauses beyond.",
+        at_least(1048576),
+    ),
+    ConfigKey(
+        "oncelog.decompressed.max.bytes",
+        INT,
+        "134217728",
+        "The most one compressed batch may become where the broker has to look inside.",
+        at_least(1048576),
+    ),
+)

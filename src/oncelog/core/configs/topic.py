@@ -1,0 +1,159 @@
+"""A topic's configuration: what the topic sets itself over what the broker gives as defaults.
+
+``TopicConfig`` holds typed values, ready for the log. ``check_topic_configs`` refuses what Apache Kafka refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.core.configs.broker import BrokerConfig, Source, Synonym
+from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
+from oncelog.core.configs.topic_keys import TOPIC_KEYS, TOPIC_KEYS_BY_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """Every value that a log of the topic obeys. Times in milliseconds, sizes in bytes; −1: no limit."""
+
+    cleanup_delete: bool
+    cleanup_compact: bool
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    index_interval_bytes: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    log_append_time: bool
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+    unclean_leader_election: bool
+
+
+class TopicConfigs:
+    """The typed configurations of topics under one broker configuration; equal overrides share one instance."""
+
+    def __init__(self, broker: BrokerConfig) -> None:
+        self._broker = broker
+        self._known: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+
+    def of(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """The configuration of a topic that sets ``overrides``."""
+        which = frozenset(overrides.items())
+        config = self._known.get(which)
+        if config is None:
+            config = self._known[which] = topic_config(self._broker, overrides)
+        return config
+
+
+def topic_value(broker: BrokerConfig, overrides: Mapping[str, str], key: ConfigKey) -> Value:
+    """The value a topic has for ``key``."""
+    text = overrides.get(key.name)
+    if text is not None:
+        return key.parse(text)
+    if key.name in _DERIVED:
+        return int(getattr(broker, _DERIVED[key.name]))
+    if key.synonym is not None:
+        value: Value = broker.get(key.synonym)
+        return value
+    return key.default_value()
+
+
+_DERIVED: Final = {
+    "retention.ms": "log_retention_ms",
+    "segment.ms": "log_roll_ms",
+    "segment.jitter.ms": "log_roll_jitter_ms",
+    "flush.ms": "log_flush_interval_ms",
+}
+"""Topic keys whose default several broker keys decide, and the property that does."""
+
+
+def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """The typed configuration of a topic that sets ``overrides``; unknown keys are ignored."""
+    known = {name: text for name, text in overrides.items() if name in TOPIC_KEYS_BY_NAME}
+
+    def value(name: str) -> Value:
+        return topic_value(broker, known, TOPIC_KEYS_BY_NAME[name])
+
+    def number(name: str) -> int:
+        return int(value(name))  # type: ignore[arg-type]  # the key's type is INT or LONG
+
+    policy = value("cleanup.policy")
+    segment_bytes = value("internal.segment.bytes")
+    return TopicConfig(
+        cleanup_delete=isinstance(policy, tuple) and "delete" in policy,
+        cleanup_compact=isinstance(policy, tuple) and "compact" in policy,
+        compression_type=str(value("compression.type")),
+        compression_gzip_level=number("compression.gzip.level"),
+        compression_lz4_level=number("compression.lz4.level"),
+        compression_zstd_level=number("compression.zstd.level"),
+        delete_retention_ms=number("delete.retention.ms"),
+        file_delete_delay_ms=number("file.delete.delay.ms"),
+        flush_messages=number("flush.messages"),
+        flush_ms=number("flush.ms"),
+        index_interval_bytes=number("index.interval.bytes"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        max_message_bytes=number("max.message.bytes"),
+        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        log_append_time=value("message.timestamp.type") == "LogAppendTime",
+        min_cleanable_dirty_ratio=float(value("min.cleanable.dirty.ratio")),  # type: ignore[arg-type]  # a DOUBLE
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        min_insync_replicas=number("min.insync.replicas"),
+        preallocate=bool(value("preallocate")),
+        retention_bytes=number("retention.bytes"),
+        retention_ms=number("retention.ms"),
+        segment_bytes=int(segment_bytes) if isinstance(segment_bytes, int) else number("segment.bytes"),
+        segment_index_bytes=number("segment.index.bytes"),
+        segment_jitter_ms=number("segment.jitter.ms"),
+        segment_ms=number("segment.ms"),
+        unclean_leader_election=bool(value("unclean.leader.election.enable")),
+    )
+
+
+def topic_synonyms(broker: BrokerConfig, overrides: Mapping[str, str], key: ConfigKey) -> list[Synonym]:
+    """Where the topic's value of ``key`` comes from, most decisive first."""
+    found = broker.synonyms(key.synonym) if key.synonym is not None else []
+    if key.name in overrides:
+        found.insert(0, Synonym(key.name, canonical(key.parse(overrides[key.name])), Source.TOPIC))
+    return found
+
+
+def check_topic_configs(broker: BrokerConfig, configs: Mapping[str, str]) -> None:
+    """Raise ConfigError unless a topic may set exactly these."""
+    for name in configs:
+        if name not in TOPIC_KEYS_BY_NAME:
+            raise ConfigError(f"Unknown topic config name: {name}", key=name, value=configs[name])
+    values = {name: TOPIC_KEYS_BY_NAME[name].parse(text) for name, text in configs.items()}
+    low = values.get("min.compaction.lag.ms", broker.get("log.cleaner.min.compaction.lag.ms"))
+    high = values.get("max.compaction.lag.ms", broker.get("log.cleaner.max.compaction.lag.ms"))
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})",
+            key="min.compaction.lag.ms",
+            value=low,
+        )
+    if values.get("remote.storage.enable") is True:
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+            key="remote.storage.enable",
+            value=True,
+        )
