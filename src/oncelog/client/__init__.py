@@ -1,0 +1,1 @@
+"""The client side of the protocol: ``machine`` is sans-I/O, ``blocking`` drives it over sockets."""

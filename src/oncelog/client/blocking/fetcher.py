@@ -1,0 +1,166 @@
+"""Fetching from all leaders at once, a request ahead: while a response is being decoded the next one is on its way.
+
+The rule: at most one fetch in flight to each broker; the order of a partition's records is kept. What to ask and how
+positions move is decided by ``machine.positions``; here it is sent and waited for.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.base.errors import PeerError
+from oncelog.base.ids import TopicPartition
+from oncelog.client.blocking.link import Link, now_ms
+from oncelog.client.errors import ClientError, ConnectionLost
+from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
+
+if TYPE_CHECKING:
+    from oncelog.client.blocking.client import Client
+
+
+class _Sent(NamedTuple):
+    link: Link
+    correlation_id: int
+    asked: dict[TopicPartition, int]
+    deadline_ms: int
+
+
+class Fetcher:
+    """Fetches a set of partitions, which may be replaced at any time."""
+
+    def __init__(self, client: Client, settings: FetchSettings) -> None:
+        self._client = client
+        self.positions = Positions(client.view, settings)
+        self._links: dict[int, Link] = {}
+        self._sent: dict[int, _Sent] = {}
+        self._failing_since_ms: int | None = None
+        self._attempt = 0
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def assign(
+        self, positions: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Fetch exactly these from now on; answers still on their way for others are dropped."""
+        for partition in positions:
+            self._client.retrying(lambda partition=partition: self._client.leader(partition))  # type: ignore[misc]  # bound now
+        self.positions.assign(positions, until)
+
+    def poll(self, wait_ms: int | None = None) -> list[Fetched]:
+        """What has arrived, waiting up to ``wait_ms`` (the fetch's own wait by default) for the first of it.
+
+        Raises ClientError when brokers cannot be reached for ``retry_timeout_ms``.
+        """
+        allowed = self.positions.settings.max_wait_ms * 2 if wait_ms is None else wait_ms
+        deadline = now_ms() + allowed
+        while True:
+            self._send_all()
+            results = self._collect(max(0, min(deadline - now_ms(), 1000)))
+            if results or now_ms() >= deadline or not len(self.positions):
+                return results
+
+    def close(self) -> None:
+        """Close the connections; what is in flight is lost."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        self._sent.clear()
+
+    def _link(self, broker: int) -> Link:
+        """A link for fetching alone: a broker answers nothing else on a connection whose fetch is waiting."""
+        link = self._links.get(broker)
+        if link is None or not link.is_open:
+            link = self._links[broker] = self._client.connect(broker)
+        return link
+
+    def _send_all(self) -> None:
+        now = now_ms()
+        missing = self.positions.without_leader(now)
+        try:
+            if missing:
+                self._client.metadata(missing)
+            stale = [
+                t
+                for t in {p.topic for ps in self.positions.leaders(now).values() for p in ps}
+                if self._client.view.age_ms(t, now) is None
+            ]
+            if stale:
+                self._client.metadata(stale)
+        except ClientError as error:
+            self._failed(error)
+        for broker, partitions in self.positions.leaders(now_ms()).items():
+            if broker not in self._sent:
+                self._send(broker, partitions)
+
+    def _send(self, broker: int, partitions: list[TopicPartition]) -> None:
+        try:
+            link = self._link(broker)
+            message, asked, at_most = self.positions.request(partitions)
+            try:
+                correlation_id = link.submit(message, link.versions.choose(message, at_most))
+            except ClientError:
+                self.positions.lost(asked)
+                raise
+        except ClientError as error:
+            self._failed(error, partitions)
+            return
+        deadline = now_ms() + self._client.config.request_timeout_ms + message.max_wait_ms
+        self._sent[broker] = _Sent(link, correlation_id, asked, deadline)
+
+    def _collect(self, wait_ms: int) -> list[Fetched]:
+        if not self._sent:
+            due = self.positions.next_due_ms()
+            pause = wait_ms if due is None else max(0, min(wait_ms, due - now_ms()))
+            time.sleep(max(pause, 1) / 1000)
+            return []
+        if all(sent.link.is_open for sent in self._sent.values()):
+            poll = select.poll()
+            for sent in self._sent.values():
+                poll.register(sent.link.fileno(), select.POLLIN)
+            poll.poll(wait_ms)
+        results: list[Fetched] = []
+        for broker, sent in list(self._sent.items()):
+            results += self._take(broker, sent)
+        return results
+
+    def _take(self, broker: int, sent: _Sent) -> list[Fetched]:
+        try:
+            response = sent.link.arrived(sent.correlation_id)
+            if response is None:
+                if now_ms() < sent.deadline_ms:
+                    return []
+                sent.link.close()
+                raise ConnectionLost(f"no answer from {sent.link.address} in time")
+            message = sent.link.decode(response)
+            del self._sent[broker]
+            results = self.positions.answered(sent.asked, message, now_ms())
+        except PeerError as error:
+            sent.link.close()
+            raise ClientError(f"{sent.link.address} sent what cannot be read: {error}") from error
+        except ClientError as error:
+            self._sent.pop(broker, None)
+            self.positions.lost(sent.asked)
+            self._failed(error, list(sent.asked))
+            return []
+        self._failing_since_ms = None
+        self._attempt = 0
+        again = self.positions.leaders(now_ms()).get(broker)
+        if again:
+            self._send(broker, again)
+        return results
+
+    def _failed(self, error: ClientError, partitions: list[TopicPartition] | None = None) -> None:
+        """A broker could not be asked: wait, look for the leaders again; give up after a while."""
+        now = now_ms()
+        if self._failing_since_ms is None:
+            self._failing_since_ms = now
+        if not error.retriable or now - self._failing_since_ms > self._client.config.retry_timeout_ms:
+            raise error
+        self._client.pause(self._attempt)
+        self._attempt += 1
+        for partition in partitions or ():
+            self._client.view.forget(partition.topic)

@@ -1,0 +1,136 @@
+"""One stream to one broker with its connection machine: submit requests, collect responses in any order.
+
+The rule: after any failure the link is closed and every request in flight on it is lost; whoever waits is told by
+ConnectionLost and decides whether to ask again. Waiting for one response keeps the others for those who ask later.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeVar
+
+from oncelog.base.errors import PeerError
+from oncelog.client.blocking.stream import Stream, connect
+from oncelog.client.config import Address, ClientConfig
+from oncelog.client.errors import ClientError, ConnectionLost, RequestTimedOut
+from oncelog.client.machine.connection import Connection, Phase, Response
+from oncelog.client.machine.versions import Versions
+from oncelog.wire.chunks import Chunk
+from oncelog.wire.message import Request
+from oncelog.wire.message import Response as ResponseMessage
+
+R = TypeVar("R", bound=ResponseMessage)
+
+
+def now_ms() -> int:
+    """Time that only goes forward, for timeouts."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Link:
+    """A negotiated connection."""
+
+    def __init__(self, address: Address, config: ClientConfig) -> None:
+        self.address = address
+        self._config = config
+        self._arrived: dict[int, Response[Any]] = {}
+        self._machine = Connection(config.client_id, max_response_bytes=config.max_response_bytes)
+        deadline = now_ms() + config.connect_timeout_ms
+        self._stream: Stream = connect(address, config, config.connect_timeout_ms)
+        try:
+            self._send(self._machine.start())
+            while self._machine.phase is not Phase.READY:
+                if not self._read(deadline - now_ms()) and now_ms() >= deadline:
+                    raise RequestTimedOut(
+                        f"{address} accepts connections but does not answer; is it a Kafka broker's plain-text port?"
+                    )
+        except ClientError:
+            self.close()
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be submitted."""
+        return self._machine.phase is Phase.READY
+
+    @property
+    def versions(self) -> Versions:
+        """What the broker has."""
+        return self._machine.versions
+
+    def fileno(self) -> int:
+        """For waiting on several links at once."""
+        return self._stream.fileno()
+
+    def submit(self, message: Request[Any], version: int | None = None, *, answered: bool = True) -> int:
+        """Send a request; its correlation id. Raises UnsupportedRequest, ConnectionLost, RequestTimedOut."""
+        if not self.is_open:
+            raise ConnectionLost(f"the connection to {self.address} is closed")
+        correlation_id, chunks = self._machine.send(message, version, answered=answered)
+        self._send(chunks)
+        return correlation_id
+
+    def response(self, correlation_id: int, timeout_ms: int | None = None) -> Response[Any]:
+        """Wait for the response to one request. Raises RequestTimedOut (closing the link) and ConnectionLost."""
+        allowed = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = now_ms() + allowed
+        while correlation_id not in self._arrived:
+            left = deadline - now_ms()
+            if left <= 0:
+                self.close()
+                raise RequestTimedOut(f"no answer from {self.address} within {allowed} ms")
+            self._read(left)
+        return self._arrived.pop(correlation_id)
+
+    def arrived(self, correlation_id: int) -> Response[Any] | None:
+        """The response if it is here already or can be read without waiting. Raises ConnectionLost."""
+        while correlation_id not in self._arrived and self._read(0):
+            pass
+        return self._arrived.pop(correlation_id, None)
+
+    def call(self, message: Request[R], version: int | None = None, timeout_ms: int | None = None) -> R:
+        """Submit, wait, decode. Raises PeerError too, closing the link."""
+        response: Response[R] = self.response(self.submit(message, version), timeout_ms)
+        return self.decode(response)
+
+    def decode(self, response: Response[R]) -> R:
+        """The message; a response that cannot be decoded closes the link and raises ConnectionLost."""
+        try:
+            return response.decode()
+        except PeerError as error:
+            self.close()
+            raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error
+
+    def close(self) -> None:
+        """Close it; requests in flight are lost."""
+        self._machine.close()
+        self._stream.close()
+
+    def _send(self, chunks: list[Chunk]) -> None:
+        if not chunks:
+            return
+        buffers = [chunk for chunk in chunks if isinstance(chunk, (bytes, bytearray, memoryview))]
+        try:
+            self._stream.send(buffers, self._config.request_timeout_ms)
+        except ClientError:
+            self.close()
+            raise
+
+    def _read(self, timeout_ms: int) -> bool:
+        """Take in what comes within a time; True when something did."""
+        if self._machine.phase is Phase.CLOSED:
+            raise ConnectionLost(f"the connection to {self.address} is closed")
+        try:
+            count = self._stream.receive_into(self._machine.buffer(), timeout_ms)
+            if not count:
+                return False
+            self._send(self._machine.received(count))
+            while (response := self._machine.next_response()) is not None:
+                self._arrived[response.correlation_id] = response
+        except PeerError as error:
+            self.close()
+            raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error
+        except ConnectionLost:
+            self.close()
+            raise
+        return True

@@ -1,0 +1,107 @@
+"""A byte stream to one address: the whole network port of the blocking client, so that TLS fits in beside TCP.
+
+The rule: every call ends by its timeout. Failures are ConnectionLost or NoBrokerReachable with the address in the
+text; no OSError leaves this module.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from oncelog.client.config import Address, ClientConfig
+from oncelog.client.errors import ConnectionLost, NoBrokerReachable, RequestTimedOut
+from oncelog.wire.chunks import Buffer
+
+_MAX_VECTORS: Final = 512
+"""Buffers in one system call; the kernel takes 1024."""
+
+
+class Stream(Protocol):
+    """Bytes to and from one broker."""
+
+    def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
+        """Write all of it. Raises ConnectionLost, RequestTimedOut."""
+
+    def receive_into(self, buffer: memoryview, timeout_ms: int) -> int:
+        """At least one byte, or 0 when nothing came in time. Raises ConnectionLost when the far side has closed."""
+
+    def fileno(self) -> int:
+        """For waiting on several streams at once."""
+
+    def pending(self) -> bool:
+        """Whether bytes are here already that waiting on ``fileno`` would not show (TLS)."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class TcpStream:
+    """Plain TCP."""
+
+    def __init__(self, connected: socket.socket, address: Address) -> None:
+        self._socket = connected
+        self._address = address
+
+    def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
+        """Write all of it."""
+        try:
+            self._socket.settimeout(timeout_ms / 1000)
+            if len(chunks) == 1 or len(chunks) > _MAX_VECTORS:
+                self._socket.sendall(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+                return
+            sent, total = self._socket.sendmsg(chunks), sum(map(len, chunks))
+            if sent < total:
+                self._socket.sendall(b"".join(chunks)[sent:])
+        except TimeoutError:
+            raise RequestTimedOut(f"{self._address} takes no more bytes after {timeout_ms} ms") from None
+        except OSError as error:
+            raise ConnectionLost(f"the connection to {self._address} broke: {_reason(error)}") from None
+
+    def receive_into(self, buffer: memoryview, timeout_ms: int) -> int:
+        """At least one byte, or 0 in time."""
+        try:
+            self._socket.settimeout(max(timeout_ms, 0) / 1000)
+            count = self._socket.recv_into(buffer)
+        except (BlockingIOError, TimeoutError):
+            return 0
+        except OSError as error:
+            raise ConnectionLost(f"the connection to {self._address} broke: {_reason(error)}") from None
+        if count == 0:
+            raise ConnectionLost(f"{self._address} closed the connection; is it a Kafka broker's plain-text port?")
+        return count
+
+    def fileno(self) -> int:
+        """The socket's."""
+        return self._socket.fileno()
+
+    def pending(self) -> bool:
+        """Never: all that is here can be seen by waiting."""
+        return False
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+def connect(address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
+    """A stream to ``address``. Raises NoBrokerReachable saying why."""
+    try:
+        connected = socket.create_connection(address, timeout=max(timeout_ms, 1) / 1000)
+    except TimeoutError:
+        raise NoBrokerReachable(f"no broker at {address}: no answer within {timeout_ms} ms") from None
+    except socket.gaierror:
+        raise NoBrokerReachable(f"no broker at {address}: the host name is not known") from None
+    except (OSError, UnicodeError) as error:
+        raise NoBrokerReachable(f"no broker at {address}: {_reason(error)}") from None
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if config.receive_buffer_bytes > 0:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
+    if config.send_buffer_bytes > 0:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer_bytes)
+    return TcpStream(connected, address)
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

@@ -1,0 +1,115 @@
+"""What a client operation may fail with. The text of each is one line that says what happened and what to do.
+
+Everything expected derives from :class:`ClientError`; the command line prints it and exits with 1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+
+EXPLANATIONS: Final[dict[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the broker failed in a way it did not explain; see its log",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "that offset is not in the log (any more, or yet)",
+    ErrorCode.CORRUPT_MESSAGE: "the records arrived damaged",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has moved to another broker",
+    ErrorCode.REQUEST_TIMED_OUT: "the broker could not finish in time",
+    ErrorCode.MESSAGE_TOO_LARGE: "larger than the topic's max.message.bytes",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "no coordinator is available",
+    ErrorCode.NOT_COORDINATOR: "the coordinator has moved to another broker",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (
+        "not a valid topic name (letters, digits, '.', '_' and '-', at most 249 characters)"
+    ),
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas in sync than min.insync.replicas",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to use this topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to use this group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to do this on the cluster",
+    ErrorCode.INVALID_GROUP_ID: "not a valid group id",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the group uses another protocol than this member",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker is too old or too new for this request",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "the topic already exists",
+    ErrorCode.INVALID_PARTITIONS: "not a possible number of partitions",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "not a possible replication factor for this cluster",
+    ErrorCode.INVALID_CONFIG: "a configuration key or value is not valid",
+    ErrorCode.INVALID_RECORD: "the broker refused a record",
+    ErrorCode.INVALID_TIMESTAMP: "a record's timestamp is out of the topic's bounds",
+    ErrorCode.NON_EMPTY_GROUP: "the group still has members; stop them first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "no such group",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group is subscribed to the topic; stop it first",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members or does not know this one; stop them first",
+    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted, perhaps created anew",
+    ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is false on the broker",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not take this compression",
+}
+
+
+def explain(code: int) -> str:
+    """A short sentence for an error code; its name where there is nothing better to say."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return f"error code {code}"
+    return EXPLANATIONS.get(known, known.name)
+
+
+def code_name(code: int) -> str:
+    """The code's name in Apache Kafka, or its number when it is not known."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+class ClientError(Exception):
+    """An operation failed for a reason outside this program; the text is one line."""
+
+    retriable = False
+
+
+class ConfigError(ClientError):
+    """A setting of the client itself is wrong."""
+
+
+class NoBrokerReachable(ClientError):
+    """None of the addresses known answered."""
+
+
+class ConnectionLost(ClientError):
+    """The connection ended before the answer came; the request may or may not have been carried out."""
+
+    retriable = True
+
+
+class RequestTimedOut(ClientError):
+    """No answer in time; the request may or may not have been carried out."""
+
+    retriable = True
+
+
+class UnsupportedRequest(ClientError):
+    """Client and broker have no version of a request in common."""
+
+
+class BrokerRefused(ClientError):
+    """The broker answered with an error code.
+
+    ``what`` says what was asked, ``detail`` is the broker's own message where it sent one.
+    """
+
+    def __init__(self, code: int, what: str, detail: str | None = None) -> None:
+        self.code = code
+        self.what = what
+        self.detail = detail
+        text = (detail or explain(code)).strip().replace("\n", " ")
+        super().__init__(f"{what}: {text} ({code_name(code)})")
+
+
+class UnknownTopic(BrokerRefused):
+    """A topic or partition that was named does not exist."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, "does not exist; `oncelog topic list` shows them")

@@ -1,0 +1,206 @@
+"""One connection to one broker: requests out with rising correlation ids, responses in, in the same order.
+
+State            may send                     next
+---------------  ---------------------------  -----------------------------------------------------------
+``NEW``          nothing                      ``start()``                        → ``NEGOTIATING``
+``NEGOTIATING``  nothing (ApiVersions is out) UNSUPPORTED_VERSION: ask lower     → ``NEGOTIATING``
+                                              ranges received                    → ``READY``
+``READY``        any request                  –
+any                                           PeerError, or ``close()``          → ``CLOSED``
+
+Invariants: (1) responses are matched to requests strictly in order; a correlation id out of order is a PeerError,
+because after it nothing on the connection can be trusted. (2) A response is decoded by whoever asked for it, not
+here, so that the next request can be on its way before that. (3) A request without a response (Produce, acks=0)
+takes a correlation id and expects nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
+
+from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.base.invariant import invariant
+from oncelog.base.units import INT32_MAX
+from oncelog.client.machine.inbox import READ_AHEAD_BYTES, Inbox
+from oncelog.client.machine.versions import Versions, downgraded
+from oncelog.wire import message as messages
+from oncelog.wire.chunks import Buffer, Chunk
+from oncelog.wire.header import RequestHeader, decode_response_header, encode_request
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+R = TypeVar("R", bound=messages.Response)
+
+SOFTWARE_NAME: Final = "oncelog"
+
+
+class Phase(Enum):
+    """Where the connection stands; see the table above."""
+
+    NEW = "new"
+    NEGOTIATING = "negotiating"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+_NEXT: Final[dict[tuple[Phase, str], Phase]] = {
+    (Phase.NEW, "started"): Phase.NEGOTIATING,
+    (Phase.NEGOTIATING, "refused"): Phase.NEGOTIATING,
+    (Phase.NEGOTIATING, "agreed"): Phase.READY,
+    (Phase.NEW, "closed"): Phase.CLOSED,
+    (Phase.NEGOTIATING, "closed"): Phase.CLOSED,
+    (Phase.READY, "closed"): Phase.CLOSED,
+    (Phase.CLOSED, "closed"): Phase.CLOSED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected(Generic[R]):
+    """A request that has been sent and is to be answered."""
+
+    correlation_id: int
+    api_key: int
+    version: int
+    response_class: type[R]
+
+
+@dataclass(frozen=True, slots=True)
+class Response(Generic[R]):
+    """A response as received; ``decode`` makes the message of it."""
+
+    request: Expected[R]
+    body: memoryview
+
+    @property
+    def correlation_id(self) -> int:
+        """That of the request it answers."""
+        return self.request.correlation_id
+
+    def decode(self) -> R:
+        """The response message. Raises PeerError when the bytes are not one."""
+        return self.request.response_class.decode(self.body, self.request.version)
+
+
+class Connection:
+    """The machine of one connection. Chunks it returns are to be written to the socket in order."""
+
+    def __init__(self, client_id: str, *, max_response_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:
+        self.phase = Phase.NEW
+        self.versions = Versions({})
+        self._client_id = client_id
+        self._inbox = Inbox(max_response_bytes, read_ahead_bytes)
+        self._expected: deque[Expected[Any]] = deque()
+        self._next_correlation_id = 0
+        self._asking = ApiVersionsRequest.MAX_VERSION
+        self.buffer = self._inbox.buffer
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._expected)
+
+    def start(self) -> list[Chunk]:
+        """Begin: ask for the broker's versions."""
+        self._step("started")
+        return self._ask_versions()
+
+    def send(
+        self, message: messages.Request[Any], version: int | None = None, *, answered: bool = True
+    ) -> tuple[int, list[Chunk]]:
+        """A request: its correlation id and the chunks to write. Raises UnsupportedRequest."""
+        invariant(self.phase is Phase.READY, "a request before the versions are agreed", phase=self.phase)
+        chosen = self.versions.choose(message) if version is None else version
+        return self._encode(message, chosen, answered)
+
+    def received(self, count: int) -> list[Chunk]:
+        """``count`` bytes arrived in ``buffer()``. Returns what the handshake has to send, mostly nothing.
+
+        Raises PeerError; the connection is closed then.
+        """
+        try:
+            self._inbox.received(count)
+            return self._negotiate()
+        except PeerError:
+            self.close()
+            raise
+
+    def feed(self, data: Buffer) -> list[Chunk]:
+        """As ``received``, for bytes that are somewhere else."""
+        try:
+            self._inbox.feed(data)
+            return self._negotiate()
+        except PeerError:
+            self.close()
+            raise
+
+    def next_response(self) -> Response[Any] | None:
+        """The next response in order, None when it has not arrived. Raises PeerError."""
+        if self.phase is not Phase.READY:
+            return None
+        try:
+            return self._next_response()
+        except PeerError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """The socket is gone."""
+        self._step("closed")
+        self._expected.clear()
+
+    def _step(self, event: str) -> None:
+        after = _NEXT.get((self.phase, event))
+        invariant(after is not None, "a step the connection's table lacks", phase=self.phase, event=event)
+        self.phase = after or self.phase
+
+    def _ask_versions(self) -> list[Chunk]:
+        from oncelog import __version__
+
+        message = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        return self._encode(message, self._asking, answered=True)[1]
+
+    def _encode(self, message: messages.Request[Any], version: int, answered: bool) -> tuple[int, list[Chunk]]:
+        correlation_id = self._next_correlation_id
+        header = RequestHeader(message.API_KEY, version, correlation_id, self._client_id)
+        chunks = encode_request(header, message)
+        self._next_correlation_id = 0 if correlation_id == INT32_MAX else correlation_id + 1
+        if answered:
+            self._expected.append(Expected(correlation_id, message.API_KEY, version, message.response_class()))
+        return correlation_id, list(chunks)
+
+    def _next_response(self) -> Response[Any] | None:
+        frame = self._inbox.next()
+        if frame is None:
+            return None
+        if not self._expected:
+            raise PeerError("a response came that nothing was asked for")
+        expected = self._expected.popleft()
+        correlation_id, position = decode_response_header(frame, expected.api_key, expected.version)
+        if correlation_id != expected.correlation_id:
+            raise PeerError(f"response {correlation_id} came where {expected.correlation_id} was due")
+        return Response(expected, frame[position:])
+
+    def _negotiate(self) -> list[Chunk]:
+        if self.phase is not Phase.NEGOTIATING:
+            return []
+        response = self._next_response()
+        if response is None:
+            return []
+        answer = _decode_versions(response)
+        if answer.error_code != ErrorCode.NONE:
+            self._asking = downgraded(answer, self._asking)
+            self._step("refused")
+            return self._ask_versions()
+        self.versions = Versions.of(answer)
+        self._step("agreed")
+        return []
+
+
+def _decode_versions(response: Response[Any]) -> ApiVersionsResponse:
+    """The answer in the format asked for, or in that of version 0 if it begins with UNSUPPORTED_VERSION."""
+    invariant(response.request.api_key == ApiVersionsRequest.API_KEY, "something else was asked before the versions")
+    if response.body[:2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):
+        return ApiVersionsResponse.decode(response.body, 0)
+    return ApiVersionsResponse.decode(response.body, response.request.version)

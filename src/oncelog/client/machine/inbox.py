@@ -1,0 +1,104 @@
+"""Bytes from a broker cut into frames (4-byte length, then the frame), with as little copying as can be.
+
+Small frames are cut out of one read-ahead buffer; a frame that does not fit gets a buffer of its own, into which the
+socket then writes directly. That buffer grows as bytes arrive, so that a broker which announces a large frame and
+sends nothing costs nothing. The rule: a length outside 0..``max_frame_bytes`` is a PeerError before anything else.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import Final
+
+from oncelog.base.errors import PeerError
+from oncelog.base.invariant import invariant
+from oncelog.base.units import KIB, MIB
+
+READ_AHEAD_BYTES: Final = 64 * KIB
+_FIRST_ALLOCATION: Final = 4 * MIB
+_LENGTH = struct.Struct(">i")
+
+
+class Inbox:
+    """``buffer()`` says where to write received bytes, ``received(count)`` takes note of them, ``next()`` cuts."""
+
+    def __init__(self, max_frame_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._ahead = bytearray(read_ahead_bytes)
+        self._filled = 0
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._frame_filled = 0
+        self._ready: deque[memoryview] = deque()
+        self._lent: memoryview | None = None
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; valid until ``received`` is called."""
+        self._release()
+        if self._frame is not None:
+            if self._frame_filled == len(self._frame):
+                more = min(len(self._frame), self._frame_size - self._frame_filled)
+                self._frame.extend(bytes(more))
+            self._lent = memoryview(self._frame)[self._frame_filled :]
+        else:
+            self._lent = memoryview(self._ahead)[self._filled :]
+        return self._lent
+
+    def received(self, count: int) -> None:
+        """``count`` bytes were written to the start of ``buffer()``. Raises PeerError for an impossible length."""
+        invariant(self._lent is not None and 0 <= count <= len(self._lent), "more received than there was room for")
+        self._release()
+        if self._frame is not None:
+            self._frame_filled += count
+            if self._frame_filled == self._frame_size:
+                self._ready.append(memoryview(self._frame))
+                self._frame = None
+        else:
+            self._filled += count
+            self._cut()
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """``data`` arrived: for callers that have the bytes already."""
+        view = memoryview(data)
+        while view:
+            room = self.buffer()
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            self.received(count)
+            view = view[count:]
+
+    def next(self) -> memoryview | None:
+        """The next whole frame, without its length; None when it is not all there yet."""
+        return self._ready.popleft() if self._ready else None
+
+    def _release(self) -> None:
+        if self._lent is not None:
+            self._lent.release()
+            self._lent = None
+
+    def _cut(self) -> None:
+        start, end = 0, self._filled
+        while end - start >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(self._ahead, start)
+            if not 0 <= size <= self._max_frame_bytes:
+                raise PeerError(f"a response of {size} bytes was announced; at most {self._max_frame_bytes} are taken")
+            body = start + _LENGTH.size
+            if end - body >= size:
+                self._ready.append(memoryview(bytes(self._ahead[body : body + size])))
+                start = body + size
+                continue
+            if body + size - start > len(self._ahead):
+                self._begin_frame(size, body, end)
+                start = end
+            break
+        if start:
+            self._ahead[: end - start] = self._ahead[start:end]
+            self._filled = end - start
+
+    def _begin_frame(self, size: int, body: int, end: int) -> None:
+        """Move what is there of a large frame to a buffer of its own."""
+        self._frame = bytearray(max(min(size, _FIRST_ALLOCATION), end - body))
+        self._frame[: end - body] = self._ahead[body:end]
+        self._frame_size = size
+        self._frame_filled = end - body

@@ -1,0 +1,150 @@
+"""What a client knows of the cluster: brokers, topics, and who leads each partition at which epoch.
+
+Rules: a leader with an older epoch never replaces a newer one (two brokers can answer out of step, KIP-320), unless
+the topic itself is another one (a new topic id: deleted and created again). A topic that was asked about and is not
+there is kept with its error, so that the question is not asked again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicName, TopicPartition
+from oncelog.client.config import Address
+
+NO_LEADER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A broker of the cluster."""
+
+    broker_id: BrokerId
+    address: Address
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition as the last metadata has it; ``leader`` −1 when it has none."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as the last metadata has it; ``error_code`` says why there are no partitions."""
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: Mapping[int, PartitionInfo] = field(default_factory=dict)
+    is_internal: bool = False
+    error_code: int = 0
+
+    @property
+    def exists(self) -> bool:
+        """Whether the broker knows it."""
+        return self.error_code == ErrorCode.NONE
+
+
+class ClusterView:
+    """The cluster as seen through Metadata responses; changed only by ``apply`` and ``leader_moved``."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = NO_LEADER
+        self._updated_ms: dict[str, int] = {}
+
+    def apply(self, response: Any, now_ms: int) -> None:
+        """Take in a MetadataResponse. Topics it does not name stay as they were."""
+        if response.brokers:
+            self.brokers = {
+                one.node_id: BrokerInfo(BrokerId(one.node_id), Address(one.host, one.port), one.rack)
+                for one in response.brokers
+            }
+        self.cluster_id = response.cluster_id or self.cluster_id
+        self.controller_id = response.controller_id
+        for one in response.topics or ():
+            if one.name is None:
+                continue
+            self.topics[one.name] = _merge(self.topics.get(one.name), _topic(one))
+            self._updated_ms[one.name] = now_ms
+
+    def age_ms(self, topic: str, now_ms: int) -> int | None:
+        """Milliseconds since the topic was last heard of; None when it never was, or is to be asked again."""
+        updated = self._updated_ms.get(topic)
+        return None if updated is None else now_ms - updated
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """The broker that leads a partition; None when it is not known or there is none."""
+        info = self.partition(partition)
+        if info is None or info.leader < 0:
+            return None
+        return info.leader
+
+    def partition(self, partition: TopicPartition) -> PartitionInfo | None:
+        """What is known of a partition, or None."""
+        topic = self.topics.get(partition.topic)
+        return None if topic is None else topic.partitions.get(partition.partition)
+
+    def topic_id(self, topic: str) -> TopicId:
+        """The topic's id, zero when it is not known (or the broker is older than topic ids)."""
+        info = self.topics.get(topic)
+        return NO_TOPIC_ID if info is None else info.topic_id
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[bytes, TopicName] | None:
+        """Names by id, or None unless every topic has an id of its own."""
+        names = {bytes(self.topic_id(topic)): TopicName(topic) for topic in topics}
+        return None if bytes(NO_TOPIC_ID) in names else names
+
+    def forget(self, topic: str) -> None:
+        """Ask again before the topic is used next."""
+        self._updated_ms.pop(topic, None)
+
+    def leader_moved(self, partition: TopicPartition, leader: int, leader_epoch: int) -> bool:
+        """A response named a newer leader (KIP-951); True when that is news."""
+        topic, known = self.topics.get(partition.topic), self.partition(partition)
+        if topic is None or known is None or leader_epoch <= known.leader_epoch or leader not in self.brokers:
+            return False
+        moved = replace(known, leader=BrokerId(leader), leader_epoch=LeaderEpoch(leader_epoch))
+        self.topics[partition.topic] = replace(topic, partitions={**topic.partitions, partition.partition: moved})
+        return True
+
+
+def _topic(one: Any) -> TopicInfo:
+    partitions = {
+        part.partition_index: PartitionInfo(
+            part.partition_index,
+            BrokerId(part.leader_id),
+            LeaderEpoch(part.leader_epoch),
+            tuple(part.replica_nodes),
+            tuple(part.isr_nodes),
+            tuple(part.offline_replicas),
+            part.error_code,
+        )
+        for part in sorted(one.partitions, key=lambda part: part.partition_index)
+    }
+    return TopicInfo(one.name, TopicId(bytes(one.topic_id)), partitions, one.is_internal, one.error_code)
+
+
+def _merge(old: TopicInfo | None, new: TopicInfo) -> TopicInfo:
+    """``new``, but with the leaders of ``old`` where those have a newer epoch and the topic is the same."""
+    if old is None or old.topic_id != new.topic_id or not new.exists:
+        return new
+    partitions = dict(new.partitions)
+    for index, was in old.partitions.items():
+        now = partitions.get(index)
+        if now is not None and now.leader_epoch < was.leader_epoch:
+            partitions[index] = replace(now, leader=was.leader, leader_epoch=was.leader_epoch)
+    return replace(new, partitions=partitions)

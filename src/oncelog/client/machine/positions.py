@@ -1,0 +1,263 @@
+"""Fetch positions: what to ask each leader next, and where each partition stands after an answer.
+
+Rules: a position moves by whole batches, read from headers alone, so the next request can go out before anything is
+decoded. A trailing batch that is not whole is cut off. A partition is in at most one request at a time. A retriable
+error leaves the position as it is and asks for new metadata; any other takes the partition out and is handed on.
+Sessions (KIP-227) are not used: each request names all its partitions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.units import MIB
+from oncelog.client.machine.metadata import ClusterView
+from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+LAST_VERSION_BY_NAME: Final = 12
+"""From 13 on, Fetch names topics by id (KIP-516)."""
+_PREFIX = struct.Struct(">qi")
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_LAST_OFFSET_DELTA_AT: Final = 23
+_HEADER_SIZE: Final = 61
+_MAGIC_AT: Final = 16
+_MAGIC: Final = 2
+
+
+class Fetched(NamedTuple):
+    """What one partition answered. ``records`` are whole batches, possibly starting before the position asked."""
+
+    partition: TopicPartition
+    records: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]]
+    """Aborted transactions: producer id and first offset, for read_committed."""
+    error_code: int
+    position: int
+    """The offset that was asked for: records below it are to be skipped."""
+    next_offset: int
+    """The position after these records."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """Limits of a fetch, as in Apache Kafka's consumer."""
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 * MIB
+    partition_max_bytes: int = MIB
+    read_committed: bool = False
+
+
+@dataclass(slots=True)
+class _Partition:
+    position: int
+    until: int | None
+    in_flight: bool = False
+    not_before_ms: int = 0
+    failures: int = field(default=0)
+
+
+class Positions:
+    """The partitions being fetched, with where each stands."""
+
+    def __init__(self, view: ClusterView, settings: FetchSettings) -> None:
+        self.settings = settings
+        self._view = view
+        self._partitions: dict[TopicPartition, _Partition] = {}
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def assign(
+        self, positions: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Fetch exactly these from now on. One whose position is at its ``until`` already is left out."""
+        self._partitions = {
+            partition: _Partition(position, None if until is None else until.get(partition))
+            for partition, position in positions.items()
+            if until is None or partition not in until or position < until[partition]
+        }
+
+    def of(self, partition: TopicPartition) -> int | None:
+        """The next offset to ask for, None when the partition is not (or no longer) fetched."""
+        state = self._partitions.get(partition)
+        return None if state is None else state.position
+
+    def without_leader(self, now_ms: int) -> list[TopicName]:
+        """Topics to ask metadata for, because a partition that is due has no leader."""
+        topics = {p.topic: None for p in self._due(now_ms) if self._view.leader(p) is None}
+        return [TopicName(topic) for topic in topics]
+
+    def postpone(self, partitions: Iterable[TopicPartition], until_ms: int) -> None:
+        """Leave partitions alone until a time."""
+        for partition in partitions:
+            if partition in self._partitions:
+                self._partitions[partition].not_before_ms = until_ms
+
+    def next_due_ms(self) -> int | None:
+        """When the first postponed partition may be asked for again; None when none is postponed."""
+        return min(
+            (s.not_before_ms for s in self._partitions.values() if not s.in_flight and s.not_before_ms), default=None
+        )
+
+    def leaders(self, now_ms: int) -> dict[int, list[TopicPartition]]:
+        """Which partitions can be asked of which broker now."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in self._due(now_ms):
+            leader = self._view.leader(partition)
+            if leader is not None:
+                by_leader.setdefault(leader, []).append(partition)
+        return by_leader
+
+    def request(self, partitions: list[TopicPartition]) -> tuple[FetchRequest, dict[TopicPartition, int], int | None]:
+        """A request for ``partitions``, the positions it asks for, and the highest version it can be sent with."""
+        by_topic: dict[TopicName, list[FetchPartition]] = {}
+        asked: dict[TopicPartition, int] = {}
+        for partition in partitions:
+            state = self._partitions[partition]
+            state.in_flight = True
+            state.not_before_ms = 0
+            asked[partition] = state.position
+            info = self._view.partition(partition)
+            by_topic.setdefault(partition.topic, []).append(
+                FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=-1 if info is None else info.leader_epoch,
+                    fetch_offset=state.position,
+                    partition_max_bytes=self.settings.partition_max_bytes,
+                )
+            )
+        message = FetchRequest(
+            max_wait_ms=self.settings.max_wait_ms,
+            min_bytes=self.settings.min_bytes,
+            max_bytes=self.settings.max_bytes,
+            isolation_level=int(self.settings.read_committed),
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(topic=topic, topic_id=bytes(self._view.topic_id(topic)), partitions=parts)
+                for topic, parts in by_topic.items()
+            ],
+        )
+        at_most = None if self._view.topic_ids(by_topic) is not None else LAST_VERSION_BY_NAME
+        return message, asked, at_most
+
+    def lost(self, asked: Mapping[TopicPartition, int]) -> None:
+        """The request that asked for these will not be answered."""
+        for partition in asked:
+            if partition in self._partitions:
+                self._partitions[partition].in_flight = False
+
+    def answered(self, asked: Mapping[TopicPartition, int], response: Any, now_ms: int) -> list[Fetched]:
+        """Move the positions by a FetchResponse and return what is in it, without those that are to be retried.
+
+        Partitions reassigned since they were asked for are dropped. Raises PeerError for batches that cannot be.
+        """
+        self.lost(asked)
+        if response.error_code:
+            return self._refused(asked, response.error_code, now_ms)
+        names = self._view.topic_ids({partition.topic for partition in asked}) or {}
+        results: list[Fetched] = []
+        for topic in response.responses:
+            name = topic.topic or names.get(bytes(topic.topic_id))
+            if name is None:
+                raise PeerError("the broker answered for a topic that was not asked for")
+            for data in topic.partitions:
+                partition = TopicPartition(TopicName(name), data.partition_index)
+                if partition not in asked:
+                    raise PeerError(f"the broker answered for {partition}, which was not asked for")
+                fetched = self._take(partition, asked[partition], data, now_ms)
+                if fetched is not None:
+                    results.append(fetched)
+        return results
+
+    def _due(self, now_ms: int) -> list[TopicPartition]:
+        return [p for p, s in self._partitions.items() if not s.in_flight and s.not_before_ms <= now_ms]
+
+    def _refused(self, asked: Mapping[TopicPartition, int], error_code: int, now_ms: int) -> list[Fetched]:
+        """The whole request was refused."""
+        results = (self._failed(partition, position, error_code, now_ms) for partition, position in asked.items())
+        return [result for result in results if result is not None]
+
+    def _take(self, partition: TopicPartition, position: int, data: Any, now_ms: int) -> Fetched | None:
+        state = self._partitions.get(partition)
+        if state is None or state.position != position:
+            return None
+        if data.error_code:
+            hint = getattr(data, "current_leader", None)
+            moved = hint is not None and self._view.leader_moved(partition, hint.leader_id, hint.leader_epoch)
+            if not moved:
+                return self._failed(partition, position, data.error_code, now_ms, data)
+            return None
+        state.failures = 0
+        records = memoryview(data.records) if data.records is not None else memoryview(b"")
+        size, next_offset = whole_batches(records, position)
+        state.position = next_offset
+        if size:  # the limits favour who is named first, so who got something goes last
+            self._partitions[partition] = self._partitions.pop(partition)
+        if state.until is not None and next_offset >= state.until:
+            del self._partitions[partition]
+        return Fetched(
+            partition,
+            records[:size],
+            data.high_watermark,
+            data.last_stable_offset,
+            data.log_start_offset,
+            [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()],
+            ErrorCode.NONE,
+            position,
+            next_offset,
+        )
+
+    def _failed(
+        self, partition: TopicPartition, position: int, error_code: int, now_ms: int, data: Any = None
+    ) -> Fetched | None:
+        state = self._partitions.get(partition)
+        if state is None:
+            return None
+        action = remedy(error_code)
+        if action is Remedy.FAIL or error_code == ErrorCode.CORRUPT_MESSAGE:
+            del self._partitions[partition]
+            start = -1 if data is None else data.log_start_offset
+            high = -1 if data is None else data.high_watermark
+            return Fetched(partition, memoryview(b""), high, -1, start, [], error_code, position, position)
+        state.failures += 1
+        state.not_before_ms = now_ms + min(50 << min(state.failures, 5), 1000)
+        if action is Remedy.REFRESH_METADATA:
+            self._view.forget(partition.topic)
+        return None
+
+
+def whole_batches(records: memoryview, position: int) -> tuple[int, int]:
+    """Bytes of the whole batches in ``records``, and the offset after them (``position`` when there are none).
+
+    Raises PeerError for a length that cannot be, for offsets that do not rise, and for formats older than v2.
+    """
+    at, end, next_offset = 0, len(records), position
+    while end - at >= _HEADER_SIZE:
+        base_offset, length = _PREFIX.unpack_from(records, at)
+        if records[at + _MAGIC_AT] != _MAGIC:
+            raise PeerError(
+                f"records in format {records[at + _MAGIC_AT]}; only format 2 (Kafka 0.11 and later) is read"
+            )
+        if length < _HEADER_SIZE - _PREFIX.size:
+            raise PeerError(f"a record batch of {length} bytes")
+        following = at + _PREFIX.size + length
+        if following > end:
+            break
+        last_offset = base_offset + _LAST_OFFSET_DELTA.unpack_from(records, at + _LAST_OFFSET_DELTA_AT)[0]
+        if last_offset < next_offset:
+            raise PeerError(f"a record batch ends at offset {last_offset}, {next_offset} was due")
+        next_offset = last_offset + 1
+        at = following
+    return at, next_offset

@@ -1,0 +1,65 @@
+"""Which version of each request to use with one broker: the highest that both sides have (KIP-35).
+
+Rules: before the broker has said what it has, only ApiVersions may be sent. An older broker answers an ApiVersions
+version it does not have with UNSUPPORTED_VERSION in the format of version 0, and names its own range there (KIP-511).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.client.errors import UnsupportedRequest
+from oncelog.wire.message import Request
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+class Versions:
+    """The version ranges one broker announced, and its finalized features."""
+
+    def __init__(self, ranges: dict[int, tuple[int, int]], features: dict[str, int] | None = None) -> None:
+        self.ranges = ranges
+        self.features = features or {}
+
+    @classmethod
+    def of(cls, response: ApiVersionsResponse) -> Versions:
+        """From an ApiVersions response without error."""
+        features = {one.name: one.max_version_level for one in response.finalized_features}
+        return cls({one.api_key: (one.min_version, one.max_version) for one in response.api_keys}, features)
+
+    def choose(self, message: Request[Any] | type[Request[Any]], at_most: int | None = None) -> int:
+        """The version to send ``message`` (an object or its class) with. Raises UnsupportedRequest."""
+        name = (message if isinstance(message, type) else type(message)).__name__
+        theirs = self.ranges.get(message.API_KEY)
+        if theirs is None:
+            raise UnsupportedRequest(f"the broker does not have {name}; it is too old or configured without it")
+        highest = min(theirs[1], message.MAX_VERSION if at_most is None else min(at_most, message.MAX_VERSION))
+        lowest = max(theirs[0], message.MIN_VERSION)
+        if highest < lowest:
+            raise UnsupportedRequest(
+                f"{name}: the broker has versions {theirs[0]} to {theirs[1]}, "
+                f"this client {message.MIN_VERSION} to {message.MAX_VERSION if at_most is None else at_most}"
+            )
+        return highest
+
+    def supports(self, message: Request[Any] | type[Request[Any]], version: int = 0) -> bool:
+        """Whether ``version`` of a request, or a higher one, can be used."""
+        try:
+            return self.choose(message) >= version
+        except UnsupportedRequest:
+            return False
+
+
+def downgraded(response: ApiVersionsResponse, tried: int) -> int:
+    """The ApiVersions version to try after ``tried`` was answered with UNSUPPORTED_VERSION.
+
+    Raises PeerError when the answer leaves nothing lower to try.
+    """
+    if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
+        raise PeerError(f"ApiVersions was answered with error {response.error_code}")
+    highest = max(
+        (one.max_version for one in response.api_keys if one.api_key == ApiVersionsRequest.API_KEY), default=0
+    )
+    if tried == 0:
+        raise PeerError("the broker refuses ApiVersions version 0")
+    return max(0, min(highest, tried - 1))
