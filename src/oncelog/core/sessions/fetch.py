@@ -1,0 +1,215 @@
+"""Incremental fetch sessions (KIP-227, topic ids: KIP-516): a Fetch names only what changed, and so does its answer.
+
+A session is opened by a *full* request (epoch 0) and its partitions are remembered; *incremental* requests (epochs 1,
+2, … 2³¹−1, 1, …) add, change and forget partitions; epoch −1 closes it. The rule: an incremental answer holds exactly
+the partitions with records, an error, a divergence, a preferred replica, or another high watermark or log start offset
+than was last told. A partition that gave records goes to the end of the order, so that each has its turn.
+
+Begin a request with ``FetchSessions.begin``, read ``context.partitions``, end with ``context.finish``. Between the two
+the request may wait; if another request of the session comes meanwhile, the waiting one is refused at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.units import INT32_MAX
+from oncelog.core.sessions.fetch_cache import (
+    NO_SESSION,
+    FetchPartition,
+    FetchSession,
+    FetchSessionCache,
+    PartitionKey,
+)
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+
+
+class Answer(Protocol):
+    """What is to be told of one partition."""
+
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    diverging_epoch: object | None
+    preferred_read_replica: int
+    records: object | None
+    """Empty or None when there are none."""
+
+
+Answers = Sequence[tuple[FetchPartition, Answer]]
+
+
+class Finished(NamedTuple):
+    """How a Fetch is answered: its top-level error, its session, and the partitions to name."""
+
+    error_code: ErrorCode
+    session_id: int
+    answers: Answers
+
+
+class FetchContext:
+    """One Fetch request of a client without a session, with the partitions to read in order."""
+
+    __slots__ = ("error_code", "partitions")
+
+    def __init__(self, partitions: list[FetchPartition], error_code: ErrorCode = ErrorCode.NONE) -> None:
+        self.partitions = partitions
+        self.error_code = error_code
+        """Not NONE: the session part of the request is refused, and there is nothing to read."""
+
+    def finish(self, answers: Answers, now_ms: int) -> Finished:
+        """End the request with what was read. Sessionless: everything is told."""
+        return Finished(self.error_code, NO_SESSION, answers)
+
+
+class _FullContext(FetchContext):
+    """Opens a session, if there is room for one, when it is answered."""
+
+    __slots__ = ("_by_key", "_cache", "_privileged", "_uses_topic_ids")
+
+    def __init__(
+        self,
+        cache: FetchSessionCache,
+        by_key: dict[PartitionKey, FetchPartition],
+        *,
+        uses_topic_ids: bool,
+        privileged: bool,
+    ) -> None:
+        super().__init__(list(by_key.values()))
+        self._cache = cache
+        self._by_key = by_key
+        self._uses_topic_ids = uses_topic_ids
+        self._privileged = privileged
+
+    def finish(self, answers: Answers, now_ms: int) -> Finished:
+        for asked, answer in answers:
+            asked.told_high_watermark = answer.high_watermark
+            asked.told_log_start_offset = answer.log_start_offset
+        session_id = self._cache.create(
+            self._by_key, privileged=self._privileged, uses_topic_ids=self._uses_topic_ids, now_ms=now_ms
+        )
+        return Finished(ErrorCode.NONE, session_id, answers)
+
+
+class _IncrementalContext(FetchContext):
+    """Tells what has changed since the last answer."""
+
+    __slots__ = ("_epoch", "_session")
+
+    def __init__(self, session: FetchSession) -> None:
+        super().__init__(list(session.partitions.values()))
+        self._session = session
+        self._epoch = session.epoch
+
+    def finish(self, answers: Answers, now_ms: int) -> Finished:
+        session = self._session
+        if session.epoch != self._epoch:
+            return Finished(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
+        told: list[tuple[FetchPartition, Answer]] = []
+        for entry in answers:
+            asked, answer = entry
+            if not _is_news(asked, answer):
+                continue
+            told.append(entry)
+            if answer.records:
+                key = _key(asked, session.uses_topic_ids)
+                del session.partitions[key]
+                session.partitions[key] = asked
+        return Finished(ErrorCode.NONE, session.session_id, told)
+
+
+def _is_news(asked: FetchPartition, answer: Answer) -> bool:
+    news = bool(
+        answer.records
+        or answer.error_code
+        or answer.diverging_epoch is not None
+        or answer.preferred_read_replica != -1
+        or asked.told_high_watermark != answer.high_watermark
+        or asked.told_log_start_offset != answer.log_start_offset
+    )
+    if news:
+        # After an error the next success is news whatever it says, as if nothing had been told.
+        asked.told_high_watermark = -1 if answer.error_code else answer.high_watermark
+        asked.told_log_start_offset = answer.log_start_offset
+    return news
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of the request after one with ``epoch``: never 0 again, and −1 stays."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == INT32_MAX else epoch + 1
+
+
+class FetchSessions:
+    """All fetch sessions of a broker; ``slots`` is ``max.incremental.fetch.session.cache.slots``."""
+
+    def __init__(self, slots: int, random_bytes: Callable[[int], bytes]) -> None:
+        self.cache = FetchSessionCache(slots, random_bytes)
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        asked: Iterable[FetchPartition],
+        forgotten: Iterable[PartitionKey],
+        *,
+        uses_topic_ids: bool,
+        privileged: bool,
+        now_ms: int,
+    ) -> FetchContext:
+        """Begin a request. A partition named twice counts once, as it was named last."""
+        by_key = {_key(partition, uses_topic_ids): partition for partition in asked}
+        if epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._incremental(session_id, epoch, by_key, forgotten, uses_topic_ids, now_ms)
+        if session_id != NO_SESSION:
+            self.cache.remove(session_id)
+        if epoch == FINAL_EPOCH:
+            return FetchContext(list(by_key.values()))
+        return _FullContext(self.cache, by_key, uses_topic_ids=uses_topic_ids, privileged=privileged)
+
+    def _incremental(
+        self,
+        session_id: int,
+        epoch: int,
+        by_key: dict[PartitionKey, FetchPartition],
+        forgotten: Iterable[PartitionKey],
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchContext:
+        session = self.cache.get(session_id)
+        if session is None:
+            return FetchContext([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FetchContext([], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return FetchContext([], ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if by_key and not self.cache.has_room(session, sum(key not in session.partitions for key in by_key)):
+            # It outgrew its bound: the client starts again with a full request, and gets no session for it.
+            self.cache.remove(session_id)
+            return FetchContext([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        partitions = session.partitions
+        for key, partition in by_key.items():
+            known = partitions.get(key)
+            if known is None:
+                partitions[key] = partition
+            else:
+                known.ask_again(partition)
+        for key in forgotten:
+            partitions.pop(key, None)
+        if not partitions:
+            self.cache.remove(session_id)
+            return FetchContext(list(by_key.values()))
+        self.cache.touch(session, now_ms)
+        session.epoch = next_epoch(session.epoch)
+        return _IncrementalContext(session)
+
+
+def _key(partition: FetchPartition, uses_topic_ids: bool) -> PartitionKey:
+    if uses_topic_ids:
+        return partition.topic_id, partition.partition
+    return partition.topic or "", partition.partition  # type: ignore[return-value]  # an empty name is a name
