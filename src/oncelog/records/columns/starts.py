@@ -13,6 +13,7 @@ So the positions are exact whichever way they were found:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -50,7 +51,7 @@ def find_starts(view: ByteView, spans: Spans) -> Positions:
     """Positions of all records, in order. Raises CorruptBatch when a batch breaks an invariant."""
     starts = np.empty(int(spans.count.sum()), np.int64)
     first = spans.first_record
-    alone = range(len(first))
+    alone: Sequence[int] = range(len(first))
     if len(first) >= _TOGETHER_FROM:
         alone = _advance_together(view, spans, first, starts)
     for batch in alone:
@@ -111,7 +112,8 @@ def _run_of_equal_records(data: Bytes, position: int, end: int, limit: int) -> t
 
 @cache
 def _record_sizes() -> list[int]:
-    return _RECORD_SIZE.tolist()
+    sizes: list[int] = _RECORD_SIZE.tolist()
+    return sizes
 
 
 def _step_by_step(data: bytes, count: int) -> npt.NDArray[np.int64]:
