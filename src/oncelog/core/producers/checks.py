@@ -1,0 +1,86 @@
+"""The rules a producer's batch and a transaction's marker must meet, as Apache Kafka 4.3 applies them.
+
+1. A data batch with an older epoch is refused with INVALID_PRODUCER_EPOCH, which is recoverable.
+2. A new epoch begins at sequence 0. Within an epoch the sequence follows the last one; after 2³¹−1 comes 0.
+3. Where there is no state for the producer (never seen, expired, its records deleted) any sequence is accepted
+   (KIP-360): the client knows better.
+4. A marker's epoch is not older than the producer's; with Transactions V2 it is strictly greater, except for a retry:
+   equal, with no transaction open or at the last possible epoch (KIP-890).
+5. A marker from an older coordinator epoch is refused with TRANSACTION_COORDINATOR_FENCED.
+6. What is not transactional is refused while a transaction of the same producer is open.
+
+UNKNOWN_PRODUCER_ID is no longer given by leaders (rule 3): only what clients of older brokers knew.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_PRODUCER_EPOCH
+from oncelog.base.units import INT16_MAX, INT32_MAX
+from oncelog.core.producers.entry import ProducerEntry
+from oncelog.core.producers.refusal import ProducerRefusal
+
+TRANSACTIONS_V2: Final = 2
+
+
+def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
+    """Rule 1."""
+    if epoch < entry.epoch:
+        raise ProducerRefusal(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {entry.producer_id} at offset {offset} is {epoch}, "
+            f"which is smaller than the last seen epoch {entry.epoch}",
+        )
+
+
+def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset: int) -> None:
+    """Rules 2 and 3."""
+    if epoch != entry.epoch:
+        if first_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
+            raise ProducerRefusal(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Invalid sequence number for new epoch of producer {entry.producer_id} at offset {offset}: {epoch} "
+                f"(request epoch), {first_sequence} (seq. number), {entry.epoch} (current producer epoch)",
+            )
+        return
+    if entry.epoch == NO_PRODUCER_EPOCH:
+        return
+    last = entry.last_sequence
+    if first_sequence != last + 1 and not (first_sequence == 0 and last == INT32_MAX):
+        raise ProducerRefusal(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {entry.producer_id} at offset {offset}: "
+            f"{first_sequence} (incoming seq. number), {last} (current end sequence number)",
+        )
+
+
+def check_transactional(entry: ProducerEntry, transactional: bool, offset: int) -> None:
+    """Rule 6."""
+    if entry.transaction_first_offset is not None and not transactional:
+        raise ProducerRefusal(
+            ErrorCode.INVALID_TXN_STATE,
+            f"Expected transactional write from producer {entry.producer_id} at offset {offset}",
+        )
+
+
+def check_marker(
+    entry: ProducerEntry, epoch: int, coordinator_epoch: int, transaction_version: int, offset: int
+) -> None:
+    """Rules 4 and 5."""
+    strict = transaction_version >= TRANSACTIONS_V2
+    if epoch < entry.epoch or (strict and epoch == entry.epoch):
+        retried = epoch == entry.epoch and (entry.transaction_first_offset is None or epoch == INT16_MAX)
+        if not (strict and retried):
+            raise ProducerRefusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {entry.producer_id} at offset {offset} is {epoch}, which is "
+                f"{'<=' if strict else '<'} the last seen epoch {entry.epoch} (TV{transaction_version})",
+            )
+    if coordinator_epoch < entry.coordinator_epoch:
+        raise ProducerRefusal(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"Invalid coordinator epoch for producerId {entry.producer_id} at offset {offset}: "
+            f"{coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+        )

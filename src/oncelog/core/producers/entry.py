@@ -1,0 +1,86 @@
+"""One producer on one partition: its epoch, its last batches, its open transaction.
+
+Immutable: a new append makes a new entry, so that a refused batch leaves no trace and a committed one replaces the
+old entry whole.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE
+from oncelog.base.units import INT32_MAX
+
+BATCHES_KEPT: Final = 5
+"""Duplicates are recognised among this many last batches: a client has at most 5 requests in flight."""
+NO_COORDINATOR_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that was appended: where it ended, in sequence and offset, and its max timestamp."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of the first record; wraps from 2³¹−1 to 0."""
+        return (self.last_sequence - self.offset_delta) & INT32_MAX
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the first record."""
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry(NamedTuple):
+    """State of one producer. ``transaction_first_offset`` is None unless a transaction is open here."""
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    transaction_first_offset: int | None = None
+    batches: tuple[BatchMetadata, ...] = ()
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record of the current epoch, −1 when there is none."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        """Offset of the last record of the current epoch, −1 when there is none."""
+        return self.batches[-1].last_offset if self.batches else -1
+
+    @property
+    def last_offset_delta(self) -> int:
+        """Records in the last batch less one, 0 when there is none."""
+        return self.batches[-1].offset_delta if self.batches else 0
+
+    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        """The remembered batch with exactly this range, or None."""
+        if epoch == self.epoch:
+            for batch in self.batches:
+                if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                    return batch
+        return None
+
+    def with_batch(self, epoch: int, batch: BatchMetadata, transaction_first_offset: int | None) -> ProducerEntry:
+        """After a data batch; a new epoch forgets the batches of the old one."""
+        if epoch != self.epoch:
+            batches: tuple[BatchMetadata, ...] = (batch,)
+        else:
+            kept = self.batches
+            batches = (*kept[1:], batch) if len(kept) == BATCHES_KEPT else (*kept, batch)
+        return ProducerEntry(
+            self.producer_id, epoch, self.coordinator_epoch, batch.timestamp, transaction_first_offset, batches
+        )
+
+    def with_marker(self, epoch: int, coordinator_epoch: int, timestamp: int) -> ProducerEntry:
+        """After a transaction marker: nothing is open, and a bumped epoch forgets the batches of the old one."""
+        batches = self.batches if epoch == self.epoch else ()
+        return ProducerEntry(self.producer_id, epoch, coordinator_epoch, timestamp, None, batches)

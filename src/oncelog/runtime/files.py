@@ -1,0 +1,362 @@
+"""Real files under one data directory: the ``Files`` port over the operating system.
+
+The rule: an ``OpenFile`` is a name for a file, not a descriptor. Descriptors are opened when needed and the least
+recently used are closed again, so that tens of thousands of segments fit under ``ulimit -n``; a file that is renamed
+is followed, and one that is removed keeps its descriptor for as long as somebody holds the ``OpenFile``, so a reader
+in the middle of a response never sees a gap. Reads may come from any thread: a descriptor in use is never closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
+
+from oncelog.ports import Buffer, OpenFile
+
+LOCK_FILE: Final = ".lock"
+_VECTOR_MAX: Final = 1024
+_SCRATCH_SIZE: Final = 1 << 20
+_HOT_TAIL: Final = 64 << 20
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+_UNSUPPORTED: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+_NO_DESCRIPTOR: Final = -1
+
+
+class DirectoryInUse(Exception):
+    """Another process holds the lock of the data directory."""
+
+
+class DiskFile:
+    """One file; see the module's rule. Appends and truncation come from one thread, reads from any."""
+
+    __slots__ = ("__weakref__", "_descriptor", "_detached", "_files", "_pins", "_size", "path")
+
+    def __init__(self, files: DiskFiles, path: str) -> None:
+        self._files = files
+        self.path = path
+        self._descriptor = _NO_DESCRIPTOR
+        self._pins = 0
+        self._detached = False
+        self._size = -1
+
+    def size(self) -> int:
+        if self._size < 0:
+            descriptor = self._files.acquire(self)
+            try:
+                self._size = os.fstat(descriptor).st_size
+            finally:
+                self._files.release(self)
+        return self._size
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        start = self.size()
+        descriptor = self._files.acquire(self)
+        try:
+            self._size = start + _write_all(descriptor, chunks, start)
+        except OSError:
+            os.ftruncate(descriptor, start)
+            raise
+        finally:
+            self._files.release(self)
+        return start
+
+    def read(self, position: int, size: int) -> bytes:
+        descriptor = self._files.acquire(self)
+        try:
+            data = os.pread(descriptor, size, position)
+            if len(data) == size or not data:
+                return data
+            parts = [data]
+            read = len(data)
+            while read < size:
+                data = os.pread(descriptor, size - read, position + read)
+                if not data:
+                    break
+                parts.append(data)
+                read += len(data)
+            return b"".join(parts)
+        finally:
+            self._files.release(self)
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        if position + size > self.size():
+            size = max(0, self._size - position)
+        if not self._files.nowait:
+            # Without the flag only what was written last is surely in the page cache.
+            return self.read(position, size) if position >= self._size - _HOT_TAIL else None
+        descriptor = self._files.acquire(self)
+        try:
+            return self._read_nowait(descriptor, position, size)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            self._files.nowait = False
+        finally:
+            self._files.release(self)
+        return self.read_cached(position, size)
+
+    def _read_nowait(self, descriptor: int, position: int, size: int) -> bytes | None:
+        scratch = self._files.scratch()
+        parts: list[bytes] = []
+        read = 0
+        while read < size:
+            view = scratch[: min(size - read, _SCRATCH_SIZE)]
+            try:
+                count = os.preadv(descriptor, [view], position + read, _NOWAIT)
+            except BlockingIOError:
+                return None
+            if count == 0:
+                break
+            if count == size:
+                return bytes(view[:count])
+            parts.append(bytes(view[:count]))
+            read += count
+        return b"".join(parts)
+
+    def truncate(self, size: int) -> None:
+        descriptor = self._files.acquire(self)
+        try:
+            os.ftruncate(descriptor, size)
+            self._size = size
+        finally:
+            self._files.release(self)
+
+    def sync(self) -> None:
+        descriptor = self._files.acquire(self)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            self._files.release(self)
+
+    def close(self) -> None:
+        self._files.close_descriptor(self)
+
+    def __del__(self) -> None:
+        # No lock: nobody else can reach this object any more, and the collector may run while the lock is held.
+        if self._descriptor != _NO_DESCRIPTOR:
+            os.close(self._descriptor)
+            self._files.note_closed()
+
+
+class DiskFiles:
+    """The files below ``root``, which is created when missing. ``max_open_files`` defaults to half the soft limit."""
+
+    def __init__(self, root: str | Path, *, max_open_files: int | None = None) -> None:
+        self._root = os.path.abspath(root)
+        os.makedirs(self._root, exist_ok=True)
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[int, DiskFile] = OrderedDict()
+        self._known: dict[str, WeakValueDictionary[str, DiskFile]] = {}
+        self._local = threading.local()
+        self._max_open = max_open_files or _default_max_open()
+        self._lock_descriptor = _NO_DESCRIPTOR
+        self.nowait = bool(_NOWAIT)
+
+    @property
+    def root(self) -> str:
+        """Absolute path of the data directory."""
+        return self._root
+
+    def lock(self) -> None:
+        """Take the directory's lock for this process. Raises DirectoryInUse when another one has it."""
+        descriptor = os.open(self._path(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DirectoryInUse(f"{self._root} is in use by another broker") from None
+        self._lock_descriptor = descriptor
+
+    def close(self) -> None:
+        """Close every descriptor and give the lock back."""
+        with self._lock:
+            for file in list(self._recent.values()):
+                self._drop(file)
+        if self._lock_descriptor != _NO_DESCRIPTOR:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = _NO_DESCRIPTOR
+
+    def open(self, path: str, *, create: bool = False) -> OpenFile:
+        directory, name = _split(path)
+        with self._lock:
+            known = self._known.setdefault(directory, WeakValueDictionary())
+            file = known.get(name)
+            if file is None:
+                file = DiskFile(self, path)
+                self._open(file, os.O_CREAT if create else 0)
+                known[name] = file
+        return file
+
+    def list(self, directory: str) -> list[str]:
+        return sorted(os.listdir(self._path(directory)))
+
+    def size(self, path: str) -> int | None:
+        try:
+            return os.stat(self._path(path)).st_size
+        except FileNotFoundError:
+            return None
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(self._path(path)).st_mtime_ns // 1_000_000
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(self._path(path), exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        with self._lock:
+            if new in self._known or old in self._known:
+                os.rename(self._path(old), self._path(new))
+                self._follow_directory(old, new)
+                return
+            self._detach(new)
+            os.rename(self._path(old), self._path(new))
+            directory, name = _split(old)
+            file = self._known.get(directory, {}).pop(name, None)
+            if file is not None:
+                file.path = new
+                directory, name = _split(new)
+                self._known.setdefault(directory, WeakValueDictionary())[name] = file
+
+    def remove(self, path: str) -> None:
+        with self._lock:
+            known = self._known.pop(path, None)
+            if known is not None:
+                for file in list(known.values()):
+                    self._keep_open(file)
+            self._detach(path)
+            absolute = self._path(path)
+            try:
+                os.unlink(absolute)
+            except FileNotFoundError:
+                return
+            except (IsADirectoryError, PermissionError):
+                shutil.rmtree(absolute)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # What DiskFile asks of its owner.
+
+    def acquire(self, file: DiskFile) -> int:
+        """The file's descriptor, opened if need be, and kept open until :meth:`release`."""
+        with self._lock:
+            if file._descriptor == _NO_DESCRIPTOR:
+                self._open(file, 0)
+            elif not file._detached:
+                self._recent.move_to_end(id(file))
+            file._pins += 1
+            return file._descriptor
+
+    def release(self, file: DiskFile) -> None:
+        """The descriptor is no longer in use by this caller."""
+        with self._lock:
+            file._pins -= 1
+
+    def close_descriptor(self, file: DiskFile) -> None:
+        """Close the descriptor unless it is in use; a file that was removed stays readable for its holders."""
+        with self._lock:
+            if file._descriptor != _NO_DESCRIPTOR and not file._pins and not file._detached:
+                self._drop(file)
+
+    def note_closed(self) -> None:
+        """A collected file took its descriptor with it (its entry is not in the list any more)."""
+
+    def scratch(self) -> memoryview:
+        """This thread's buffer for reads that must not wait."""
+        buffer: memoryview | None = getattr(self._local, "scratch", None)
+        if buffer is None:
+            buffer = self._local.scratch = memoryview(bytearray(_SCRATCH_SIZE))
+        return buffer
+
+    # Under the lock.
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _open(self, file: DiskFile, flags: int) -> None:
+        descriptor = os.open(self._path(file.path), os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+        file._descriptor = descriptor
+        self._recent[id(file)] = file
+        if len(self._recent) > self._max_open:
+            self._evict()
+
+    def _evict(self) -> None:
+        surplus = len(self._recent) - self._max_open
+        for file in list(self._recent.values()):
+            if surplus <= 0:
+                return
+            if not file._pins:
+                self._drop(file)
+                surplus -= 1
+
+    def _drop(self, file: DiskFile) -> None:
+        self._recent.pop(id(file), None)
+        descriptor, file._descriptor = file._descriptor, _NO_DESCRIPTOR
+        os.close(descriptor)
+
+    def _detach(self, path: str) -> None:
+        directory, name = _split(path)
+        file = self._known.get(directory, {}).pop(name, None)
+        if file is not None:
+            self._keep_open(file)
+
+    def _keep_open(self, file: DiskFile) -> None:
+        if file._descriptor == _NO_DESCRIPTOR:
+            try:
+                self._open(file, 0)
+            except FileNotFoundError:
+                return
+        file._detached = True
+        self._recent.pop(id(file), None)
+
+    def _follow_directory(self, old: str, new: str) -> None:
+        known = self._known.pop(old, None)
+        if known is None:
+            return
+        for name, file in list(known.items()):
+            file.path = f"{new}/{name}"
+        self._known[new] = known
+
+
+def _split(path: str) -> tuple[str, str]:
+    directory, _, name = path.rpartition("/")
+    return directory, name
+
+
+def _write_all(descriptor: int, chunks: Sequence[Buffer], position: int) -> int:
+    """Write all chunks at ``position``; return how many bytes."""
+    if len(chunks) == 1:
+        only = chunks[0]
+        written = os.pwrite(descriptor, only, position)
+        if written == len(only):
+            return written
+        pending = [memoryview(only)[written:]]
+    else:
+        written = 0
+        pending = [memoryview(chunk) for chunk in chunks if len(chunk)]
+    while pending:
+        count = os.pwritev(descriptor, pending[:_VECTOR_MAX], position + written)
+        written += count
+        while pending and count >= len(pending[0]):
+            count -= len(pending.pop(0))
+        if count:
+            pending[0] = pending[0][count:]
+    return written
+
+
+def _default_max_open() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4096 if soft == resource.RLIM_INFINITY else max(64, min(soft // 2, 65536))

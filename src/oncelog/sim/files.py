@@ -1,0 +1,265 @@
+"""Files in memory that know what was synced: the ``Files`` port for tests and the simulator.
+
+The rule: what was not synced may be lost. :meth:`MemoryFiles.crash` keeps what ``sync`` and ``sync_directory`` made
+durable and, by seed, some of the rest: appended bytes may be cut anywhere or come back as zeros, a truncation may not
+have happened, and directory changes survive up to some point, in order (as a journalling file system has it).
+Handles from before a crash are dead.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from oncelog.ports import Buffer, OpenFile
+
+_KEEP_ALL: Final = 0
+_LOSE_ALL: Final = 1
+_TORN: Final = 2
+_ZEROED: Final = 3
+
+
+class _Node:
+    """What a file holds now, and what it surely holds after a crash."""
+
+    __slots__ = ("cold", "data", "durable", "modified_ms", "rewritten")
+
+    def __init__(self, now_ms: int) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.rewritten = False
+        """Cut below what was durable since the last sync, so that ``durable`` is not a prefix of ``data``."""
+        self.modified_ms = now_ms
+        self.cold = False
+
+    def sync(self) -> None:
+        if self.rewritten:
+            self.durable = bytearray(self.data)
+            self.rewritten = False
+        else:
+            self.durable += self.data[len(self.durable) :]
+
+    def crash(self, entropy: random.Random) -> None:
+        if not self.rewritten or entropy.random() < 0.5:
+            durable = 0 if self.rewritten else len(self.durable)
+            outcome = entropy.randrange(4)
+            kept = entropy.randint(durable, len(self.data))
+            if outcome == _LOSE_ALL:
+                del self.data[durable:]
+            elif outcome == _TORN:
+                del self.data[kept:]
+            elif outcome == _ZEROED:
+                self.data[kept:] = bytes(len(self.data) - kept)
+            if self.rewritten and outcome != _KEEP_ALL:
+                self.data = bytearray(self.durable)
+        else:
+            self.data = bytearray(self.durable)
+        self.durable = bytearray(self.data)
+        self.rewritten = False
+
+
+class MemoryFile:
+    """An open file of :class:`MemoryFiles`."""
+
+    __slots__ = ("_files", "_generation", "_node")
+
+    def __init__(self, files: MemoryFiles, node: _Node) -> None:
+        self._files = files
+        self._node = node
+        self._generation = files.generation
+
+    def size(self) -> int:
+        return len(self._alive().data)
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        node = self._alive()
+        added = b"".join(chunks)
+        self._files.take_space(len(added))
+        position = len(node.data)
+        node.data += added
+        node.modified_ms = self._files.now_ms()
+        return position
+
+    def read(self, position: int, size: int) -> bytes:
+        return bytes(self._alive().data[position : position + size])
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        return None if self._node.cold else self.read(position, size)
+
+    def truncate(self, size: int) -> None:
+        node = self._alive()
+        if size < len(node.durable):
+            node.rewritten = True
+        if size > len(node.data):
+            node.data += bytes(size - len(node.data))
+        del node.data[size:]
+        node.modified_ms = self._files.now_ms()
+
+    def sync(self) -> None:
+        node = self._alive()
+        self._files.sync_or_fail()
+        node.sync()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _alive(self) -> _Node:
+        if self._generation != self._files.generation:
+            raise OSError(errno.EBADF, "file of a machine that crashed")
+        return self._node
+
+
+Names = dict[str, "_Node | None"]
+"""Path to file; None is a directory."""
+
+
+class MemoryFiles:
+    """A tree in memory. ``now_ms`` stamps files; ``capacity`` is the size of the disk in bytes (None: endless)."""
+
+    def __init__(self, *, now_ms: Callable[[], int] = lambda: 0, capacity: int | None = None) -> None:
+        self.now_ms = now_ms
+        self.capacity = capacity
+        self.generation = 0
+        self.sync_count = 0
+        self._written = 0
+        self._failing_syncs = 0
+        self._names: Names = {"": None}
+        self._durable_names: Names = {"": None}
+        self._journal: list[tuple[frozenset[str], Names]] = []
+        """Directory changes since the last sync that covers them: (directories touched, names afterwards)."""
+
+    # Files
+
+    def open(self, path: str, *, create: bool = False) -> OpenFile:
+        node = self._names.get(path)
+        if node is None:
+            if path in self._names:
+                raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            self._require_directory(_parent(path))
+            node = self._names[path] = _Node(self.now_ms())
+            self._note(_parent(path))
+        return MemoryFile(self, node)
+
+    def list(self, directory: str) -> list[str]:
+        self._require_directory(directory)
+        prefix = f"{directory}/" if directory else ""
+        cut = len(prefix)
+        return sorted(path[cut:] for path in self._names if path and path.startswith(prefix) and "/" not in path[cut:])
+
+    def size(self, path: str) -> int | None:
+        node = self._names.get(path)
+        return None if node is None else len(node.data)
+
+    def modified_ms(self, path: str) -> int:
+        return self._node(path).modified_ms
+
+    def make_directory(self, path: str) -> None:
+        parent = ""
+        for part in path.split("/"):
+            here = f"{parent}/{part}" if parent else part
+            if here not in self._names:
+                self._names[here] = None
+                self._note(parent)
+            self._require_directory(here)
+            parent = here
+
+    def rename(self, old: str, new: str) -> None:
+        if old not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        self._require_directory(_parent(new))
+        moved = [path for path in self._names if path == old or path.startswith(f"{old}/")]
+        for path in moved:
+            self._names[new + path[len(old) :]] = self._names.pop(path)
+        self._note(_parent(old), _parent(new))
+
+    def remove(self, path: str) -> None:
+        if path not in self._names:
+            return
+        for name in [name for name in self._names if name == path or name.startswith(f"{path}/")]:
+            node = self._names.pop(name)
+            if node is not None:
+                self._written -= len(node.data)
+        self._note(_parent(path))
+
+    def sync_directory(self, path: str) -> None:
+        self._require_directory(path)
+        self.sync_or_fail()
+        for index in range(len(self._journal) - 1, -1, -1):
+            directories, names = self._journal[index]
+            if path in directories:
+                self._durable_names = names
+                del self._journal[: index + 1]
+                return
+
+    # Trouble on request
+
+    def crash(self, seed: int) -> None:
+        """Lose power: keep what is durable and, by seed, part of the rest."""
+        entropy = random.Random(seed)
+        survives = entropy.randint(0, len(self._journal))
+        names = self._journal[survives - 1][1] if survives else self._durable_names
+        for node in {id(node): node for node in names.values() if node is not None}.values():
+            node.crash(entropy)
+        self._names = dict(names)
+        self._durable_names = dict(names)
+        self._journal.clear()
+        self._failing_syncs = 0
+        self.generation += 1
+
+    def flip_bit(self, path: str, bit: int) -> None:
+        """Change one bit of a file, as a bad disk does."""
+        self._node(path).data[bit // 8] ^= 1 << (bit % 8)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Replace all a file holds, behind everybody's back."""
+        node = self._node(path)
+        node.data = bytearray(data)
+        node.durable = bytearray(data)
+
+    def content(self, path: str) -> bytes:
+        """All a file holds."""
+        return bytes(self._node(path).data)
+
+    def fail_syncs(self, count: int = 1) -> None:
+        """Let the next ``count`` syncs fail with EIO."""
+        self._failing_syncs = count
+
+    def make_cold(self, path: str, cold: bool = True) -> None:
+        """Take a file out of the page cache (or put it back)."""
+        self._node(path).cold = cold
+
+    def take_space(self, size: int) -> None:
+        """Account for ``size`` more bytes. Raises OSError (ENOSPC) when the disk is full."""
+        if self.capacity is not None and self._written + size > self.capacity:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        self._written += size
+
+    def sync_or_fail(self) -> None:
+        """Count a sync, or fail it as asked for."""
+        self.sync_count += 1
+        if self._failing_syncs:
+            self._failing_syncs -= 1
+            raise OSError(errno.EIO, "input/output error")
+
+    def _node(self, path: str) -> _Node:
+        node = self._names.get(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return node
+
+    def _require_directory(self, path: str) -> None:
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        if self._names[path] is not None:
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+
+    def _note(self, *directories: str) -> None:
+        self._journal.append((frozenset(directories), dict(self._names)))
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]

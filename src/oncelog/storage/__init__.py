@@ -1,0 +1,1 @@
+"""Logs on disk, in Apache Kafka's own files: segments, indexes, snapshots, recovery, retention, compaction."""

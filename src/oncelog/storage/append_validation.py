@@ -1,0 +1,242 @@
+"""What a batch must be to enter a log, by Apache Kafka's rules, looked at in the header alone wherever that suffices.
+
+Records are looked into only where the topic asks for it: keys on a compacted topic, timestamps when the header shows
+one out of range or a lower bound is set, another compression than the producer's. Nothing is changed here but the
+bytes of a batch that the broker must rewrite, and those only after everything has been checked.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.units import INT64_MAX
+from oncelog.ports import Buffer
+from oncelog.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    CorruptBatch,
+    UnsupportedMagic,
+    crc_matches,
+    magic_at,
+    read_header,
+)
+from oncelog.records.builder import build_batch
+from oncelog.records.compression import Codec
+from oncelog.records.record import read_records
+from oncelog.storage.config import PRODUCER, LogConfig
+from oncelog.storage.errors import AppendRefused
+
+NO_TIMESTAMP: Final = -1
+_SHOWN_ERRORS: Final = 3
+
+
+class Checked(NamedTuple):
+    """A batch that may be appended, as far as its bytes go; ``data`` differs from what came only if rewritten."""
+
+    data: bytearray | memoryview
+    header: BatchHeader
+
+
+def check_client_batch(
+    data: bytearray | memoryview, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
+) -> Checked:
+    """The one batch of a Produce request for the log ``where``. Raises AppendRefused."""
+    header = _read_only_batch(data, where)
+    if header.base_offset != 0:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            f"The baseOffset of the record batch in the append to {where} should be 0, but it is {header.base_offset}",
+        )
+    check_size(header.size_bytes, config, where)
+    _check_crc(data, header, where)
+    _check_counts(header, where)
+    codec = _codec(header, where)
+    if header.attributes & 0x20:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD, f"Clients are not allowed to write control records in topic partition {where}"
+        )
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId "
+            f"{header.producer_id} in topic partition {where}",
+        )
+    target = _target_codec(codec, config)
+    if config.compact or _timestamps_suspect(header, config, now_ms):
+        _check_records(data, header, config, now_ms, max_decompressed_bytes, where)
+    if target is not codec:
+        return _recompressed(data, header, target, config, max_decompressed_bytes, where)
+    return Checked(data, header)
+
+
+def check_internal_batch(data: bytearray | memoryview, config: LogConfig, where: object) -> Checked:
+    """A batch that this broker made: coordinator records or a marker. Only size and integrity are looked at."""
+    header = _read_only_batch(data, where)
+    check_size(header.size_bytes, config, where)
+    _check_crc(data, header, where)
+    return Checked(data, header)
+
+
+def check_size(size_bytes: int, config: LogConfig, where: object) -> None:
+    """``max.message.bytes``. Raises AppendRefused."""
+    if size_bytes > config.max_message_bytes:
+        raise AppendRefused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {where} is {size_bytes} bytes which exceeds the maximum "
+            f"configured value of {config.max_message_bytes}.",
+        )
+
+
+def _read_only_batch(data: Buffer, where: object) -> BatchHeader:
+    if len(data) == 0:
+        raise AppendRefused(ErrorCode.INVALID_RECORD, f"Record batch for partition {where} has no batches at all")
+    if len(data) < HEADER_SIZE and magic_at(data) in (None, MAGIC):
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"Record batch for partition {where} is shorter than a header")
+    try:
+        header = read_header(data)
+    except UnsupportedMagic as error:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version 3 and above are only allowed to contain record batches with magic version "
+            f"2, but partition {where} got magic {error.magic}",
+        ) from None
+    except CorruptBatch as error:
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {where}") from None
+    if header.size_bytes > len(data):
+        raise AppendRefused(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record batch of {header.size_bytes} bytes for partition {where}, but only {len(data)} bytes came",
+        )
+    if header.size_bytes != len(data):
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            "Produce requests with version 3 and above are only allowed to contain exactly one record batch per "
+            "partition",
+        )
+    return header
+
+
+def _check_crc(data: Buffer, header: BatchHeader, where: object) -> None:
+    if not crc_matches(data, 0, header):
+        raise AppendRefused(
+            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}) in topic partition {where}."
+        )
+
+
+def _check_counts(header: BatchHeader, where: object) -> None:
+    count = header.record_count
+    if header.last_offset_delta < 0:
+        message = f"Batch has an invalid offset range: [0, {header.last_offset_delta}] in topic partition {where}"
+    elif count <= 0:
+        message = f"Invalid reported count for record batch: {count} in topic partition {where}"
+    elif header.last_offset_delta + 1 != count:
+        message = (
+            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {count} "
+            f"in topic partition {where}"
+        )
+    else:
+        return
+    raise AppendRefused(ErrorCode.INVALID_RECORD, message)
+
+
+def _codec(header: BatchHeader, where: object) -> Codec:
+    try:
+        return header.codec
+    except CorruptBatch as error:
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {where}") from None
+
+
+def _timestamps_suspect(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether the records' timestamps must be looked at one by one."""
+    if header.is_log_append_time:
+        return True
+    if config.log_append_time:
+        return False
+    latest = header.max_timestamp
+    if latest == NO_TIMESTAMP and header.base_timestamp == NO_TIMESTAMP:
+        return False
+    return (
+        latest - now_ms > config.message_timestamp_after_max_ms
+        or config.message_timestamp_before_max_ms != INT64_MAX
+        or header.base_timestamp > latest
+    )
+
+
+def _check_records(
+    data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
+) -> None:
+    errors: list[tuple[int, str]] = []
+    timestamps_wrong = False
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    try:
+        for index, record in enumerate(read_records(data, 0, header, max_decompressed_bytes)):
+            if config.compact and record.key is None:
+                errors.append((index, f"Compacted topic cannot accept message without key in topic partition {where}"))
+            elif not config.log_append_time and record.timestamp != NO_TIMESTAMP and not header.is_log_append_time:
+                if not earliest <= record.timestamp <= latest:
+                    timestamps_wrong = True
+                    errors.append((index, _out_of_range(record.timestamp, record.offset, earliest, latest)))
+            elif header.is_log_append_time:
+                timestamps_wrong = True
+                errors.append((index, _TIMESTAMP_TYPE))
+    except CorruptBatch as error:
+        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in topic partition {where}") from None
+    if timestamps_wrong:
+        raise AppendRefused(
+            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
+        )
+    if errors:
+        shown = ", ".join(message for _, message in errors[:_SHOWN_ERRORS])
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            errors,
+        )
+
+
+_TIMESTAMP_TYPE: Final = "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
+
+
+def _out_of_range(timestamp: int, offset: int, earliest: int, latest: int) -> str:
+    return (
+        f"Timestamp {timestamp} of message with offset {offset} is out of range. "
+        f"The timestamp should be within [{earliest}, {latest}]"
+    )
+
+
+def _target_codec(codec: Codec, config: LogConfig) -> Codec:
+    name = config.compression_type
+    if name == PRODUCER:
+        return codec
+    return Codec.NONE if name == "uncompressed" else Codec[name.upper()]
+
+
+def _level(codec: Codec, config: LogConfig) -> int | None:
+    if codec is Codec.GZIP:
+        return None if config.compression_gzip_level < 0 else config.compression_gzip_level
+    if codec is Codec.LZ4:
+        return config.compression_lz4_level
+    return config.compression_zstd_level if codec is Codec.ZSTD else None
+
+
+def _recompressed(
+    data: Buffer, header: BatchHeader, target: Codec, config: LogConfig, max_decompressed_bytes: int, where: object
+) -> Checked:
+    try:
+        rebuilt = build_batch(
+            read_records(data, 0, header, max_decompressed_bytes),
+            codec=target,
+            level=_level(target, config),
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
+        )
+    except (CorruptBatch, ValueError) as error:
+        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in topic partition {where}") from None
+    check_size(len(rebuilt), config, where)
+    return Checked(rebuilt, read_header(rebuilt))

@@ -1,0 +1,75 @@
+"""Walking over the batches of a segment file by their headers, in large reads.
+
+Two walks: :func:`iter_batches` believes the file (it was checked when it was written or recovered), and is used
+behind the indexes; :func:`iter_checked` believes nothing, verifies every checksum and stops at the first batch that
+is not whole and sound: that is recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oncelog.ports import Buffer, OpenFile
+from oncelog.records.batch import (
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    BatchHeader,
+    CorruptBatch,
+    crc_matches,
+    read_header,
+)
+
+LOOKUP_CHUNK: Final = 16 << 10
+SCAN_CHUNK: Final = 4 << 20
+
+
+def iter_batches(
+    file: OpenFile, position: int, end: int, chunk_size: int = LOOKUP_CHUNK
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch from ``position`` to ``end``. Stops where no batch can be read."""
+    while position + HEADER_SIZE <= end:
+        chunk = file.read(position, min(chunk_size, end - position))
+        start = position
+        last = len(chunk) - HEADER_SIZE
+        while position - start <= last:
+            try:
+                header = read_header(chunk, position - start)
+            except CorruptBatch:
+                return
+            if position + header.size_bytes > end:
+                return
+            yield position, header
+            position += header.size_bytes
+        if last < 0:
+            return
+
+
+def iter_checked(
+    file: OpenFile, position: int, end: int, max_batch_bytes: int
+) -> Iterator[tuple[int, BatchHeader, Buffer, int]]:
+    """Position, header, buffer and place in that buffer of each sound batch; stops before the first that is not.
+
+    A batch said to be larger than ``max_batch_bytes`` is unsound: nothing of that size is read.
+    """
+    buffer: bytes = b""
+    start = position
+    while position + HEADER_SIZE <= end:
+        at = position - start
+        if at + HEADER_SIZE > len(buffer):
+            buffer, start, at = file.read(position, min(SCAN_CHUNK, end - position)), position, 0
+            if len(buffer) < HEADER_SIZE:
+                return
+        try:
+            header = read_header(buffer, at)
+        except CorruptBatch:
+            return
+        size = header.batch_length + LENGTH_PREFIX
+        if position + size > end or size > max_batch_bytes:
+            return
+        if at + size > len(buffer):
+            buffer, start, at = file.read(position, min(max(SCAN_CHUNK, size), end - position)), position, 0
+        if header.last_offset_delta < 0 or not crc_matches(buffer, at, header):
+            return
+        yield position, header, buffer, at
+        position += size

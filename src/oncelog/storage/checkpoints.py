@@ -1,0 +1,111 @@
+"""Small text files beside the logs, in Apache Kafka's formats, replaced so that a crash leaves the old or the new one.
+
+The rule: write a temporary file, sync it, rename it over, sync the directory. What cannot be read is an empty
+checkpoint: everything in them can be rebuilt, or only saves work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition, uuid_bytes, uuid_text
+from oncelog.base.units import MIB
+from oncelog.ports import Files
+from oncelog.storage.file_names import LEADER_EPOCHS, PARTITION_METADATA, TEMPORARY
+from oncelog.storage.leader_epochs import EpochStart
+
+_VERSION: Final = "0"
+_MAX_BYTES: Final = 64 * MIB
+_METADATA_ID: Final = re.compile(r"version: ?0\s+topic_id: ?([A-Za-z0-9_-]{22})\s*")
+
+
+def replace_file(files: Files, path: str, data: bytes, *, durable: bool = True) -> None:
+    """Put ``data`` in place of the file at ``path``, atomically and (if ``durable``) for good."""
+    temporary = path + TEMPORARY
+    file = files.open(temporary, create=True)
+    file.truncate(0)
+    file.append((data,))
+    if durable:
+        file.sync()
+    file.close()
+    files.rename(temporary, path)
+    if durable:
+        files.sync_directory(path.rpartition("/")[0])
+
+
+def read_file(files: Files, path: str) -> bytes | None:
+    """All of a small file, None when it does not exist or is absurdly large."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        size = file.size()
+        return file.read(0, size) if size <= _MAX_BYTES else None
+    finally:
+        file.close()
+
+
+def _read_rows(files: Files, path: str) -> list[list[str]]:
+    data = read_file(files, path)
+    if data is None:
+        return []
+    lines = data.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdecimal() or int(lines[1]) != len(lines) - 2:
+        return []
+    return [line.split() for line in lines[2:]]
+
+
+def _encode_rows(rows: Iterable[str]) -> bytes:
+    body = list(rows)
+    return "\n".join((_VERSION, str(len(body)), *body, "")).encode()
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """An offset checkpoint; empty when it is missing or damaged."""
+    offsets = {}
+    for row in _read_rows(files, path):
+        if len(row) != 3 or not row[1].isdecimal() or not row[2].isdecimal():
+            return {}
+        offsets[TopicPartition(TopicName(row[0]), int(row[1]))] = int(row[2])
+    return offsets
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace an offset checkpoint."""
+    rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items()))
+    replace_file(files, path, _encode_rows(rows))
+
+
+def read_leader_epochs(files: Files, directory: str) -> list[EpochStart]:
+    """A partition's leader epochs; empty when the file is missing or damaged."""
+    entries: list[EpochStart] = []
+    for row in _read_rows(files, f"{directory}/{LEADER_EPOCHS}"):
+        if len(row) != 2 or not row[0].isdecimal() or not row[1].isdecimal():
+            return []
+        entry = EpochStart(int(row[0]), int(row[1]))
+        if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):
+            return []
+        entries.append(entry)
+    return entries
+
+
+def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochStart], *, durable: bool = True) -> None:
+    """Replace a partition's leader epochs."""
+    data = _encode_rows(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+    replace_file(files, f"{directory}/{LEADER_EPOCHS}", data, durable=durable)
+
+
+def read_topic_id(files: Files, directory: str) -> TopicId:
+    """The topic id a partition directory belongs to, zero when it does not say."""
+    data = read_file(files, f"{directory}/{PARTITION_METADATA}")
+    match = None if data is None else _METADATA_ID.fullmatch(data.decode("utf-8", "replace"))
+    return NO_TOPIC_ID if match is None else TopicId(uuid_bytes(match[1]))
+
+
+def write_topic_id(files: Files, directory: str, topic_id: TopicId, *, durable: bool = True) -> None:
+    """Say to which topic id a partition directory belongs."""
+    data = f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode()
+    replace_file(files, f"{directory}/{PARTITION_METADATA}", data, durable=durable)

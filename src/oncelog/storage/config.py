@@ -1,0 +1,94 @@
+"""The topic configuration that storage needs, as typed values with Apache Kafka 4.3's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
+
+from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, MIB, MINUTE_MS
+
+UNLIMITED: Final = -1
+COMPACT: Final = "compact"
+DELETE: Final = "delete"
+LOG_APPEND_TIME: Final = "LogAppendTime"
+PRODUCER: Final = "producer"
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """One field per topic configuration key: dots become underscores. Milliseconds and bytes, as the names say."""
+
+    segment_bytes: int = GIB
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * MIB
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = UNLIMITED
+    file_delete_delay_ms: int = MINUTE_MS
+    cleanup_policy: tuple[str, ...] = (DELETE,)
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    delete_retention_ms: int = DAY_MS
+    max_message_bytes: int = MIB + 12
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = INT64_MAX
+    message_timestamp_after_max_ms: int = HOUR_MS
+    compression_type: str = PRODUCER
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    min_insync_replicas: int = 1
+
+    @property
+    def compact(self) -> bool:
+        """Whether the log is compacted (it may also be deleted from)."""
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        """Whether old segments are deleted by time and size."""
+        return DELETE in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether the broker sets the timestamps."""
+        return self.message_timestamp_type == LOG_APPEND_TIME
+
+    @staticmethod
+    def from_values(values: Mapping[str, object]) -> LogConfig:
+        """From Kafka's keys; values may be texts or already typed, keys that storage does not know are skipped."""
+        known = {name: _parse(name, values[key]) for key, name in _FIELDS.items() if values.get(key) is not None}
+        return replace(LogConfig(), **known)  # type: ignore[arg-type]  # types by field, see _parse
+
+
+@dataclass(frozen=True, slots=True)
+class StorageConfig:
+    """The broker configuration that storage needs, for all logs together."""
+
+    producer_id_expiration_ms: int = DAY_MS
+    producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
+    cleaner_dedupe_buffer_bytes: int = 128 * MIB
+    cleaner_enable: bool = True
+    max_decompressed_bytes: int = 512 * MIB
+    """Bound on what one batch may decompress to, where it must be looked into."""
+    jitter_seed: int = field(default=0)
+
+
+_FIELDS: Final = {item.name.replace("_", "."): item.name for item in fields(LogConfig)}
+_TEXTS: Final = frozenset({"message_timestamp_type", "compression_type"})
+
+
+def _parse(name: str, value: object) -> object:
+    if name == "cleanup_policy":
+        parts = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]  # a list
+        return tuple(part.strip() for part in parts if part.strip())
+    if name in _TEXTS:
+        return str(value)
+    if name == "min_cleanable_dirty_ratio":
+        return float(str(value))
+    return int(str(value))

@@ -1,0 +1,56 @@
+"""Names of the files in a data directory: Apache Kafka's."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+SEGMENT_FILES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+"""The files of one segment, the log last to appear and first to go when order matters."""
+
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+TEMPORARY: Final = ".tmp"
+
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+
+DELETE_DIRECTORY: Final = "-delete"
+STRAY_DIRECTORY: Final = "-stray"
+FUTURE_DIRECTORY: Final = "-future"
+
+_OFFSET_NAME: Final = re.compile(r"(\d{20})(\.[a-z]+)((?:\.[a-z]+)?)")
+_MARKED_DIRECTORY: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-(?:delete|stray)")
+
+
+def segment_file(base_offset: int, extension: str, suffix: str = "") -> str:
+    """``00000000000000000042.log``; snapshots are named alike."""
+    return f"{base_offset:020d}{extension}{suffix}"
+
+
+def parse_segment_file(name: str) -> tuple[int, str, str] | None:
+    """Offset, extension and suffix (``.deleted`` …, or empty) of a file named after an offset, else None."""
+    match = _OFFSET_NAME.fullmatch(name)
+    return None if match is None else (int(match[1]), match[2], match[3])
+
+
+def marked_directory(partition: str, token: str, mark: str) -> str:
+    """Name of a partition directory that waits for its deletion: ``topic-0.<32 hex digits>-delete``."""
+    return f"{partition}.{token}{mark}"
+
+
+def is_marked_directory(name: str) -> bool:
+    """Whether the directory was renamed away by a deletion, or as a stray."""
+    return _MARKED_DIRECTORY.fullmatch(name) is not None

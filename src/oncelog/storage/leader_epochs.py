@@ -1,0 +1,79 @@
+"""Which leader epoch wrote which offsets: (epoch, start offset), both rising (KIP-101, KIP-279)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+UNDEFINED: Final = -1
+
+
+class EpochStart(NamedTuple):
+    """The first offset that a leader of this epoch wrote."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The history of a log. ``changed`` says that the file is behind."""
+
+    __slots__ = ("changed", "entries")
+
+    def __init__(self, entries: list[EpochStart] | None = None) -> None:
+        self.entries = [] if entries is None else entries
+        self.changed = False
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, −1 when there is none."""
+        return self.entries[-1].epoch if self.entries else UNDEFINED
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that ``epoch`` begins at ``start_offset``; what contradicts it is dropped."""
+        entries = self.entries
+        if epoch < 0 or (entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset):
+            return
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochStart(epoch, start_offset))
+        self.changed = True
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch not above ``epoch`` and the offset after its last record; (−1, −1) when unknown."""
+        if epoch == UNDEFINED or not self.entries:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        if epoch > self.latest:
+            return UNDEFINED, UNDEFINED
+        at = bisect_right(self.entries, (epoch, 1 << 63))
+        if at == 0:
+            return epoch, self.entries[0].start_offset
+        return self.entries[at - 1].epoch, self.entries[at].start_offset
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that wrote ``offset``, −1 when unknown."""
+        found = UNDEFINED
+        for entry in self.entries:
+            if entry.start_offset > offset:
+                break
+            found = entry.epoch
+        return found
+
+    def truncate_from_start(self, offset: int) -> None:
+        """Records before ``offset`` are gone: the epoch that holds ``offset`` begins there."""
+        entries = self.entries
+        at = 0
+        while at + 1 < len(entries) and entries[at + 1].start_offset <= offset:
+            at += 1
+        if entries and (at or entries[0].start_offset < offset):
+            first = entries[at]
+            self.entries = [EpochStart(first.epoch, max(first.start_offset, offset)), *entries[at + 1 :]]
+            self.changed = True
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Records from ``offset`` on are gone."""
+        while self.entries and self.entries[-1].start_offset >= offset:
+            self.entries.pop()
+            self.changed = True

@@ -1,0 +1,68 @@
+"""``meta.properties`` at the root of a data directory: whose it is and which format it has.
+
+Apache Kafka's keys, so that its tools read it: ``version`` (1), ``cluster.id``, ``node.id``, ``directory.id``; and
+``oncelog.version``, our own format, which must not be newer than what this program knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.base.ids import BrokerId
+from oncelog.ports import Files
+from oncelog.storage.checkpoints import read_file, replace_file
+from oncelog.storage.errors import UnusableDirectory
+from oncelog.storage.file_names import META_PROPERTIES
+
+KAFKA_VERSION: Final = 1
+FORMAT_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Ids are texts as Apache Kafka prints them (22 characters)."""
+
+    cluster_id: str
+    node_id: BrokerId
+    directory_id: str
+
+
+def read_meta_properties(files: Files) -> MetaProperties | None:
+    """What the directory says, None when it is new. Raises UnusableDirectory for a newer or unreadable format."""
+    data = read_file(files, META_PROPERTIES)
+    if data is None:
+        return None
+    values = _parse(data.decode("utf-8", "replace"))
+    for key, known in (("version", KAFKA_VERSION), ("oncelog.version", FORMAT_VERSION)):
+        text = values.get(key, str(known))
+        if not text.isdecimal() or int(text) > known:
+            raise UnusableDirectory(f"{META_PROPERTIES}: {key}={text} is newer than {known}, which this version reads")
+    try:
+        node_id = int(values.get("node.id", values.get("broker.id", "")))
+        return MetaProperties(values["cluster.id"], BrokerId(node_id), values.get("directory.id", ""))
+    except (KeyError, ValueError):
+        raise UnusableDirectory(f"{META_PROPERTIES}: cluster.id or node.id is missing or wrong") from None
+
+
+def write_meta_properties(files: Files, properties: MetaProperties) -> None:
+    """Mark the directory as ours."""
+    lines = (
+        "#",
+        f"cluster.id={properties.cluster_id}",
+        f"directory.id={properties.directory_id}",
+        f"node.id={properties.node_id}",
+        f"oncelog.version={FORMAT_VERSION}",
+        f"version={KAFKA_VERSION}",
+        "",
+    )
+    replace_file(files, META_PROPERTIES, "\n".join(lines).encode())
+
+
+def _parse(text: str) -> dict[str, str]:
+    values = {}
+    for line in text.splitlines():
+        key, separator, value = line.partition("=")
+        if separator and not line.startswith(("#", "!")):
+            values[key.strip()] = value.strip()
+    return values

@@ -1,0 +1,99 @@
+"""The offset index of one segment: sparse, from offset to position, 8 bytes an entry, sorted.
+
+An entry says: the batch that ends with this offset begins at this position (both relative to the segment). It is
+kept as the very bytes of the file. A lost, short or damaged index costs time, never correctness: a lookup that finds
+nothing begins at the start of the segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from oncelog.base.units import INT32_MAX
+from oncelog.storage.errors import CorruptFile
+
+ENTRY_SIZE: Final = 8
+_ENTRY: Final = struct.Struct(">ii")
+_unpack = _ENTRY.unpack_from
+
+
+class OffsetIndex:
+    """Entries in memory, as bytes; ``base_offset`` is the segment's."""
+
+    __slots__ = ("_last", "base_offset", "data")
+
+    def __init__(self, base_offset: int, data: bytearray | None = None) -> None:
+        self.base_offset = base_offset
+        self.data = bytearray() if data is None else data
+        self._last = -1 if not self.data else _unpack(self.data, len(self.data) - ENTRY_SIZE)[0]
+
+    def __len__(self) -> int:
+        return len(self.data) // ENTRY_SIZE
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """Offset and position of entry ``slot``."""
+        relative, position = _unpack(self.data, slot * ENTRY_SIZE)
+        return self.base_offset + relative, position
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; one that does not rise is left out, as it would not help."""
+        relative = offset - self.base_offset
+        if self._last < relative <= INT32_MAX and position <= INT32_MAX:
+            self.data += _ENTRY.pack(relative, position)
+            self._last = relative
+
+    def position_before(self, offset: int) -> int:
+        """Where to begin reading to find ``offset``: 0, or the position of the last entry that is not after it."""
+        slot = self._last_slot_at_or_before(offset - self.base_offset)
+        return 0 if slot < 0 else int(_unpack(self.data, slot * ENTRY_SIZE)[1])
+
+    def last(self) -> tuple[int, int]:
+        """Offset and position of the last entry; the segment's beginning when there is none."""
+        return self.entry(len(self) - 1) if self.data else (self.base_offset, 0)
+
+    def offset_at_or_after(self, position: int) -> int | None:
+        """Offset of the first entry at or after ``position``, None when there is none: an upper bound for a range."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if _unpack(self.data, middle * ENTRY_SIZE)[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.entry(low)[0] if low < len(self) else None
+
+    def truncate(self, offset: int) -> None:
+        """Drop entries at or after ``offset``."""
+        slots = self._last_slot_at_or_before(offset - 1 - self.base_offset) + 1
+        del self.data[slots * ENTRY_SIZE :]
+        self._last = _unpack(self.data, len(self.data) - ENTRY_SIZE)[0] if self.data else -1
+
+    def _last_slot_at_or_before(self, relative: int) -> int:
+        data = self.data
+        low, high = 0, len(data) // ENTRY_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            if _unpack(data, middle * ENTRY_SIZE)[0] <= relative:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+
+def load_offset_index(data: bytes, base_offset: int, segment_size: int) -> OffsetIndex:
+    """An index from its file. Raises CorruptFile unless entries rise and lie within the segment.
+
+    Zero bytes at the end (space set aside by a broker that was killed) are not entries.
+    """
+    if len(data) % ENTRY_SIZE:
+        raise CorruptFile(f"offset index of {len(data)} bytes")
+    end = len(data)
+    if end and not any(data[end - ENTRY_SIZE :]):
+        end = (len(data.rstrip(b"\0")) + ENTRY_SIZE - 1) // ENTRY_SIZE * ENTRY_SIZE
+    previous_offset, previous_position = -1, -1
+    for relative, position in _ENTRY.iter_unpack(data[:end]):
+        if relative <= previous_offset or position <= previous_position or position >= segment_size:
+            raise CorruptFile(f"offset index entry ({relative}, {position}) after ({previous_offset})")
+        previous_offset, previous_position = relative, position
+    return OffsetIndex(base_offset, bytearray(data[:end]))

@@ -1,0 +1,57 @@
+"""The transaction index of one segment: the aborted transactions whose marker lies in it, in order of their markers.
+
+Entry, 34 bytes: version int16 (0), producer id, first offset, last offset (the marker), last stable offset, int64 each.
+A read_committed fetch gets the entries that overlap what it returns, from every segment on until one entry's last
+stable offset shows that nothing earlier can still be open.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from oncelog.storage.errors import CorruptFile
+
+_VERSION: Final = 0
+_ENTRY: Final = struct.Struct(">hqqqq")
+ENTRY_SIZE: Final = _ENTRY.size
+
+
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction; offsets inclusive, ``last_offset`` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+    def encode(self) -> bytes:
+        """The entry's 34 bytes."""
+        return _ENTRY.pack(_VERSION, *self)
+
+
+def load_transaction_index(data: bytes, base_offset: int) -> list[AbortedTransaction]:
+    """Entries of a file. Raises CorruptFile when they are not what a segment at ``base_offset`` can have."""
+    if len(data) % ENTRY_SIZE:
+        raise CorruptFile(f"transaction index of {len(data)} bytes")
+    entries = []
+    for version, *values in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*values)
+        if version < _VERSION or entry.last_offset < base_offset or entry.first_offset > entry.last_offset:
+            raise CorruptFile(f"transaction index entry {entry} of version {version}")
+        entries.append(entry)
+    return entries
+
+
+def overlapping(
+    entries: Iterable[AbortedTransaction], first_offset: int, upper_bound: int
+) -> tuple[list[AbortedTransaction], bool]:
+    """Entries that overlap [``first_offset``, ``upper_bound``), and whether later segments need not be asked."""
+    found = []
+    for entry in entries:
+        if entry.last_offset >= first_offset and entry.first_offset < upper_bound:
+            found.append(entry)
+        if entry.last_stable_offset >= upper_bound:
+            return found, True
+    return found, False
