@@ -1,0 +1,204 @@
+"""Decisions about offsets: commit, fetch, delete, expiry. Nothing here changes an offset; records do, when applied.
+
+Expiry (KIP-211): offsets of a group with a protocol type age from when it became Empty; while a "consumer" group is
+Stable, those of topics it no longer subscribes to age from their commit; offsets of a simple group (no protocol type)
+always do. A commit of an old client that named its own retention expires at that time, if the group's rule lets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_TOPIC_ID, GroupId, Offset, TopicId, TopicName, TopicPartition
+from oncelog.core.groups.group import ASSIGNED_STATES, Group
+from oncelog.core.groups.model import (
+    CONSUMER_PROTOCOL,
+    UNKNOWN_MEMBER,
+    CommitReply,
+    CommitRequest,
+    CommittedOffset,
+    Decision,
+    FetchedOffset,
+    GroupSettings,
+    PartitionCommit,
+    Record,
+)
+from oncelog.core.groups.offsets import OffsetStore
+from oncelog.core.groups.persistence import group_tombstone, offset_record, offset_tombstone
+from oncelog.core.groups.rebalance import Rebalance
+from oncelog.core.groups.states import GroupState as State
+
+NOT_COMMITTED = CommittedOffset(Offset(-1))
+_BUSY_STATES = (State.PREPARING_REBALANCE, *ASSIGNED_STATES)
+
+
+class Commits:
+    """Offsets of the groups of one shard."""
+
+    def __init__(
+        self, groups: dict[GroupId, Group], offsets: OffsetStore, settings: GroupSettings, rebalance: Rebalance
+    ) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._settings = settings
+        self._rebalance = rebalance
+
+    def commit(self, request: CommitRequest, now_ms: int) -> Decision:
+        """OffsetCommit. Replies CommitReply; the records of all partitions are one batch."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            refusal = ErrorCode.NONE if request.generation < 0 else request.unknown_group_error
+        else:
+            refusal = _commit_refusal(group, request)
+        if refusal is not ErrorCode.NONE:
+            return Decision(reply=CommitReply(refusal))
+        member = None if group is None else group.members.get(request.member_id)
+        if group is not None and member is not None:
+            self._rebalance.restart_session(group, member, now_ms)
+        out, errors = Decision(), []
+        for part in request.partitions:
+            metadata = part.metadata or ""
+            # Apache Kafka counts UTF-16 code units here, whatever the key's name says.
+            if len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._settings.offset_metadata_max_length:
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            errors.append(ErrorCode.NONE)
+            out.records.append(_commit_record(request, part, metadata, now_ms))
+        out.reply = CommitReply(ErrorCode.NONE, errors)
+        return out
+
+    def fetch(
+        self, group_id: GroupId, partitions: Iterable[tuple[TopicName, TopicId, int]], *, require_stable: bool
+    ) -> Decision:
+        """OffsetFetch of the partitions named. Replies a list of FetchedOffset."""
+        found = [
+            self._fetched(group_id, topic, topic_id, partition, require_stable=require_stable)
+            for topic, topic_id, partition in partitions
+        ]
+        return Decision(reply=found, waits_for_pending=True)
+
+    def fetch_all(self, group_id: GroupId, *, require_stable: bool) -> Decision:
+        """OffsetFetch of all that the group has committed. Replies a list of FetchedOffset, topic by topic."""
+        found = [
+            self._fetched(group_id, topic, NO_TOPIC_ID, partition, require_stable=require_stable)
+            for topic, offsets in self._offsets.committed.of_group(group_id).items()
+            for partition in offsets
+        ]
+        return Decision(reply=found, waits_for_pending=True)
+
+    def _fetched(
+        self, group_id: GroupId, topic: TopicName, topic_id: TopicId, partition: int, *, require_stable: bool
+    ) -> FetchedOffset:
+        if require_stable and self._offsets.has_pending(group_id, topic, partition):
+            return FetchedOffset(topic, partition, ErrorCode.UNSTABLE_OFFSET_COMMIT, NOT_COMMITTED)
+        committed = self._offsets.committed.get(group_id, topic, partition)
+        if committed is None or _other_topic(topic_id, committed.topic_id):
+            committed = NOT_COMMITTED
+        return FetchedOffset(topic, partition, ErrorCode.NONE, committed)
+
+    def delete(self, group_id: GroupId, partitions: Sequence[TopicPartition]) -> Decision:
+        """OffsetDelete (KIP-496). Replies an ErrorCode for all, or a list of ErrorCodes in the request's order."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.state in _BUSY_STATES and group.protocol_type != CONSUMER_PROTOCOL:
+            return Decision(reply=ErrorCode.NON_EMPTY_GROUP)
+        out, errors = Decision(), []
+        for topic, partition in partitions:
+            subscribed = group.is_subscribed(topic)
+            errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE)
+            if not subscribed and self._has_offset(group_id, topic, partition):
+                out.records.append(offset_tombstone(group_id, topic, partition))
+        out.reply = errors
+        return out
+
+    def _has_offset(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
+        committed = self._offsets.committed.get(group_id, topic, partition)
+        return committed is not None or self._offsets.has_pending(group_id, topic, partition)
+
+    def delete_group(self, group_id: GroupId) -> Decision:
+        """DeleteGroups (KIP-229), one group. Replies an ErrorCode."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.state in _BUSY_STATES:
+            return Decision(reply=ErrorCode.NON_EMPTY_GROUP)
+        records = [offset_tombstone(group_id, topic, part) for topic, part in self._offsets.partitions_of(group_id)]
+        return Decision([*records, group_tombstone(group_id)], ErrorCode.NONE)
+
+    def topics_deleted(self, partitions: Iterable[TopicPartition]) -> Decision:
+        """Partitions that exist no more: their offsets go. No reply."""
+        gone: dict[TopicName, set[int]] = {}
+        for topic, partition in partitions:
+            gone.setdefault(topic, set()).add(partition)
+        out = Decision()
+        for group_id in self._offsets.group_ids():
+            for topic, partition in self._offsets.partitions_of(group_id, gone):
+                if partition in gone[topic]:
+                    out.records.append(offset_tombstone(group_id, topic, partition))
+        return out
+
+    def expire(self, group: Group, now_ms: int) -> list[Record]:
+        """Tombstones for the offsets of a group whose time is up, and for the group when nothing is left of it."""
+        records, all_expired = [], True
+        for topic, partitions in self._offsets.committed.of_group(group.group_id).items():
+            for partition, committed in partitions.items():
+                if self._is_expired(group, topic, partition, committed, now_ms):
+                    records.append(offset_tombstone(group.group_id, topic, partition))
+                else:
+                    all_expired = False
+        unused = group.state is State.EMPTY and not group.pending_joins
+        if all_expired and unused and not self._offsets.has_open_transactions(group.group_id):
+            records.append(group_tombstone(group.group_id))
+        return records
+
+    def _is_expired(
+        self, group: Group, topic: TopicName, partition: int, committed: CommittedOffset, now_ms: int
+    ) -> bool:
+        base_ms = committed.commit_timestamp_ms
+        if group.protocol_type is not None:
+            if group.state is State.EMPTY:
+                if group.state_timestamp_ms >= 0:
+                    base_ms = group.state_timestamp_ms
+            elif group.state is not State.STABLE or group.subscribed_topics is None:
+                return False
+        if group.is_subscribed(topic) or self._offsets.has_pending(group.group_id, topic, partition):
+            return False
+        if committed.expire_timestamp_ms >= 0:
+            return now_ms >= committed.expire_timestamp_ms
+        return now_ms - base_ms >= self._settings.offsets_retention_ms
+
+
+def _commit_refusal(group: Group, request: CommitRequest) -> ErrorCode:
+    """NONE if the committer may commit to the group now, or why not."""
+    if request.generation < 0 and group.state is State.EMPTY:
+        return ErrorCode.NONE
+    identified = request.generation >= 0 or request.member_id != UNKNOWN_MEMBER or request.group_instance_id is not None
+    if not identified:
+        return ErrorCode.UNKNOWN_MEMBER_ID if group.state is not State.EMPTY else ErrorCode.NONE
+    refusal = group.refusal_for(request.member_id, request.group_instance_id)
+    if refusal is not ErrorCode.NONE:
+        return refusal
+    if request.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is State.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _commit_record(request: CommitRequest, part: PartitionCommit, metadata: str, now_ms: int) -> Record:
+    committed = CommittedOffset(
+        part.offset,
+        part.leader_epoch,
+        metadata,
+        now_ms if part.commit_timestamp_ms < 0 else part.commit_timestamp_ms,
+        -1 if request.retention_ms < 0 else now_ms + request.retention_ms,
+        part.topic_id,
+    )
+    return offset_record(request.group_id, part.topic, part.partition, committed)
+
+
+def _other_topic(asked: TopicId, stored: TopicId) -> bool:
+    """Whether the offset was committed for an earlier topic of the same name."""
+    return NO_TOPIC_ID not in (asked, stored) and asked != stored

@@ -1,0 +1,320 @@
+"""One classic group: who is in it, who waits, what was agreed. It decides nothing about time and writes nothing.
+
+Invariants (checked by ``check()`` after every step of the property tests; quoted by number):
+
+G1  There is a leader exactly when there are members, and the leader is one of them.
+G2  ``static_members`` maps the instance id of every static member to its member id, and nothing else.
+G3  A pending member (given an id, not joined yet) is not a member.
+G4  ``awaiting_join`` is the number of members whose JoinGroup is parked; only PreparingRebalance parks any.
+G5  Only CompletingRebalance parks a SyncGroup.
+G6  In Empty and Dead there are no members; in CompletingRebalance and Stable there are.
+G7  In CompletingRebalance and Stable a protocol is chosen and every member supports it.
+G8  ``pending_syncs`` are members, and there are some only in CompletingRebalance and Stable.
+G9  A generation never falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import GroupId, MemberId, TopicName
+from oncelog.base.invariant import invariant
+from oncelog.core.groups.model import CONSUMER_PROTOCOL, JoinedMember, MemberDescription, Protocol
+from oncelog.core.groups.states import GroupEvent, GroupState, next_state
+from oncelog.core.groups.subscriptions import subscribed_topics
+
+ASSIGNED_STATES = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+
+
+class Member:
+    """One member of a group."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "join_token",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_token",
+    )
+
+    def __init__(
+        self,
+        member_id: MemberId,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: tuple[Protocol, ...],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.join_token: int | None = None
+        self.sync_token: int | None = None
+        self.is_new = False
+        """Its first JoinGroup is parked: its session deadline holds although it waits."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a parked request shows that the member is alive, so that its session cannot expire."""
+        return not self.is_new and (self.join_token is not None or self.sync_token is not None)
+
+    def supports(self, protocol_name: str) -> bool:
+        """Whether the member offers the protocol."""
+        return any(protocol.name == protocol_name for protocol in self.protocols)
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What the member said of itself for a protocol that it supports."""
+        for protocol in self.protocols:
+            if protocol.name == protocol_name:
+                return protocol.metadata
+        invariant(False, "a member without the chosen protocol", member=self.member_id, protocol=protocol_name)
+        return b""
+
+
+class Group:
+    """A classic group of one shard. Members, static members and pending members keep the order in which they came."""
+
+    __slots__ = (
+        "awaiting_join",
+        "generation",
+        "group_id",
+        "leader",
+        "members",
+        "new_member_added",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+    )
+
+    def __init__(self, group_id: GroupId, state_timestamp_ms: int = -1) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        self.state_timestamp_ms = state_timestamp_ms
+        """When the state was entered; −1 when not known (old records)."""
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation = 0
+        self.leader: MemberId | None = None
+        self.members: dict[MemberId, Member] = {}
+        self.static_members: dict[str, MemberId] = {}
+        self.pending_joins: dict[MemberId, None] = {}
+        self.pending_syncs: dict[MemberId, None] = {}
+        self.awaiting_join = 0
+        self.new_member_added = False
+        """A member came during the initial rebalance delay: wait once more."""
+        self.subscribed_topics: frozenset[TopicName] | None = None
+        """Topics the members of a "consumer" group subscribe to; None where the coordinator cannot know."""
+
+    def move(self, event: GroupEvent, now_ms: int) -> None:
+        """Enter the next state of the table."""
+        following = next_state(self.state, event)
+        self.previous_state, self.state, self.state_timestamp_ms = self.state, following, now_ms
+
+    # Membership
+
+    def add(self, member: Member, join_token: int | None) -> None:
+        """Take a member in; it may hold a parked JoinGroup."""
+        invariant(member.member_id not in self.members, "a member joined twice", member=member.member_id)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self.pending_joins.pop(member.member_id, None)
+        self.park_join(member, join_token)
+
+    def remove(self, member_id: MemberId) -> None:
+        """Let a member or pending member go; the first of the others leads if it was the leader."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self.park_join(member, None)
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.pop(member_id, None)
+
+    def replace_static(self, group_instance_id: str, new_member_id: MemberId) -> Member:
+        """Give a static member a new id, in its place in the order; returns the member under the new id."""
+        old_member_id = self.static_members[group_instance_id]
+        old = self.members[old_member_id]
+        invariant(
+            old.join_token is None and old.sync_token is None, "a fenced member still waits", member=old_member_id
+        )
+        new = Member(
+            new_member_id,
+            group_instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocols,
+            old.assignment,
+        )
+        self.members = {new.member_id if key == old_member_id else key: m for key, m in self.members.items()}
+        self.members[new_member_id] = new
+        self.static_members[group_instance_id] = new_member_id
+        if self.leader == old_member_id:
+            self.leader = new_member_id
+        if self.pending_syncs.pop(old_member_id, old_member_id) is None:
+            self.pending_syncs[new_member_id] = None
+        return new
+
+    def park_join(self, member: Member, token: int | None) -> None:
+        """Set or clear the JoinGroup that a member has parked."""
+        self.awaiting_join += (token is not None) - (member.join_token is not None)
+        member.join_token = token
+
+    def not_rejoined(self) -> Iterator[Member]:
+        """Members whose JoinGroup of this rebalance has not come."""
+        return (member for member in self.members.values() if member.join_token is None)
+
+    def all_joined(self) -> bool:
+        """Whether every member has joined and nobody who was given an id is still to come."""
+        return self.awaiting_join == len(self.members) and not self.pending_joins
+
+    def refusal_for(self, member_id: MemberId, group_instance_id: str | None) -> ErrorCode:
+        """NONE if they name a member, or why not: unknown, or another process holds the instance id."""
+        if group_instance_id is not None:
+            holder = self.static_members.get(group_instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def elect_joined_leader(self) -> bool:
+        """Keep the leader if it has joined, else take the first who has; False if there is nobody."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].join_token is not None:
+            return True
+        joined = next((m.member_id for m in self.members.values() if m.join_token is not None), None)
+        if joined is None:
+            return False
+        self.leader = joined
+        return True
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member needs to rejoin."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # Protocols
+
+    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+        """Whether one who offers these protocols can be in the group: all members support one of them."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and any(self._all_support(protocol.name) for protocol in protocols)
+
+    def _all_support(self, protocol_name: str) -> bool:
+        return all(member.supports(protocol_name) for member in self.members.values())
+
+    def select_protocol(self) -> str:
+        """The protocol that most members prefer among those that all support; the earliest voted for at a tie."""
+        votes: dict[str, int] = {}
+        candidates: dict[str, bool] = {}
+        for member in self.members.values():
+            for name, _ in member.protocols:
+                if name not in candidates:
+                    candidates[name] = self._all_support(name)
+                if candidates[name]:
+                    votes[name] = votes.get(name, 0) + 1
+                    break
+        invariant(votes, "a group without a common protocol", group=self.group_id)
+        return max(votes, key=votes.__getitem__)
+
+    def next_generation(self, now_ms: int) -> None:
+        """End the join phase: one generation further, in CompletingRebalance, or Empty when nobody is left."""
+        self.generation += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.note_subscriptions()
+        self.move(GroupEvent.JOINED if self.members else GroupEvent.EMPTIED, now_ms)
+        self.pending_syncs.clear()
+
+    def note_subscriptions(self) -> None:
+        """Read from the members' metadata which topics they subscribe to, where the protocol type says we can."""
+        self.subscribed_topics = None
+        if self.protocol_type != CONSUMER_PROTOCOL:
+            return
+        topics: set[TopicName] = set()
+        if self.members:
+            if self.protocol_name is None:
+                return
+            for member in self.members.values():
+                subscribed = subscribed_topics(member.metadata(self.protocol_name))
+                if subscribed is None:
+                    return
+                topics.update(subscribed)
+        self.subscribed_topics = frozenset(topics)
+
+    def is_subscribed(self, topic: TopicName) -> bool:
+        """Whether a member may be consuming ``topic``; a "consumer" group that we cannot read says yes to all."""
+        if self.subscribed_topics is not None:
+            return topic in self.subscribed_topics
+        return self.protocol_type == CONSUMER_PROTOCOL
+
+    # What others are shown
+
+    def joined_members(self) -> list[JoinedMember]:
+        """The members as the leader is told about them."""
+        return [
+            JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol_name))
+            for member in self.members.values()
+        ]
+
+    def described_members(self) -> list[MemberDescription]:
+        """The members for DescribeGroups; metadata only when Stable, as in Apache Kafka."""
+        stable = self.state is GroupState.STABLE
+        return [
+            MemberDescription(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata(self.protocol_name) if stable else b"",
+                member.assignment,
+            )
+            for member in self.members.values()
+        ]
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless G1–G8 hold."""
+        members, facts = self.members, {"group": self.group_id, "state": self.state.value}
+        static = {m.group_instance_id: m.member_id for m in members.values() if m.group_instance_id is not None}
+        parked_joins = sum(member.join_token is not None for member in members.values())
+        parked_syncs = any(member.sync_token is not None for member in members.values())
+        assigned = self.state in ASSIGNED_STATES
+        invariant((self.leader in members) if members else self.leader is None, "G1", leader=self.leader, **facts)
+        invariant(static == self.static_members, "G2", **facts)
+        invariant(self.pending_joins.keys().isdisjoint(members), "G3", **facts)
+        invariant(self.awaiting_join == parked_joins, "G4", **facts)
+        invariant(not parked_joins or self.state is GroupState.PREPARING_REBALANCE, "G4", **facts)
+        invariant(not parked_syncs or self.state is GroupState.COMPLETING_REBALANCE, "G5", **facts)
+        invariant(self.state is GroupState.PREPARING_REBALANCE or bool(members) == assigned, "G6", **facts)
+        invariant(not assigned or self._all_support(self.protocol_name or ""), "G7", **facts)
+        invariant(self.pending_syncs.keys() <= members.keys(), "G8", **facts)
+        invariant(not self.pending_syncs or assigned, "G8", **facts)

@@ -1,0 +1,313 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of the groups of one shard.
+
+Each method checks in Apache Kafka's order, so that a request with two faults gets the same error code.
+A caller whose request is parked gets no reply in the Decision; a later one releases its token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import GroupId, MemberId
+from oncelog.core.groups.group import Group, Member
+from oncelog.core.groups.model import (
+    UNKNOWN_MEMBER,
+    Decision,
+    GroupSettings,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeaveReply,
+    LeavingMember,
+    SyncReply,
+    SyncRequest,
+    UndoAssignment,
+    UndoNewGroup,
+    UndoStaticReplacement,
+)
+from oncelog.core.groups.persistence import group_record
+from oncelog.core.groups.rebalance import Rebalance, current_generation_reply
+from oncelog.core.groups.states import GroupState as State
+
+
+class Membership:
+    """Who is in the groups of a shard. ``groups`` is the shard's own mapping."""
+
+    def __init__(self, groups: dict[GroupId, Group], settings: GroupSettings, rebalance: Rebalance) -> None:
+        self._groups = groups
+        self._settings = settings
+        self._rebalance = rebalance
+
+    # JoinGroup
+
+    def join(self, request: JoinRequest, token: int, now_ms: int) -> Decision:
+        """JoinGroup. Replies JoinReply, at once or when the join phase ends."""
+        settings = self._settings
+        if not request.group_id:
+            return Decision(reply=JoinReply(ErrorCode.INVALID_GROUP_ID, request.member_id))
+        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+            return Decision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        group = self._groups.get(request.group_id)
+        is_new_group = group is None
+        if group is None:
+            if request.member_id != UNKNOWN_MEMBER:
+                return Decision(reply=JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            group = Group(request.group_id, now_ms)
+            self._groups[request.group_id] = group
+        out = Decision()
+        if not self._has_room(group, request.member_id):
+            group.remove(request.member_id)
+            self._rebalance.end_session(group, request.member_id)
+            out.reply = JoinReply(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        elif request.member_id == UNKNOWN_MEMBER:
+            self._join_unknown(group, request, token, now_ms, out)
+        else:
+            self._join_known(group, request, token, now_ms, out)
+        if is_new_group and not out.records:
+            # The group exists from here on, also for one who reads the log.
+            out.records.append(group_record(group, blank=True))
+            out.undo = UndoNewGroup(group.group_id)
+        return out
+
+    def _has_room(self, group: Group, member_id: MemberId) -> bool:
+        """Whether the group may take (or keep) the member; while it rebalances only those who have joined count."""
+        if group.state is State.EMPTY:
+            return True
+        member = group.members.get(member_id)
+        if group.state is State.PREPARING_REBALANCE:
+            waits = member is not None and member.join_token is not None
+            return waits or group.awaiting_join < self._settings.max_size
+        return member is not None or len(group.members) < self._settings.max_size
+
+    def _join_unknown(self, group: Group, request: JoinRequest, token: int, now_ms: int, out: Decision) -> None:
+        """One without a member id: a new dynamic member, a new static one, or a static one that was restarted."""
+        instance_id = request.group_instance_id
+        if not group.supports(request.protocol_type, request.protocols):
+            out.reply = JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif instance_id is not None and instance_id in group.static_members:
+            self._replace_static(group, request, instance_id, token, now_ms, out)
+        elif instance_id is None and request.requires_known_member_id:
+            group.pending_joins[request.new_member_id] = None
+            deadline_ms = now_ms + request.session_timeout_ms
+            self._rebalance.start_pending_session(group, request.new_member_id, deadline_ms)
+            out.reply = JoinReply(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)
+        else:
+            self._add(group, request, request.new_member_id, token, now_ms, out)
+
+    def _join_known(self, group: Group, request: JoinRequest, token: int, now_ms: int, out: Decision) -> None:
+        """One with a member id: a pending member that comes back, or a member that joins again."""
+        member_id = request.member_id
+        if not group.supports(request.protocol_type, request.protocols):
+            out.reply = JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+            return
+        if member_id in group.pending_joins:
+            if request.group_instance_id is not None:
+                # Only dynamic members become pending; Apache Kafka answers its own exception here.
+                out.reply = JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR)
+            else:
+                self._add(group, request, member_id, token, now_ms, out)
+            return
+        refusal = group.refusal_for(member_id, request.group_instance_id)
+        if refusal is not ErrorCode.NONE:
+            out.reply = JoinReply(refusal, member_id)
+            return
+        member = group.members[member_id]
+        unchanged = member.protocols == request.protocols
+        leads_stable = group.state is State.STABLE and group.leader == member_id
+        if group.state is State.PREPARING_REBALANCE or leads_stable or not unchanged:
+            # A stable group's leader that joins again wants a rebalance: it has seen new partitions, say.
+            self._update(group, member, request, token, out)
+            self._rebalance.prepare_or_complete(group, now_ms, out)
+        else:
+            # It did not get the answer, or does not know yet that nothing changed: the same generation again.
+            out.reply = current_generation_reply(group, member_id)
+
+    def _add(
+        self, group: Group, request: JoinRequest, member_id: MemberId, token: int, now_ms: int, out: Decision
+    ) -> None:
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+            group.new_member_added = True
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            request.client_id,
+            request.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocols,
+        )
+        member.is_new = True
+        group.add(member, token)
+        # It does not know its id yet and cannot send heartbeats; if it went away, it must not stay for ever.
+        self._rebalance.restart_session(group, member, now_ms, self._settings.new_member_join_timeout_ms)
+        self._rebalance.prepare_or_complete(group, now_ms, out)
+
+    def _update(self, group: Group, member: Member, request: JoinRequest, token: int | None, out: Decision) -> None:
+        """Take over what a member says of itself now, and park its JoinGroup."""
+        if member.join_token is not None and member.join_token != token:
+            # The client gave up on the earlier request; should anybody still wait for it, he may try again.
+            out.released.append((member.join_token, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
+        member.protocols = request.protocols
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
+        group.park_join(member, token)
+
+    def _replace_static(
+        self, group: Group, request: JoinRequest, instance_id: str, token: int, now_ms: int, out: Decision
+    ) -> None:
+        """A static member was restarted: a new member id takes the old one's place, and the old one is fenced.
+
+        A stable group is not rebalanced for that (KIP-345) unless the chosen protocol would change; the new id is
+        written to the log first, and the member goes on with its assignment.
+        """
+        old = group.members[group.static_members[instance_id]]
+        undo = UndoStaticReplacement(
+            group.group_id,
+            instance_id,
+            old.member_id,
+            request.new_member_id,
+            old.protocols,
+            old.session_timeout_ms,
+            old.rebalance_timeout_ms,
+        )
+        old_leader = group.leader
+        if old.join_token is not None:
+            out.released.append((old.join_token, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old.member_id)))
+            group.park_join(old, None)
+        if old.sync_token is not None:
+            out.released.append((old.sync_token, SyncReply(ErrorCode.FENCED_INSTANCE_ID)))
+            old.sync_token = None
+        self._rebalance.end_session(group, old.member_id)
+        member = group.replace_static(instance_id, request.new_member_id)
+        stays_stable = group.state is State.STABLE
+        self._update(group, member, request, None if stays_stable else token, out)
+        self._rebalance.restart_session(group, member, now_ms)
+        if stays_stable and group.select_protocol() == group.protocol_name:
+            out.records.append(group_record(group))
+            out.undo = undo
+            if request.supports_skipping_assignment:
+                is_leader = group.leader == member.member_id
+                out.reply = current_generation_reply(group, member.member_id, skip_assignment=is_leader)
+            else:
+                # Naming the old leader keeps an old client, if it is the leader, from assigning once more.
+                reply = current_generation_reply(group, member.member_id)
+                out.reply = reply._replace(leader=old_leader or UNKNOWN_MEMBER, members=())
+        elif group.state is State.PREPARING_REBALANCE:
+            self._rebalance.complete_unless_initial(group, now_ms, out)
+        else:
+            # In CompletingRebalance the leader may be assigning to the old id at this moment.
+            group.park_join(member, token)
+            self._rebalance.prepare(group, now_ms, out)
+
+    # SyncGroup
+
+    def sync(self, request: SyncRequest, token: int, now_ms: int) -> Decision:
+        """SyncGroup. Replies SyncReply, at once or when the leader's assignment is in the log."""
+        if not request.group_id:
+            return Decision(reply=SyncReply(ErrorCode.INVALID_GROUP_ID))
+        group = self._groups.get(request.group_id)
+        if group is None or group.state is State.EMPTY:
+            return Decision(reply=SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+        refusal = _sync_refusal(group, request)
+        if refusal is not ErrorCode.NONE:
+            return Decision(reply=SyncReply(refusal))
+        self._rebalance.sync_arrived(group, request.member_id)
+        member = group.members[request.member_id]
+        if group.state is State.STABLE:
+            reply = SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+            return Decision(reply=reply, waits_for_pending=True)
+        out = Decision()
+        if member.sync_token is not None and member.sync_token != token:
+            out.released.append((member.sync_token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)))
+        member.sync_token = token
+        if request.member_id == group.leader:
+            assignment = {member_id: bytes(part) for member_id, part in request.assignments}
+            out.records.append(group_record(group, assignment))
+            out.undo = UndoAssignment(group.group_id, group.generation)
+            self._rebalance.answer_syncs(
+                group,
+                lambda m: SyncReply(
+                    ErrorCode.NONE, group.protocol_type, group.protocol_name, assignment.get(m.member_id, b"")
+                ),
+                now_ms,
+                out,
+            )
+            out.reply = next(reply for waiting, reply in out.released if waiting == token)
+            out.released = [(waiting, reply) for waiting, reply in out.released if waiting != token]
+        return out
+
+    # Heartbeat and LeaveGroup
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision:
+        """Heartbeat. Replies an ErrorCode."""
+        if not request.group_id:
+            return Decision(reply=ErrorCode.INVALID_GROUP_ID)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return Decision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
+        refusal = group.refusal_for(request.member_id, request.group_instance_id)
+        if refusal is not ErrorCode.NONE:
+            return Decision(reply=refusal)
+        if request.generation != group.generation:
+            return Decision(reply=ErrorCode.ILLEGAL_GENERATION)
+        self._rebalance.restart_session(group, group.members[request.member_id], now_ms)
+        rebalances = group.state is State.PREPARING_REBALANCE
+        return Decision(reply=ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE)
+
+    def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], now_ms: int) -> Decision:
+        """LeaveGroup. Replies LeaveReply."""
+        if not group_id:
+            return Decision(reply=LeaveReply(ErrorCode.INVALID_GROUP_ID))
+        group = self._groups.get(group_id)
+        if group is None:
+            unknown = [(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in leaving]
+            return Decision(reply=LeaveReply(ErrorCode.NONE, unknown))
+        out = Decision()
+        outcomes = [(identity, self._leave_one(group, identity, out)) for identity in leaving]
+        if any(outcome is ErrorCode.NONE for _, outcome in outcomes):
+            if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+                self._rebalance.prepare(group, now_ms, out)
+            elif group.state is State.PREPARING_REBALANCE:
+                self._rebalance.complete_unless_initial(group, now_ms, out)
+        out.reply = LeaveReply(ErrorCode.NONE, outcomes)
+        return out
+
+    def _leave_one(self, group: Group, identity: LeavingMember, out: Decision) -> ErrorCode:
+        member_id, instance_id = identity
+        if member_id == UNKNOWN_MEMBER:
+            # An administrator removes a static member by its instance id.
+            holder = None if instance_id is None else group.static_members.get(instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = holder
+        elif member_id not in group.pending_joins:
+            refusal = group.refusal_for(member_id, instance_id)
+            if refusal is not ErrorCode.NONE:
+                return refusal
+        member = group.members.get(member_id)
+        if member is not None:
+            self._rebalance.refuse_parked_join(group, member, out)
+            if member.sync_token is not None:
+                out.released.append((member.sync_token, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)))
+                member.sync_token = None
+        group.remove(member_id)
+        self._rebalance.end_session(group, member_id)
+        return ErrorCode.NONE
+
+
+def _sync_refusal(group: Group, request: SyncRequest) -> ErrorCode:
+    """NONE when the SyncGroup is for this generation and a sync phase, or why not."""
+    refusal = group.refusal_for(request.member_id, request.group_instance_id)
+    if refusal is not ErrorCode.NONE:
+        return refusal
+    if request.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    for said, agreed in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
+        if said is not None and agreed is not None and said != agreed:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is State.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE

@@ -1,0 +1,271 @@
+"""What goes into and comes out of a shard: requests, replies, decisions, settings. Values only, no behaviour.
+
+They are not the wire's messages (``core`` does not know ``wire``): the handlers translate, and know the versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, GroupId, LeaderEpoch, MemberId, Offset, TopicId, TopicName
+from oncelog.base.units import DAY_MS, INT32_MAX, MINUTE_MS, SECOND_MS
+
+UNKNOWN_MEMBER: Final = MemberId("")
+"""The member id of one who has none yet."""
+NO_GENERATION: Final = -1
+CONSUMER_PROTOCOL: Final = "consumer"
+"""The protocol type whose metadata the coordinator can read."""
+
+
+@dataclass(slots=True)
+class GroupSettings:
+    """Configuration of group coordination; Apache Kafka's keys are in ``SETTING_KEYS``. Shared by all shards."""
+
+    min_session_timeout_ms: int = 6 * SECOND_MS
+    max_session_timeout_ms: int = 30 * MINUTE_MS
+    initial_rebalance_delay_ms: int = 3 * SECOND_MS
+    max_size: int = INT32_MAX
+    new_member_join_timeout_ms: int = 5 * MINUTE_MS
+    """How long a new member's JoinGroup may stay parked; no key, as in Apache Kafka."""
+    offset_metadata_max_length: int = 4096
+    offsets_retention_ms: int = 7 * DAY_MS
+    offsets_retention_check_interval_ms: int = 10 * MINUTE_MS
+
+
+SETTING_KEYS: Final[dict[str, tuple[str, int]]] = {
+    "min_session_timeout_ms": ("group.min.session.timeout.ms", 1),
+    "max_session_timeout_ms": ("group.max.session.timeout.ms", 1),
+    "initial_rebalance_delay_ms": ("group.initial.rebalance.delay.ms", 1),
+    "max_size": ("group.max.size", 1),
+    "offset_metadata_max_length": ("offset.metadata.max.bytes", 1),
+    "offsets_retention_ms": ("offsets.retention.minutes", MINUTE_MS),
+    "offsets_retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
+}
+"""Field of GroupSettings → Apache Kafka's key and what its value is multiplied by."""
+
+
+class Protocol(NamedTuple):
+    """One assignment strategy a member offers, with what the leader is told about the member for it."""
+
+    name: str
+    metadata: bytes
+
+
+class JoinRequest(NamedTuple):
+    """JoinGroup."""
+
+    group_id: GroupId
+    member_id: MemberId
+    new_member_id: MemberId
+    """The id to give to a member that has none, from the injected entropy."""
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    requires_known_member_id: bool = True
+    """Version 4 and later: a new dynamic member is sent back with its id first (KIP-394)."""
+    supports_skipping_assignment: bool = True
+    """Version 9 and later (KIP-814)."""
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader is told about it."""
+
+    member_id: MemberId
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class JoinReply(NamedTuple):
+    """Answer to JoinGroup; ``members`` is filled for the leader only."""
+
+    error_code: ErrorCode
+    member_id: MemberId = UNKNOWN_MEMBER
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: MemberId = UNKNOWN_MEMBER
+    skip_assignment: bool = False
+    members: Sequence[JoinedMember] = ()
+
+
+class SyncRequest(NamedTuple):
+    """SyncGroup. ``protocol_type`` and ``protocol_name`` are checked where given."""
+
+    group_id: GroupId
+    member_id: MemberId
+    generation: int
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: Sequence[tuple[MemberId, bytes]] = ()
+
+
+class SyncReply(NamedTuple):
+    """Answer to SyncGroup."""
+
+    error_code: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class HeartbeatRequest(NamedTuple):
+    """Heartbeat."""
+
+    group_id: GroupId
+    member_id: MemberId
+    generation: int
+    group_instance_id: str | None = None
+
+
+class LeavingMember(NamedTuple):
+    """Who leaves: by member id, or (an administrator) by instance id with an unknown member id."""
+
+    member_id: MemberId
+    group_instance_id: str | None = None
+
+
+class LeaveReply(NamedTuple):
+    """Answer to LeaveGroup: an error code for each member, in the order of the request; or one for all."""
+
+    error_code: ErrorCode
+    members: Sequence[tuple[LeavingMember, ErrorCode]] = ()
+
+
+class CommittedOffset(NamedTuple):
+    """An offset as committed; ``offset`` may be any number, −2 and −1 included."""
+
+    offset: Offset
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1
+    """Set by old clients that named a retention; −1 otherwise."""
+    topic_id: TopicId = NO_TOPIC_ID
+    sequence: int = 0
+    """Order of the record among those of its shard: decides which of two commits is the later one."""
+
+
+class PartitionCommit(NamedTuple):
+    """One partition of an OffsetCommit; the timestamp is −1 where the client does not say."""
+
+    topic: TopicName
+    partition: int
+    offset: Offset
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    metadata: str | None = None
+    commit_timestamp_ms: int = -1
+    topic_id: TopicId = NO_TOPIC_ID
+
+
+class CommitRequest(NamedTuple):
+    """OffsetCommit, with the partitions that exist."""
+
+    group_id: GroupId
+    member_id: MemberId
+    generation: int
+    group_instance_id: str | None
+    partitions: Sequence[PartitionCommit]
+    retention_ms: int = -1
+    unknown_group_error: ErrorCode = ErrorCode.ILLEGAL_GENERATION
+    """What a generation in a group that does not exist is answered with: GROUP_ID_NOT_FOUND from version 9 on."""
+
+
+class CommitReply(NamedTuple):
+    """Answer to OffsetCommit: one error for all (``error_code``), or one a partition in the request's order."""
+
+    error_code: ErrorCode
+    partitions: Sequence[ErrorCode] = ()
+
+
+class FetchedOffset(NamedTuple):
+    """One partition of an OffsetFetch; offset −1 where nothing was committed."""
+
+    topic: TopicName
+    partition: int
+    error_code: ErrorCode
+    committed: CommittedOffset
+
+
+class MemberDescription(NamedTuple):
+    """A member in DescribeGroups."""
+
+    member_id: MemberId
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class GroupDescription(NamedTuple):
+    """A group in DescribeGroups."""
+
+    group_id: GroupId
+    state: str
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: Sequence[MemberDescription] = ()
+
+
+class GroupListing(NamedTuple):
+    """A group in ListGroups."""
+
+    group_id: GroupId
+    protocol_type: str
+    state: str
+    group_type: str = "classic"
+
+
+class UndoNewGroup(NamedTuple):
+    """The decision created a group."""
+
+    group_id: GroupId
+
+
+class UndoAssignment(NamedTuple):
+    """The decision stored the leader's assignment."""
+
+    group_id: GroupId
+    generation: int
+
+
+class UndoStaticReplacement(NamedTuple):
+    """The decision gave a static member a new member id."""
+
+    group_id: GroupId
+    group_instance_id: str
+    old_member_id: MemberId
+    new_member_id: MemberId
+    old_protocols: tuple[Protocol, ...]
+    old_session_timeout_ms: int
+    old_rebalance_timeout_ms: int
+
+
+Undo = UndoNewGroup | UndoAssignment | UndoStaticReplacement
+
+Record = tuple[bytes, bytes | None]
+"""Key and value of a record of ``__consumer_offsets``; no value is a tombstone."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a shard decided: append ``records`` as one batch, apply each, deliver the replies when they are durable.
+
+    ``reply`` goes to the caller's token; None parks it: a later decision's ``released`` names it.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    reply: object | None = None
+    released: list[tuple[int, object]] = field(default_factory=list)
+    waits_for_pending: bool = False
+    """The reply shows what earlier decisions applied: deliver it not before *their* records are durable."""
+    undo: Undo | None = None
+    """For ``GroupShard.aborted``: what to take back when the records cannot be appended."""

@@ -1,0 +1,116 @@
+"""Between the machine and the records of ``__consumer_offsets``: what is written for a group, and what it means.
+
+Soft state (who is parked, pending members, timers, protocols that were not chosen) is not written; a group that is
+loaded in the middle of a rebalance is the group of the generation before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog.base.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
+from oncelog.core.groups.group import Group, Member
+from oncelog.core.groups.model import CommittedOffset, Protocol, Record
+from oncelog.core.groups.states import GroupState
+from oncelog.records.internal import group_records
+from oncelog.records.internal.group_records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+
+
+def group_record(group: Group, assignment: Mapping[MemberId, bytes] | None = None, *, blank: bool = False) -> Record:
+    """The record of a group as it is, with the leader's ``assignment`` if given; ``blank``: of one just created."""
+    members = () if blank else tuple(_member_metadata(group, member, assignment) for member in group.members.values())
+    value = GroupMetadataValue(
+        protocol_type="" if blank else group.protocol_type or "",
+        generation=0 if blank else group.generation,
+        protocol=None if blank else group.protocol_name,
+        leader=None if blank else group.leader,
+        current_state_timestamp=group.state_timestamp_ms,
+        members=members,
+    )
+    key = group_records.encode_group_metadata_key(group.group_id)
+    return key, group_records.encode_group_metadata_value(value)
+
+
+def group_tombstone(group_id: GroupId) -> Record:
+    """The record that removes a group."""
+    return group_records.encode_group_metadata_key(group_id), None
+
+
+def offset_record(group_id: GroupId, topic: TopicName, partition: int, committed: CommittedOffset) -> Record:
+    """The record of a committed offset."""
+    value = OffsetCommitValue(
+        committed.offset,
+        committed.leader_epoch,
+        committed.metadata,
+        committed.commit_timestamp_ms,
+        committed.expire_timestamp_ms,
+        committed.topic_id,
+    )
+    key = group_records.encode_offset_commit_key(group_id, topic, partition)
+    return key, group_records.encode_offset_commit_value(value)
+
+
+def offset_tombstone(group_id: GroupId, topic: TopicName, partition: int) -> Record:
+    """The record that removes a committed offset."""
+    return group_records.encode_offset_commit_key(group_id, topic, partition), None
+
+
+def committed_of(value: OffsetCommitValue, sequence: int) -> CommittedOffset:
+    """A committed offset as read."""
+    return CommittedOffset(
+        Offset(value.offset),
+        LeaderEpoch(value.leader_epoch),
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+        value.topic_id,
+        sequence,
+    )
+
+
+def group_of(group_id: GroupId, value: GroupMetadataValue) -> Group:
+    """A group as read: Stable with its members, or Empty; each member offers just the protocol that was chosen."""
+    group = Group(group_id, value.current_state_timestamp)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    for stored in value.members:
+        member_id = MemberId(stored.member_id)
+        if member_id in group.members or stored.group_instance_id in group.static_members:
+            continue
+        member = Member(
+            member_id,
+            stored.group_instance_id,
+            stored.client_id,
+            stored.client_host,
+            stored.session_timeout_ms if stored.rebalance_timeout_ms < 0 else stored.rebalance_timeout_ms,
+            stored.session_timeout_ms,
+            (Protocol(value.protocol or "", stored.subscription),),
+            stored.assignment,
+        )
+        group.add(member, None)
+    if group.members:
+        group.state = GroupState.STABLE
+        group.protocol_name = value.protocol or ""
+        if value.leader in group.members:
+            group.leader = MemberId(value.leader or "")
+    group.note_subscriptions()
+    return group
+
+
+def assignments_of(value: GroupMetadataValue) -> dict[MemberId, bytes]:
+    """The assignments in a record."""
+    return {MemberId(member.member_id): member.assignment for member in value.members}
+
+
+def _member_metadata(group: Group, member: Member, assignment: Mapping[MemberId, bytes] | None) -> MemberMetadata:
+    return MemberMetadata(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        subscription=member.metadata(group.protocol_name),
+        assignment=member.assignment if assignment is None else assignment.get(member.member_id, b""),
+        group_instance_id=member.group_instance_id,
+    )

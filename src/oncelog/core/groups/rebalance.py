@@ -1,0 +1,201 @@
+"""The two phases of a rebalance and what their deadlines do; ``states.py`` has the theory.
+
+All functions change soft state of one group at once and put what has to be written or answered into a Decision.
+Group metadata is written at three points only: when the leader has sent the assignment (``membership.py``), when a
+static member got a new id, and when the join phase ends with nobody left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import GroupId, MemberId
+from oncelog.core.groups.group import Group, Member
+from oncelog.core.groups.model import Decision, GroupSettings, JoinReply, SyncReply
+from oncelog.core.groups.persistence import group_record
+from oncelog.core.groups.states import GroupEvent as Event
+from oncelog.core.groups.states import GroupState, can_rebalance
+from oncelog.core.groups.timers import TimerKey, TimerKind, Timers
+
+
+class Rebalance:
+    """Rebalances of the groups of one shard."""
+
+    def __init__(self, settings: GroupSettings, timers: Timers) -> None:
+        self._settings = settings
+        self._timers = timers
+        self._initial_delays: dict[GroupId, tuple[int, int]] = {}
+        """Groups in their initial rebalance delay: the delay running now and what remains of the longest allowed."""
+
+    # Sessions
+
+    def restart_session(self, group: Group, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
+        """The member is alive: its session deadline starts again."""
+        timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
+
+    def start_pending_session(self, group: Group, member_id: MemberId, deadline_ms: int) -> None:
+        """A member was given an id: it has until the deadline to come back with it."""
+        self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member_id), deadline_ms)
+
+    def end_session(self, group: Group, member_id: MemberId) -> None:
+        """The member is gone."""
+        self._timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+
+    def session_expired(self, group: Group, member_id: MemberId, now_ms: int, out: Decision) -> None:
+        """A session deadline passed: take the member out unless a parked request shows that it is alive."""
+        if member_id in group.pending_joins:
+            group.remove(member_id)
+            self.complete_if_all_joined(group, now_ms, out)
+            return
+        member = group.members.get(member_id)
+        if member is None or member.waits:
+            return
+        self.refuse_parked_join(group, member, out)
+        group.remove(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self.complete_if_all_joined(group, now_ms, out)
+        else:
+            self.prepare(group, now_ms, out)
+
+    def refuse_parked_join(self, group: Group, member: Member, out: Decision) -> None:
+        """Before a member is removed: if it waits to join, tell it to start anew."""
+        if member.join_token is not None:
+            out.released.append((member.join_token, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID)))
+            group.park_join(member, None)
+
+    # Join phase
+
+    def prepare_or_complete(self, group: Group, now_ms: int, out: Decision) -> None:
+        """Something changed: start a rebalance, or see whether it was what the running one waited for."""
+        if can_rebalance(group.state):
+            self.prepare(group, now_ms, out)
+        else:
+            self.complete_unless_initial(group, now_ms, out)
+
+    def prepare(self, group: Group, now_ms: int, out: Decision) -> None:
+        """Start a rebalance. The first one of an empty group waits for more members before it completes."""
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self.drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
+        group.pending_syncs.clear()
+        self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+        initial = group.state is GroupState.EMPTY
+        group.move(Event.REBALANCE, now_ms)
+        if initial:
+            delay_ms = self._settings.initial_rebalance_delay_ms
+            self._start_initial_delay(group, now_ms, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
+        elif group.all_joined():
+            self._complete(group, now_ms, out)
+        else:
+            self._start_join_timer(group, now_ms)
+
+    def complete_unless_initial(self, group: Group, now_ms: int, out: Decision) -> None:
+        """Complete the join phase if all have joined; the initial one is completed by its delay only."""
+        if group.previous_state is not GroupState.EMPTY:
+            self.complete_if_all_joined(group, now_ms, out)
+
+    def complete_if_all_joined(self, group: Group, now_ms: int, out: Decision) -> None:
+        """Complete the join phase if that is what the group is in and nobody is missing."""
+        if group.state is GroupState.PREPARING_REBALANCE and group.all_joined():
+            self._complete(group, now_ms, out)
+
+    def join_phase_expired(self, group: Group, now_ms: int, out: Decision) -> None:
+        """The join timer fired: wait once more if it was an initial delay and somebody came, else complete."""
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            return
+        delay_ms, remaining_ms = self._initial_delays.get(group.group_id, (0, 0))
+        if group.new_member_added and remaining_ms:
+            group.new_member_added = False
+            next_delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
+            self._start_initial_delay(group, now_ms, next_delay_ms, max(remaining_ms - delay_ms, 0))
+        else:
+            self._complete(group, now_ms, out)
+
+    def _start_initial_delay(self, group: Group, now_ms: int, delay_ms: int, remaining_ms: int) -> None:
+        self._initial_delays[group.group_id] = (delay_ms, remaining_ms)
+        self._timers.schedule(TimerKey(TimerKind.JOIN, group.group_id), now_ms + delay_ms)
+
+    def _start_join_timer(self, group: Group, now_ms: int) -> None:
+        self._timers.schedule(TimerKey(TimerKind.JOIN, group.group_id), now_ms + group.rebalance_timeout_ms())
+
+    def _complete(self, group: Group, now_ms: int, out: Decision) -> None:
+        """End the join phase: those who did not come are out (static members stay), the others are answered."""
+        self._timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
+        self._initial_delays.pop(group.group_id, None)
+        group.new_member_added = False
+        for member in [member for member in group.not_rejoined() if member.group_instance_id is None]:
+            group.remove(member.member_id)
+            self.end_session(group, member.member_id)
+        if not group.elect_joined_leader() and group.members:
+            # Only static members are left and none has come: wait until one does or their sessions end.
+            self._start_join_timer(group, now_ms)
+            return
+        group.next_generation(now_ms)
+        if group.state is GroupState.EMPTY:
+            out.records.append(group_record(group))
+        else:
+            self._answer_joins(group, now_ms, out)
+
+    def _answer_joins(self, group: Group, now_ms: int, out: Decision) -> None:
+        for member in group.members.values():
+            if member.join_token is not None:
+                out.released.append((member.join_token, current_generation_reply(group, member.member_id)))
+                group.park_join(member, None)
+            self.restart_session(group, member, now_ms)
+            member.is_new = False
+            group.pending_syncs[member.member_id] = None
+        self._timers.schedule(TimerKey(TimerKind.SYNC, group.group_id), now_ms + group.rebalance_timeout_ms())
+
+    # Sync phase
+
+    def sync_arrived(self, group: Group, member_id: MemberId) -> None:
+        """A member sent its SyncGroup; when all have, nobody has to be timed out."""
+        group.pending_syncs.pop(member_id, None)
+        if not group.pending_syncs:
+            self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+
+    def sync_phase_expired(self, group: Group, now_ms: int, out: Decision) -> None:
+        """Members that did not send SyncGroup in time are out, and the others start again."""
+        if not group.pending_syncs:
+            return
+        for member_id in list(group.pending_syncs):
+            group.remove(member_id)
+            self.end_session(group, member_id)
+        self.prepare(group, now_ms, out)
+
+    def drop_assignments(self, group: Group, error: ErrorCode, now_ms: int, out: Decision) -> None:
+        """The generation will not get an assignment: answer whoever waits for it with ``error``."""
+        for member in group.members.values():
+            member.assignment = b""
+        self.answer_syncs(group, lambda _: SyncReply(error), now_ms, out)
+
+    def answer_syncs(self, group: Group, reply_to: Callable[[Member], SyncReply], now_ms: int, out: Decision) -> None:
+        """Answer every parked SyncGroup; sessions start again, for they could not expire while it was parked."""
+        for member in group.members.values():
+            if member.sync_token is not None:
+                out.released.append((member.sync_token, reply_to(member)))
+                member.sync_token = None
+                self.restart_session(group, member, now_ms)
+
+    def forget(self, group: Group) -> None:
+        """Drop everything that is known about a group that is gone."""
+        self._initial_delays.pop(group.group_id, None)
+        for kind in (TimerKind.JOIN, TimerKind.SYNC):
+            self._timers.cancel(TimerKey(kind, group.group_id))
+        for member_id in [*group.members, *group.pending_joins]:
+            self.end_session(group, member_id)
+
+
+def current_generation_reply(group: Group, member_id: MemberId, *, skip_assignment: bool = False) -> JoinReply:
+    """What a member of the current generation is told; the leader also learns the members."""
+    return JoinReply(
+        ErrorCode.NONE,
+        member_id,
+        group.generation,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader or MemberId(""),
+        skip_assignment,
+        group.joined_members() if member_id == group.leader else (),
+    )

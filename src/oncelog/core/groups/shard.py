@@ -1,0 +1,333 @@
+"""GroupShard: all groups that one partition of ``__consumer_offsets`` coordinates, as one pure machine.
+
+How the node drives it. A request: call a decide method with a token and the time; append the Decision's records to
+the partition's log as one batch; call ``apply`` for each; deliver ``reply`` to the token and ``released`` to the
+others when the records are durable. Deciding, appending and applying happen without anything in between. If the
+append fails: ``aborted``. Time: call ``tick`` at ``deadline_ms()``, and treat what it returns alike. Load: call
+``apply`` for every record of the log in order, then ``loaded``; decide nothing before.
+
+The rule (design.md): only ``apply`` changes what is persisted (offsets, assignments, what groups exist), and the same
+``apply`` rebuilds it from the log. Decide methods may change soft state: who is parked, pending members, timers, and
+the generation of a rebalance that is not in the log yet. It must not read a clock or make an id up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicId, TopicName, TopicPartition
+from oncelog.base.invariant import invariant
+from oncelog.core.groups import persistence
+from oncelog.core.groups.commits import Commits
+from oncelog.core.groups.group import Group
+from oncelog.core.groups.membership import Membership
+from oncelog.core.groups.model import (
+    CommitRequest,
+    Decision,
+    GroupDescription,
+    GroupListing,
+    GroupSettings,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeavingMember,
+    Record,
+    SyncReply,
+    SyncRequest,
+    UndoAssignment,
+    UndoNewGroup,
+    UndoStaticReplacement,
+)
+from oncelog.core.groups.offsets import OffsetStore
+from oncelog.core.groups.rebalance import Rebalance
+from oncelog.core.groups.states import GroupEvent, GroupState
+from oncelog.core.groups.timers import TimerKey, TimerKind, Timers
+from oncelog.records.internal import group_records
+from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, Unknown
+
+__all__ = ["Decision", "GroupSettings", "GroupShard"]
+
+EXPIRY_GROUPS_PER_TICK = 500
+"""The expiry job looks at so many groups in one tick, so that it does not hold up the loop."""
+EXPIRY_RECORDS_PER_TICK = 2000
+"""…and stops earlier once it has written so many tombstones."""
+EXPIRY_PAUSE_MS = 10
+"""Between two slices, for others."""
+_EXPIRY = TimerKey(TimerKind.EXPIRY)
+
+
+class GroupShard:
+    """State of one ``__consumer_offsets`` partition."""
+
+    def __init__(self, partition: int, settings: GroupSettings) -> None:
+        self.partition = partition
+        self.settings = settings
+        self.is_loaded = False
+        self._groups: dict[GroupId, Group] = {}
+        self._offsets = OffsetStore()
+        self._timers = Timers()
+        self._rebalance = Rebalance(settings, self._timers)
+        self._membership = Membership(self._groups, settings, self._rebalance)
+        self._commits = Commits(self._groups, self._offsets, settings, self._rebalance)
+        self._expiry_queue: list[GroupId] = []
+
+    # Deciding
+
+    def join(self, request: JoinRequest, token: int, now_ms: int) -> Decision:
+        """JoinGroup; replies JoinReply, perhaps later."""
+        return self._membership.join(request, token, now_ms)
+
+    def sync(self, request: SyncRequest, token: int, now_ms: int) -> Decision:
+        """SyncGroup; replies SyncReply, perhaps later."""
+        return self._membership.sync(request, token, now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> Decision:
+        """Heartbeat; replies ErrorCode."""
+        return self._membership.heartbeat(request, now_ms)
+
+    def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], token: int, now_ms: int) -> Decision:
+        """LeaveGroup; replies LeaveReply."""
+        return self._membership.leave(group_id, leaving, now_ms)
+
+    def commit_offsets(self, request: CommitRequest, token: int, now_ms: int) -> Decision:
+        """OffsetCommit; replies CommitReply."""
+        return self._commits.commit(request, now_ms)
+
+    def fetch_offsets(
+        self,
+        group_id: GroupId,
+        partitions: Iterable[tuple[TopicName, TopicId, int]] | None,
+        token: int,
+        now_ms: int,
+        *,
+        require_stable: bool = False,
+    ) -> Decision:
+        """OffsetFetch, of all partitions when ``partitions`` is None; replies a list of FetchedOffset."""
+        if partitions is None:
+            return self._commits.fetch_all(group_id, require_stable=require_stable)
+        return self._commits.fetch(group_id, partitions, require_stable=require_stable)
+
+    def delete_offsets(
+        self, group_id: GroupId, partitions: Sequence[TopicPartition], token: int, now_ms: int
+    ) -> Decision:
+        """OffsetDelete; replies one ErrorCode for all or a list of them."""
+        return self._commits.delete(group_id, partitions)
+
+    def delete_group(self, group_id: GroupId, token: int, now_ms: int) -> Decision:
+        """DeleteGroups, one group; replies ErrorCode."""
+        return self._commits.delete_group(group_id)
+
+    def partitions_deleted(self, partitions: Iterable[TopicPartition]) -> Decision:
+        """Topics or partitions were deleted: drop their offsets. No reply."""
+        return self._commits.topics_deleted(partitions)
+
+    # Reading
+
+    def describe(self, group_id: GroupId) -> GroupDescription | None:
+        """DescribeGroups, one group; None when it does not exist."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return None
+        protocol_name = (group.protocol_name or "") if group.state is GroupState.STABLE else ""
+        members = group.described_members()
+        return GroupDescription(group_id, group.state.value, group.protocol_type or "", protocol_name, members)
+
+    def listings(self) -> list[GroupListing]:
+        """ListGroups: all groups."""
+        return [GroupListing(g.group_id, g.protocol_type or "", g.state.value) for g in self._groups.values()]
+
+    def committed_offsets(self) -> Iterable[tuple[GroupId, TopicName, int, int]]:
+        """Group, topic, partition and committed offset of everything (metrics: group lag)."""
+        for group_id in self._offsets.committed.groups():
+            for topic, partitions in self._offsets.committed.of_group(group_id).items():
+                for partition, committed in partitions.items():
+                    yield group_id, topic, partition, committed.offset
+
+    # Time
+
+    def deadline_ms(self) -> int | None:
+        """When ``tick`` has to be called next; None: not before the next decision."""
+        return self._timers.next_deadline_ms()
+
+    def tick(self, now_ms: int) -> Decision:
+        """Do what is due for one group (or one slice of the expiry job); call again while ``deadline_ms()`` is due."""
+        out = Decision()
+        key = self._timers.pop_due(now_ms)
+        if key is None:
+            return out
+        if key.kind is TimerKind.EXPIRY:
+            self._expire(now_ms, out)
+            return out
+        group = self._groups.get(GroupId(key.group_id))
+        if group is None:
+            return out
+        if key.kind is TimerKind.SESSION:
+            self._rebalance.session_expired(group, MemberId(key.member_id), now_ms, out)
+        elif key.kind is TimerKind.JOIN:
+            self._rebalance.join_phase_expired(group, now_ms, out)
+        else:
+            self._rebalance.sync_phase_expired(group, now_ms, out)
+        return out
+
+    def _expire(self, now_ms: int, out: Decision) -> None:
+        """One slice of the expiry job; the next one is due soon, or after the check interval when all are done."""
+        if not self._expiry_queue:
+            self._expiry_queue = list(reversed(self._groups))
+        for _ in range(min(EXPIRY_GROUPS_PER_TICK, len(self._expiry_queue))):
+            group = self._groups.get(self._expiry_queue.pop())
+            if group is not None:
+                out.records += self._commits.expire(group, now_ms)
+            if len(out.records) >= EXPIRY_RECORDS_PER_TICK:
+                break
+        interval_ms = EXPIRY_PAUSE_MS if self._expiry_queue else self.settings.offsets_retention_check_interval_ms
+        self._timers.schedule(_EXPIRY, now_ms + interval_ms)
+
+    # Persisted state
+
+    def apply(self, key: bytes, value: bytes | None, *, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+        """Take over one record of the log; ``producer_id`` that of its batch if the batch is transactional.
+
+        Records of kinds and versions that are not known are passed over: newer group protocols may have written them.
+        """
+        named = group_records.decode_key(key)
+        if isinstance(named, OffsetCommitKey):
+            self._apply_offset(named, value, producer_id)
+        elif isinstance(named, GroupMetadataKey):
+            self._apply_group(GroupId(named.group), value)
+
+    def apply_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
+        """Take over the control record that ends a producer's transaction."""
+        self._offsets.end_transaction(producer_id, committed=committed)
+
+    def _apply_offset(self, named: OffsetCommitKey, value: bytes | None, producer_id: ProducerId) -> None:
+        group_id, topic, partition = GroupId(named.group), TopicName(named.topic), named.partition
+        sequence = self._offsets.next_sequence()
+        if value is None:
+            self._offsets.remove(group_id, topic, partition)
+            return
+        decoded = group_records.decode_offset_commit_value(value)
+        if isinstance(decoded, Unknown):
+            return
+        if group_id not in self._groups:
+            self._groups[group_id] = Group(group_id, decoded.commit_timestamp)
+        committed = persistence.committed_of(decoded, sequence)
+        if producer_id == NO_PRODUCER_ID:
+            self._offsets.committed.put(group_id, topic, partition, committed)
+        else:
+            self._offsets.put_pending(producer_id, group_id, topic, partition, committed)
+
+    def _apply_group(self, group_id: GroupId, value: bytes | None) -> None:
+        group = self._groups.get(group_id)
+        if value is None:
+            self._remove(group_id)
+            return
+        decoded = group_records.decode_group_metadata_value(value)
+        if isinstance(decoded, Unknown):
+            return
+        if not self.is_loaded or group is None:
+            self._groups[group_id] = persistence.group_of(group_id, decoded)
+        elif group.state is GroupState.COMPLETING_REBALANCE and decoded.members:
+            self._install_assignment(group, decoded)
+        else:
+            invariant(decoded.generation in (0, group.generation), "a record of another generation", group=group_id)
+
+    def _install_assignment(self, group: Group, decoded: GroupMetadataValue) -> None:
+        """The leader's assignment is in the log: the generation is Stable. (Its members were answered by ``sync``.)"""
+        invariant(decoded.generation == group.generation, "an assignment of another generation", group=group.group_id)
+        assignment = persistence.assignments_of(decoded)
+        for member in group.members.values():
+            member.assignment = assignment.get(member.member_id, b"")
+        group.move(GroupEvent.ASSIGNED, group.state_timestamp_ms)
+
+    def _remove(self, group_id: GroupId) -> None:
+        group = self._groups.pop(group_id, None)
+        if group is None:
+            return
+        self._rebalance.forget(group)
+        group.move(GroupEvent.REMOVED, group.state_timestamp_ms)
+        if self._offsets.has_any(group_id):
+            # Compaction keeps no order between keys: offsets that outlive their group make a simple one.
+            self._groups[group_id] = Group(group_id, group.state_timestamp_ms)
+
+    # Life cycle
+
+    def loaded(self, now_ms: int) -> Decision:
+        """The log has been read: sessions of all members start now, and the shard may decide. No reply."""
+        self.is_loaded = True
+        out = Decision()
+        for group in list(self._groups.values()):
+            for member in group.members.values():
+                self._rebalance.restart_session(group, member, now_ms)
+            if len(group.members) > self.settings.max_size:
+                self._rebalance.prepare(group, now_ms, out)
+        self._timers.schedule(_EXPIRY, now_ms + self.settings.offsets_retention_check_interval_ms)
+        return out
+
+    def unloaded(self) -> Decision:
+        """Another broker coordinates these groups now: all who are parked are sent away. The shard is used no more."""
+        out = Decision()
+        for group in self._groups.values():
+            for member in group.members.values():
+                if member.join_token is not None:
+                    reply = JoinReply(ErrorCode.NOT_COORDINATOR, member.member_id)
+                    out.released.append((member.join_token, reply))
+                if member.sync_token is not None:
+                    out.released.append((member.sync_token, SyncReply(ErrorCode.NOT_COORDINATOR)))
+        self.is_loaded = False
+        self._groups.clear()
+        return out
+
+    def aborted(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
+        """The decision's records could not be appended: undo its soft state. The caller's token is answered by the
+        node with ``error_code``; the Decision returned has what to tell the others, and may have records itself."""
+        out = Decision()
+        undo = decision.undo
+        refused_sync = isinstance(undo, UndoAssignment)
+        for token, reply in decision.released:
+            refuse = refused_sync and isinstance(reply, SyncReply)
+            out.released.append((token, SyncReply(error_code) if refuse else reply))
+        group = None if undo is None else self._groups.get(undo.group_id)
+        if group is None:
+            return out
+        if isinstance(undo, UndoNewGroup):
+            # Nobody but the caller can be in it.
+            self._rebalance.forget(group)
+            del self._groups[undo.group_id]
+        elif isinstance(undo, UndoAssignment):
+            if group.state is GroupState.COMPLETING_REBALANCE and group.generation == undo.generation:
+                self._rebalance.prepare(group, now_ms, out)
+        elif isinstance(undo, UndoStaticReplacement):
+            self._undo_replacement(group, undo, now_ms)
+        return out
+
+    def _undo_replacement(self, group: Group, undo: UndoStaticReplacement, now_ms: int) -> None:
+        self._rebalance.end_session(group, undo.new_member_id)
+        member = group.replace_static(undo.group_instance_id, undo.old_member_id)
+        member.protocols = undo.old_protocols
+        member.session_timeout_ms = undo.old_session_timeout_ms
+        member.rebalance_timeout_ms = undo.old_rebalance_timeout_ms
+        self._rebalance.restart_session(group, member, now_ms)
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless all numbered invariants hold. For tests: it looks at everything."""
+        for group_id, group in self._groups.items():
+            invariant(group.group_id == group_id, "a group under another's id", group=group_id)
+            group.check()
+        self._offsets.check()
+        for group_id in self._offsets.group_ids():
+            invariant(group_id in self._groups, "O4: an offset without a group", group=group_id)
+
+    def persisted(self) -> dict[GroupId, tuple[Record, dict[tuple[TopicName, int], object]]]:
+        """What a replay of the log has to give, for tests: each group's record and offsets, order numbers left out."""
+        return {
+            group_id: (
+                persistence.group_record(group),
+                {
+                    (topic, partition): committed._replace(sequence=0)
+                    for topic, partitions in self._offsets.committed.of_group(group_id).items()
+                    for partition, committed in partitions.items()
+                },
+            )
+            for group_id, group in self._groups.items()
+        }
