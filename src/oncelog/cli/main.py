@@ -1,0 +1,188 @@
+"""The ``oncelog`` command: a table of sub-commands, each imported only when it is the one that runs.
+
+Rules: ``oncelog --help`` and ``oncelog serve`` import no other sub-command; rich is never needed for help. Expected
+failures end in one line on stderr and exit code 1, usage errors in 2, Ctrl-C in 130 with nothing printed, and a reader
+that closes our pipe (``| head``) is no failure. A traceback means a bug.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+_ClickException: type[Exception] = typer.BadParameter.__mro__[2]  # public in no version of typer alike
+
+
+class SubCommand(NamedTuple):
+    """Where a sub-command lives (a typer app or a command function) and its line in the help."""
+
+    target: str
+    summary: str
+
+
+COMMANDS: Final[dict[str, SubCommand]] = {
+    "serve": SubCommand("oncelog.cli.serve:serve", "Run a broker."),
+    "topic": SubCommand("oncelog.cli.topic:app", "Create, list, describe, alter and delete topics."),
+    "produce": SubCommand("oncelog.cli.produce:produce", "Write records from stdin or files to a topic."),
+    "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
+    "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),
+    "log": SubCommand("oncelog.cli.log:app", "Look into a data directory, offline."),
+    "load": SubCommand("oncelog.cli.load:load", "Load topics into tables, exactly once (needs oncelog[spark])."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """A command group that knows its sub-commands by name and imports the one that is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names; nothing is imported."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import one sub-command; None when there is none of that name."""
+        entry = COMMANDS.get(cmd_name)
+        return None if entry is None else load_command(cmd_name, entry.target)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As typer's, with names to suggest for a mistyped one."""
+        from difflib import get_close_matches
+
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            close = get_close_matches(args[0], COMMANDS)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
+            ctx.fail(f"no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The table of sub-commands, from the summaries here."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+def load_command(name: str, target: str) -> Any:
+    """The command object behind ``module:attribute``."""
+    module_name, _, attribute = target.partition(":")
+    found = getattr(importlib.import_module(module_name), attribute)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+        single.command(name=name)(found)
+        found = single
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    name="oncelog",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from oncelog import __version__
+
+        print(f"oncelog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _oncelog(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A commit log that speaks the Kafka protocol.
+
+    The commands other than serve work against any Kafka cluster; name it with --bootstrap-server or in
+    ONCELOG_BOOTSTRAP_SERVERS (default: localhost:9092).
+
+    \b
+    Examples:
+      oncelog serve --data-dir ./data
+      oncelog topic create flights --partitions 6
+      seq 10 | oncelog produce flights
+      oncelog consume flights --from beginning --exit
+    """
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run the command line ``arguments``; the exit code. Expected failures are printed to stderr."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("oncelog", list(arguments)) as context:
+            command.invoke(context)
+            sys.stdout.flush()
+    except typer.Exit as done:
+        return int(done.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except Exception as error:
+        return _failed(error)
+    return 0
+
+
+def _failed(error: Exception) -> int:
+    """Print what was expected to go wrong; a bug is raised on, with its traceback."""
+    if isinstance(error, _ClickException):
+        return _usage_failed(error)
+    from oncelog.client.errors import ClientError
+
+    if isinstance(error, ClientError):
+        return complain(str(error))
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in (
+        "pyspark",
+        "pyarrow",
+        "numpy",
+    ):
+        return complain(f"{error.name} is not installed; install it with: pip install 'oncelog[spark]'")
+    if isinstance(error, OSError) and error.filename is not None:
+        return complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
+    raise error
+
+
+def _usage_failed(error: Any) -> int:
+    """One line for a usage error; the help where a group was called without a sub-command."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return EXIT_USAGE
+    context = getattr(error, "ctx", None)
+    path = "oncelog" if context is None else context.command_path
+    message = error.format_message().rstrip(".").replace("\n", " ")
+    print(f"{path}: {message} (see {path} --help)", file=sys.stderr)
+    return int(error.exit_code)
+
+
+def complain(text: str) -> int:
+    """Print one line about a failure; the exit code for it."""
+    print(f"oncelog: {' '.join(text.split())}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _forget_stdout() -> None:
+    """Nobody reads our output any more: keep the interpreter from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def run() -> None:
+    """The entry point."""
+    if "_ONCELOG_COMPLETE" in os.environ:
+        app()
+    sys.exit(invoke(sys.argv[1:]))

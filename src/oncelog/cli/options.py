@@ -1,0 +1,55 @@
+"""Options that several sub-commands share, and what they open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from oncelog.client.blocking.client import Client
+
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        "-b",
+        envvar="ONCELOG_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,…",
+        help="Brokers to start from.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option("--property", "-X", metavar="KEY=VALUE", help="A client setting by its Java name; may be repeated."),
+]
+
+
+def new_app(summary: str) -> typer.Typer:
+    """A group of sub-commands with the settings that all of ours have."""
+    return typer.Typer(help=summary, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+def open_client(bootstrap: str, properties: list[str] | None = None) -> Client:
+    """A client for a command: it gives up sooner than one in a program. Raises BadParameter for a wrong property."""
+    from oncelog.client.blocking.client import Client
+
+    settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}
+    settings["socket.connection.setup.timeout.ms"] = "5000"
+    settings.update(key_values(properties, "--property"))
+    return Client(bootstrap, config=settings)
+
+
+def key_values(given: list[str] | None, option: str) -> dict[str, str]:
+    """``key=value`` arguments as a dict. Raises BadParameter naming the one without ``=``."""
+    values: dict[str, str] = {}
+    for one in given or ():
+        key, equals, value = one.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{one!r} is not KEY=VALUE", param_hint=option)
+        values[key] = value
+    return values

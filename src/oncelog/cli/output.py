@@ -1,0 +1,87 @@
+"""Printing rows: a plain aligned table, or JSON. Nothing here knows what the rows are."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+
+def to_json(value: Any) -> Any:
+    """Dataclasses, named tuples, enums and bytes as JSON has them; bytes that are not UTF-8 as base64."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: to_json(one) for name, one in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(one) for key, one in value.items()}
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return text_or_base64(bytes(value))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_json(one) for one in value]
+    return value
+
+
+def text_or_base64(value: bytes) -> str:
+    """UTF-8 text where it is that, base64 otherwise."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode()
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(to_json(value), indent=2, ensure_ascii=False))
+
+
+def print_json_line(value: Any) -> None:
+    """One JSON document on one line of stdout."""
+    sys.stdout.write(json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """An aligned table with a heading; numbers to the right, None as a dash."""
+    cells = [["-" if one is None else str(one) for one in row] for row in rows]
+    numeric = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(columns))]
+    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
+    for line in ([name.upper() for name in columns], *cells):
+        padded = (
+            one.rjust(width) if right else one.ljust(width)
+            for one, width, right in zip(line, widths, numeric, strict=True)
+        )
+        print("  ".join(padded).rstrip())
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text.removeprefix("-").isdigit()
+
+
+class Progress(Protocol):
+    """What is told about long work."""
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """``done`` of ``total`` units are finished; ``total`` None when it is not known."""
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Progress]:
+    """Progress of long work on stderr, if that is a terminal; else nothing."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
