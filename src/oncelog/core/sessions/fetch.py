@@ -12,7 +12,7 @@ the request may wait; if another request of the session comes meanwhile, the wai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.units import INT32_MAX
@@ -31,24 +31,40 @@ FINAL_EPOCH: Final = -1
 class Answer(Protocol):
     """What is to be told of one partition."""
 
-    error_code: int
-    high_watermark: int
-    log_start_offset: int
-    diverging_epoch: object | None
-    preferred_read_replica: int
-    records: object | None
-    """Empty or None when there are none."""
+    @property
+    def error_code(self) -> int:
+        """0: none."""
+
+    @property
+    def high_watermark(self) -> int:
+        """−1 with an error."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """−1 with an error."""
+
+    @property
+    def diverging_epoch(self) -> object | None:
+        """None where the client's log agrees with this one."""
+
+    @property
+    def preferred_read_replica(self) -> int:
+        """−1: none."""
+
+    @property
+    def records(self) -> object | None:
+        """Empty or None when there are none."""
 
 
-Answers = Sequence[tuple[FetchPartition, Answer]]
+A = TypeVar("A", bound=Answer)
 
 
-class Finished(NamedTuple):
+class Finished(NamedTuple, Generic[A]):
     """How a Fetch is answered: its top-level error, its session, and the partitions to name."""
 
     error_code: ErrorCode
     session_id: int
-    answers: Answers
+    answers: Sequence[tuple[FetchPartition, A]]
 
 
 class FetchContext:
@@ -61,7 +77,7 @@ class FetchContext:
         self.error_code = error_code
         """Not NONE: the session part of the request is refused, and there is nothing to read."""
 
-    def finish(self, answers: Answers, now_ms: int) -> Finished:
+    def finish(self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int) -> Finished[A]:
         """End the request with what was read. Sessionless: everything is told."""
         return Finished(self.error_code, NO_SESSION, answers)
 
@@ -85,7 +101,7 @@ class _FullContext(FetchContext):
         self._uses_topic_ids = uses_topic_ids
         self._privileged = privileged
 
-    def finish(self, answers: Answers, now_ms: int) -> Finished:
+    def finish(self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int) -> Finished[A]:
         for asked, answer in answers:
             asked.told_high_watermark = answer.high_watermark
             asked.told_log_start_offset = answer.log_start_offset
@@ -105,11 +121,11 @@ class _IncrementalContext(FetchContext):
         self._session = session
         self._epoch = session.epoch
 
-    def finish(self, answers: Answers, now_ms: int) -> Finished:
+    def finish(self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int) -> Finished[A]:
         session = self._session
         if session.epoch != self._epoch:
             return Finished(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
-        told: list[tuple[FetchPartition, Answer]] = []
+        told: list[tuple[FetchPartition, A]] = []
         for entry in answers:
             asked, answer = entry
             if not _is_news(asked, answer):
