@@ -1,0 +1,238 @@
+"""The cluster as one value: brokers, topics, configs, features, as of the last change applied.
+
+Rules:
+
+1. An image is never changed. ``apply`` makes the next one; the same code builds the first from a whole tree and
+   follows changes one by one, so that a restarted broker sees exactly what a running one does.
+2. An image holds the versions of the nodes it was read from; decisions name them as expected versions, so what was
+   decided on an old image cannot be committed.
+3. A topic exists when its node does; its partitions and its config are committed with it.
+
+``derived`` is a place for pure functions of the image to keep their results (a listing of all topics, say); it goes
+with the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName
+from oncelog.base.tree import ANY_VERSION, Check, Create, Delete, Operation, TreeNode
+from oncelog.core.controller import layout
+from oncelog.core.controller.model import ABSENT as ABSENT
+from oncelog.core.controller.model import BrokerImage as BrokerImage
+from oncelog.core.controller.model import Change as Change
+from oncelog.core.controller.model import ConfigImage as ConfigImage
+from oncelog.core.controller.model import PartitionImage as PartitionImage
+from oncelog.core.controller.model import TopicImage as TopicImage
+from oncelog.core.controller.topic_replay import TopicReplay
+
+_NOTHING_SET: Final = ConfigImage(MappingProxyType({}), ABSENT)
+
+
+@dataclass(frozen=True)
+class ClusterImage:
+    """Facts of the cluster; see the module for the rules."""
+
+    topics: Mapping[TopicName, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    broker_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
+    """By broker id as text; ``""`` is what is set for all brokers."""
+    group_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
+    client_metrics_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized level by feature; level 0 is absent."""
+    features_epoch: int = -1
+    """Rises with each change of the finalized features."""
+    controller_id: BrokerId = NO_BROKER
+    controller_epoch: int = 0
+    cluster_id: str | None = None
+    broker_epoch: int = -1
+    """The last broker epoch given out."""
+    producer_id_block: tuple[int, int] | None = None
+    """First and last id of the newest block of producer ids."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Versions of the single nodes (cluster id, controller, features, producer ids, broker epoch, base), by path."""
+    derived: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def topic_of_id(self, topic_id: TopicId) -> TopicImage | None:
+        """The topic with this id, None when there is none."""
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def dynamic_broker_configs(self, broker_id: BrokerId) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """What is set while running: for all brokers, and for this one."""
+        found = self.broker_configs
+        return found.get("", _NOTHING_SET).configs, found.get(str(broker_id), _NOTHING_SET).configs
+
+    def apply(self, changes: Iterable[Change | TreeNode]) -> ImageDelta:
+        """The next image and what changed. Raises ``layout.DamagedFact`` for a node that does not read."""
+        return _Replay(self).run(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDelta:
+    """What a change made of an image: the next image, and what the node has to do about it."""
+
+    image: ClusterImage
+    created: tuple[TopicName, ...] = ()
+    deleted: tuple[TopicImage, ...] = ()
+    """Topics that are gone, as they were. One deleted and created again in the same change is in both."""
+    altered: tuple[TopicName, ...] = ()
+    """Topics with more partitions, other leaders or in-sync sets."""
+    configs: tuple[TopicName, ...] = ()
+    """Topics whose own configs changed (those created are not here)."""
+    broker_configs: bool = False
+    brokers: bool = False
+    features: bool = False
+
+
+EMPTY_IMAGE: Final = ClusterImage()
+
+
+def load_image(nodes: Iterable[TreeNode]) -> ClusterImage:
+    """The image of a whole tree, as ``Coordination.subtree("/")`` gives it."""
+    return EMPTY_IMAGE.apply(nodes).image
+
+
+def changes_of(operations: Sequence[Operation]) -> list[Change]:
+    """What a successful commit made of each node it changed.
+
+    The operations must be decisions of this package: they name the versions they expect.
+    """
+    changes = []
+    for operation in operations:
+        if isinstance(operation, Create):
+            changes.append(Change(operation.path, operation.value, 0))
+        elif isinstance(operation, Delete):
+            changes.append(Change(operation.path, None, ABSENT))
+        elif not isinstance(operation, Check):
+            if operation.expected_version == ANY_VERSION:
+                raise ValueError(f"a decision names the version it expects: {operation.path}")
+            changes.append(Change(operation.path, operation.value, operation.expected_version + 1))
+    return changes
+
+
+class _Replay:
+    """Follows changes from one image to the next."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._topics = TopicReplay(image.topics)
+        self._single: dict[str, Any] = {}
+        self._versions: dict[str, int] | None = None
+        self._maps: dict[str, dict[Any, Any]] = {}
+
+    def run(self, changes: Iterable[Change | TreeNode]) -> ImageDelta:
+        topics = self._topics
+        for change in changes:
+            path, value = change.path, change.value
+            if path.startswith("/brokers/topics/"):
+                topics.change(path, value, change.version)
+            elif path.startswith("/config/topics/"):
+                topics.change_config(path, value, change.version)
+            elif path.startswith("/brokers/ids/"):
+                self._broker(path, value, change.version)
+            elif path.startswith("/config/") and path.count("/") == 3:
+                self._config(path, value, change.version)
+            else:
+                self._single_node(path, value, change.version)
+        return self._finish()
+
+    def _finish(self) -> ImageDelta:
+        image = self._image
+        found = self._topics.finish()
+        facts: dict[str, Any] = {name: getattr(image, name) for name in _CARRIED}
+        facts.update(self._single, **self._maps)
+        if self._versions is not None:
+            facts["versions"] = self._versions
+        names = image.topic_names
+        if found.created or found.deleted:
+            names = dict(names)
+            for gone in found.deleted:
+                names.pop(gone.topic_id, None)
+            for name in found.created:
+                names[found.topics[name].topic_id] = name
+        return ImageDelta(
+            image=ClusterImage(topics=found.topics, topic_names=names, **facts),
+            created=tuple(found.created),
+            deleted=tuple(found.deleted),
+            altered=tuple(found.altered),
+            configs=tuple(found.configs),
+            broker_configs="broker_configs" in self._maps,
+            brokers="brokers" in self._maps,
+            features="features" in self._single,
+        )
+
+    def _map(self, name: str) -> dict[Any, Any]:
+        if name not in self._maps:
+            self._maps[name] = dict(getattr(self._image, name))
+        return self._maps[name]
+
+    def _broker(self, path: str, value: bytes | None, version: int) -> None:
+        brokers = self._map("brokers")
+        if value is None:
+            brokers.pop(BrokerId(int(path.rpartition("/")[2])), None)
+        else:
+            broker = layout.read_broker(path, value, version)
+            brokers[broker.broker_id] = broker
+
+    def _config(self, path: str, value: bytes | None, version: int) -> None:
+        _, _, kind, name = path.split("/")
+        if kind not in _CONFIG_FIELDS:
+            return
+        name = layout.entity_of(name)
+        configs = self._map(_CONFIG_FIELDS[kind])
+        if value is None:
+            configs.pop(name, None)
+        else:
+            configs[name] = ConfigImage(MappingProxyType(layout.read_config(path, value)), version)
+
+    def _single_node(self, path: str, value: bytes | None, version: int) -> None:
+        if self._versions is None:
+            self._versions = dict(self._image.versions)
+        if value is None:
+            self._versions.pop(path, None)
+        else:
+            self._versions[path] = version
+        single = self._single
+        if path == layout.FEATURES:
+            single["features"] = MappingProxyType({} if value is None else layout.read_features(path, value))
+            single["features_epoch"] = version
+        elif path == layout.CONTROLLER:
+            single["controller_id"] = NO_BROKER if value is None else layout.read_controller(path, value)
+        elif path == layout.CONTROLLER_EPOCH and value is not None:
+            single["controller_epoch"] = layout.read_number(path, value)
+        elif path == layout.CLUSTER_ID and value is not None:
+            single["cluster_id"] = layout.read_cluster_id(path, value)
+        elif path == layout.BROKER_EPOCH and value is not None:
+            single["broker_epoch"] = layout.read_number(path, value)
+        elif path == layout.PRODUCER_ID_BLOCK and value is not None:
+            single["producer_id_block"] = layout.read_producer_id_block(path, value)
+
+
+_CONFIG_FIELDS: Final = {
+    "brokers": "broker_configs",
+    "groups": "group_configs",
+    "client-metrics": "client_metrics_configs",
+}
+
+_CARRIED: Final = (
+    "brokers",
+    "broker_configs",
+    "group_configs",
+    "client_metrics_configs",
+    "features",
+    "features_epoch",
+    "controller_id",
+    "controller_epoch",
+    "cluster_id",
+    "broker_epoch",
+    "producer_id_block",
+    "versions",
+)
+"""Facts the next image takes over unless a change concerns them."""

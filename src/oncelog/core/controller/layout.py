@@ -1,0 +1,258 @@
+"""Where each fact lives in the coordination tree, and the JSON it is written in.
+
+The layout is Apache Kafka's in ZooKeeper (``spec/distribution-1.0.txt``), so that a cluster's tree reads as one would
+expect. Nodes that Kafka has no name for live below ``/oncelog``. A fact that does not read raises ``DamagedFact``:
+the tree is ours, so this is never a peer's mistake.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from oncelog.base.ids import BrokerId, TopicId, TopicName, uuid_bytes, uuid_text
+from oncelog.base.tree import Create
+from oncelog.core.controller.model import BrokerImage
+
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+TOPIC_CONFIGS: Final = "/config/topics"
+BROKER_CONFIGS: Final = "/config/brokers"
+GROUP_CONFIGS: Final = "/config/groups"
+CLIENT_METRICS_CONFIGS: Final = "/config/client-metrics"
+CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+FEATURES: Final = "/feature"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+BROKER_EPOCH: Final = "/oncelog/broker_epoch"
+"""The last broker epoch given out (ZooKeeper's own is a transaction id that other trees do not have)."""
+
+BASE_PATHS: Final = (
+    "/admin",
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/cluster",
+    "/config",
+    BROKER_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    "/oncelog",
+)
+"""Nodes without a value that everything else hangs from."""
+
+DEFAULT_BROKER: Final = "<default>"
+"""Name of the node that holds what is set for all brokers."""
+
+
+class DamagedFact(Exception):
+    """A node of the tree does not hold what belongs there; the message names it."""
+
+    def __init__(self, path: str, value: bytes) -> None:
+        super().__init__(f"{path} does not hold what belongs there: {value[:200]!r}")
+
+
+def missing_base(existing: Iterable[str]) -> list[Create]:
+    """Operations that make the base of the tree, given the paths that are there."""
+    there = set(existing)
+    return [Create(path, b"") for path in BASE_PATHS if path not in there]
+
+
+def topic_path(topic: TopicName) -> str:
+    """A topic's id and replica assignment."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: TopicName) -> str:
+    """What a topic's partitions hang from."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: TopicName, partition: int) -> str:
+    """What a partition's state hangs from."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: TopicName, partition: int) -> str:
+    """A partition's leader, leader epoch and in-sync replicas."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_path(topic: TopicName) -> str:
+    """What a topic sets itself."""
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def broker_path(broker_id: BrokerId) -> str:
+    """A broker's registration (ephemeral)."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def dumps(value: Mapping[str, Any]) -> bytes:
+    """JSON without spaces, keys in the order given."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def loads(path: str, value: bytes) -> dict[str, Any]:
+    """The JSON object a node holds."""
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise DamagedFact(path, value)
+    return found
+
+
+def topic_value(topic_id: TopicId, replicas: Iterable[tuple[BrokerId, ...]]) -> bytes:
+    """The value of a topic's node."""
+    partitions = {str(partition): list(brokers) for partition, brokers in enumerate(replicas)}
+    facts = {
+        "partitions": partitions,
+        "topic_id": uuid_text(topic_id),
+        "adding_replicas": {},
+        "removing_replicas": {},
+        "version": 3,
+    }
+    return dumps(facts)
+
+
+def read_topic(path: str, value: bytes) -> tuple[TopicId, list[tuple[BrokerId, ...]]]:
+    """A topic's id and its replicas by partition."""
+    facts = loads(path, value)
+    try:
+        assignment = facts["partitions"]
+        replicas = [tuple(map(BrokerId, assignment[str(partition)])) for partition in range(len(assignment))]
+        return TopicId(uuid_bytes(facts["topic_id"])), replicas
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def state_value(leader: BrokerId, leader_epoch: int, isr: tuple[BrokerId, ...], controller_epoch: int) -> bytes:
+    """The value of a partition's state node."""
+    facts = {
+        "controller_epoch": controller_epoch,
+        "leader": leader,
+        "version": 1,
+        "leader_epoch": leader_epoch,
+        "isr": list(isr),
+    }
+    return dumps(facts)
+
+
+def config_value(configs: Mapping[str, str]) -> bytes:
+    """The value of a config node."""
+    return dumps({"version": 1, "config": dict(configs)})
+
+
+def read_config(path: str, value: bytes) -> dict[str, str]:
+    """The texts by key that a config node holds."""
+    configs = loads(path, value).get("config")
+    if not isinstance(configs, dict):
+        raise DamagedFact(path, value)
+    return {str(key): str(text) for key, text in configs.items()}
+
+
+def broker_value(host: str, port: int, rack: str | None, epoch: int, now_ms: int) -> bytes:
+    """The value of a broker's registration. ``epoch`` is ours; the rest is as Apache Kafka writes it."""
+    facts: dict[str, Any] = {
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "endpoints": [f"PLAINTEXT://{host}:{port}"],
+        "jmx_port": -1,
+        "features": {},
+        "host": host,
+        "timestamp": str(now_ms),
+        "port": port,
+        "version": 5,
+        "epoch": epoch,
+    }
+    if rack is not None:
+        facts["rack"] = rack
+    return dumps(facts)
+
+
+def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
+    """A broker's registration."""
+    facts = loads(path, value)
+    try:
+        broker_id = BrokerId(int(path.rpartition("/")[2]))
+        return BrokerImage(
+            broker_id, str(facts["host"]), int(facts["port"]), facts.get("rack"), int(facts.get("epoch", -1)), version
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def entity_name(entity: str) -> str:
+    """The name of a config node for a broker, group or subscription; ``""`` (all) is ``<default>``."""
+    return quote(entity, safe="") if entity else DEFAULT_BROKER
+
+
+def entity_of(name: str) -> str:
+    """The reverse of :func:`entity_name`."""
+    return "" if name == DEFAULT_BROKER else unquote(name)
+
+
+def features_value(features: Mapping[str, int]) -> bytes:
+    """The value of the features node."""
+    return dumps({"features": dict(features), "version": 2, "status": 1})
+
+
+def read_features(path: str, value: bytes) -> dict[str, int]:
+    """Finalized levels by feature."""
+    features = loads(path, value).get("features")
+    if not isinstance(features, dict):
+        raise DamagedFact(path, value)
+    return {str(name): int(level) for name, level in features.items()}
+
+
+def controller_value(broker_id: BrokerId, now_ms: int) -> bytes:
+    """The value of the controller's node (ephemeral)."""
+    return dumps({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+
+def read_controller(path: str, value: bytes) -> BrokerId:
+    """Which broker is the controller."""
+    try:
+        return BrokerId(int(loads(path, value)["brokerid"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def cluster_id_value(cluster_id: str) -> bytes:
+    """The value of the cluster id's node."""
+    return dumps({"version": "1", "id": cluster_id})
+
+
+def read_cluster_id(path: str, value: bytes) -> str:
+    """The cluster id."""
+    found = loads(path, value).get("id")
+    if not isinstance(found, str):
+        raise DamagedFact(path, value)
+    return found
+
+
+def read_number(path: str, value: bytes) -> int:
+    """A node that holds a decimal number."""
+    try:
+        return int(value)
+    except ValueError as error:
+        raise DamagedFact(path, value) from error
+
+
+def producer_id_block_value(broker_id: BrokerId, first: int, last: int) -> bytes:
+    """The value of the newest block of producer ids; numbers as text, as Apache Kafka writes them."""
+    return dumps({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
+
+
+def read_producer_id_block(path: str, value: bytes) -> tuple[int, int]:
+    """First and last id of the newest block."""
+    facts = loads(path, value)
+    try:
+        return int(facts["block_start"]), int(facts["block_end"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFact(path, value) from error

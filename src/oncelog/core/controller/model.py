@@ -1,0 +1,62 @@
+"""What an image of the cluster consists of; values, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
+
+ABSENT: Final = -1
+"""Version of a node that does not exist."""
+
+
+class PartitionImage(NamedTuple):
+    """One partition: who leads it and since which epoch. ``version`` is that of its state node."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic. ``version`` and ``config_version`` are those of its nodes."""
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: tuple[PartitionImage, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+    version: int = 0
+    config_version: int = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One live broker. ``epoch`` rises with each registration of any broker."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str | None
+    epoch: int
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigImage:
+    """What is set for a broker, all brokers, a group or a client metrics subscription."""
+
+    configs: Mapping[str, str]
+    version: int
+
+
+class Change(NamedTuple):
+    """A node as it is now: ``value`` None when it is gone."""
+
+    path: str
+    value: bytes | None
+    version: int

@@ -1,0 +1,54 @@
+"""Which topic names are allowed, and which would be confused with each other; Apache Kafka's rules and sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
+
+MAX_NAME_LENGTH: Final = 249
+METADATA_TOPIC: Final = TopicName("__cluster_metadata")
+"""Reserved: in Apache Kafka it is the controller's own log."""
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def name_refusal(name: str) -> str | None:
+    """Why a topic may not have this name, None when it may."""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    elif not _LEGAL.fullmatch(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return None
+    return f"Topic name is invalid: {reason}"
+
+
+def is_internal(name: str | None) -> bool:
+    """Whether the topic is one of the broker's own."""
+    return name in (CONSUMER_OFFSETS, TRANSACTION_STATE)
+
+
+def unified(name: str) -> str:
+    """The name with ``.`` for ``_``: metrics cannot tell names apart whose unified names are equal."""
+    return name.replace("_", ".")
+
+
+def may_collide(name: str) -> bool:
+    """Whether the name has a character that may be confused."""
+    return "." in name or "_" in name
+
+
+def collisions(topics: Mapping[TopicName, Any]) -> dict[str, TopicName]:
+    """The first topic by unified name, of those that may be confused."""
+    found: dict[str, TopicName] = {}
+    for name in topics:
+        if may_collide(name):
+            found.setdefault(unified(name), name)
+    return found

@@ -1,0 +1,36 @@
+"""What a decision says of one item of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.tree import Operation
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an item is refused."""
+
+    error_code: ErrorCode
+    message: str | None = None
+
+
+class Refused(Exception):
+    """Raised inside a decision to refuse the item at hand."""
+
+    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
+        self.refusal = Refusal(error_code, message)
+        super().__init__(message or error_code.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided(Generic[T]):
+    """Operations to commit, all or none, and an outcome for each item, in the request's order."""
+
+    operations: Sequence[Operation]
+    outcomes: Sequence[T | Refusal]

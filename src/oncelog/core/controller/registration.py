@@ -1,0 +1,59 @@
+"""What a broker writes when it joins: the tree's base, the cluster id, itself, and who is the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from oncelog.base.ids import BrokerId
+from oncelog.base.tree import Create, Operation, Set
+from oncelog.core.controller import layout
+from oncelog.core.controller.features import INITIAL_FEATURES
+from oncelog.core.controller.image import ClusterImage
+
+
+class RegistrationRefused(Exception):
+    """This broker cannot join; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Who joins, and where clients reach it."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str | None
+    cluster_id: str
+    """The id the cluster gets if it has none yet."""
+
+
+def register(
+    image: ClusterImage, broker: Registration, now_ms: int, features: Mapping[str, int] = INITIAL_FEATURES
+) -> list[Operation]:
+    """Operations by which a broker joins. With no controller alive it becomes the controller.
+
+    Raises RegistrationRefused when a live broker has the same id.
+    """
+    if broker.broker_id in image.brokers:
+        raise RegistrationRefused(f"a broker with id {broker.broker_id} is already running in this cluster")
+    operations: list[Operation] = list(layout.missing_base(image.versions))
+    if image.cluster_id is None:
+        operations.append(Create(layout.CLUSTER_ID, layout.cluster_id_value(broker.cluster_id)))
+    epoch = image.broker_epoch + 1
+    operations.append(_counted(image, layout.BROKER_EPOCH, epoch))
+    value = layout.broker_value(broker.host, broker.port, broker.rack, epoch, now_ms)
+    operations.append(Create(layout.broker_path(broker.broker_id), value, ephemeral=True))
+    if image.controller_id not in image.brokers:
+        operations.append(_counted(image, layout.CONTROLLER_EPOCH, image.controller_epoch + 1))
+        controller = layout.controller_value(broker.broker_id, now_ms)
+        operations.append(Create(layout.CONTROLLER, controller, ephemeral=True))
+    if layout.FEATURES not in image.versions:
+        operations.append(Create(layout.FEATURES, layout.features_value(features)))
+    return operations
+
+
+def _counted(image: ClusterImage, path: str, number: int) -> Operation:
+    value = str(number).encode()
+    version = image.versions.get(path)
+    return Create(path, value) if version is None else Set(path, value, version)

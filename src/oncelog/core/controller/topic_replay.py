@@ -1,0 +1,153 @@
+"""Changes of topic nodes, gathered topic by topic, so that many partitions cost one new ``TopicImage``.
+
+A change touches nodes in any order; what a topic becomes is settled in ``finish``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from oncelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicName
+from oncelog.core.controller import layout
+from oncelog.core.controller.model import ABSENT, PartitionImage, TopicImage
+
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+_TOPIC_PREFIX = len(layout.TOPICS) + 1
+_CONFIG_PREFIX = len(layout.TOPIC_CONFIGS) + 1
+
+_State = tuple[BrokerId, LeaderEpoch, tuple[BrokerId, ...], int]
+"""Leader, leader epoch, in-sync replicas, version of the node."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What is known so far of one touched topic."""
+
+    before: TopicImage | None
+    """The topic this one continues; None once it is new."""
+    deleted: TopicImage | None = None
+    topic_id: TopicId | None = None
+    replicas: list[tuple[BrokerId, ...]] | None = None
+    version: int = 0
+    states: dict[int, _State] = field(default_factory=dict)
+    configs: Mapping[str, str] | None = None
+    config_version: int = ABSENT
+
+
+@dataclass(slots=True)
+class ReplayedTopics:
+    """All topics after the changes, and what happened to them."""
+
+    topics: Mapping[TopicName, TopicImage]
+    created: list[TopicName] = field(default_factory=list)
+    deleted: list[TopicImage] = field(default_factory=list)
+    altered: list[TopicName] = field(default_factory=list)
+    configs: list[TopicName] = field(default_factory=list)
+
+
+class TopicReplay:
+    """Follows changes below ``/brokers/topics`` and ``/config/topics``."""
+
+    def __init__(self, topics: Mapping[TopicName, TopicImage]) -> None:
+        self._topics = topics
+        self._drafts: dict[TopicName, _Draft] = {}
+
+    def change(self, path: str, value: bytes | None, version: int) -> None:
+        """A topic's node, or a partition's state, is now this."""
+        parts = path[_TOPIC_PREFIX:].split("/")
+        draft = self._draft(TopicName(parts[0]))
+        if len(parts) == 4:
+            if value is not None:
+                draft.states[int(parts[2])] = _read_state(path, value, version)
+        elif len(parts) > 1:
+            return  # holds nothing: partitions and their states hang from it
+        elif value is None:
+            self._delete(draft)
+        else:
+            draft.topic_id, draft.replicas = layout.read_topic(path, value)
+            draft.version = version
+
+    def change_config(self, path: str, value: bytes | None, version: int) -> None:
+        """A topic's config node is now this."""
+        draft = self._draft(TopicName(path[_CONFIG_PREFIX:]))
+        draft.configs = _NO_CONFIGS if value is None else MappingProxyType(layout.read_config(path, value))
+        draft.config_version = ABSENT if value is None else version
+
+    def finish(self) -> ReplayedTopics:
+        """Settle every touched topic."""
+        if not self._drafts:
+            return ReplayedTopics(self._topics)
+        topics = dict(self._topics)
+        found = ReplayedTopics(topics)
+        for name, draft in self._drafts.items():
+            if draft.deleted is not None:
+                found.deleted.append(draft.deleted)
+                del topics[name]
+            topic = _settle(name, draft)
+            if topic is None:
+                continue
+            topics[name] = topic
+            if draft.before is None:
+                found.created.append(name)
+                continue
+            if topic.partitions != draft.before.partitions:
+                found.altered.append(name)
+            if topic.configs != draft.before.configs:
+                found.configs.append(name)
+        return found
+
+    def _draft(self, name: TopicName) -> _Draft:
+        draft = self._drafts.get(name)
+        if draft is None:
+            draft = self._drafts[name] = _Draft(self._topics.get(name))
+        return draft
+
+    def _delete(self, draft: _Draft) -> None:
+        if draft.before is not None:
+            draft.deleted, draft.before = draft.before, None
+        draft.topic_id = draft.replicas = None
+        draft.states.clear()
+
+
+def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
+    """The topic that a draft describes, None when it does not exist."""
+    before = draft.before
+    if draft.replicas is not None and draft.topic_id is not None:
+        topic_id, version, replicas = draft.topic_id, draft.version, draft.replicas
+    elif before is not None:
+        topic_id, version = before.topic_id, before.version
+        replicas = [partition.replicas for partition in before.partitions]
+    else:
+        return None
+    old = before.partitions if before is not None else ()
+    configs, config_version = draft.configs, draft.config_version
+    if configs is None:
+        configs, config_version = (_NO_CONFIGS, ABSENT) if before is None else (before.configs, before.config_version)
+    states = draft.states
+    if states or draft.replicas is not None:
+        partitions = tuple(_partition(i, brokers, states, old) for i, brokers in enumerate(replicas))
+    else:
+        partitions = old
+    return TopicImage(name, topic_id, partitions, configs, version, config_version)
+
+
+def _partition(
+    index: int, replicas: tuple[BrokerId, ...], states: Mapping[int, _State], old: tuple[PartitionImage, ...]
+) -> PartitionImage:
+    state = states.get(index)
+    if state is not None:
+        leader, leader_epoch, isr, version = state
+        return PartitionImage(leader, leader_epoch, replicas, isr, version)
+    if index < len(old):
+        return old[index]._replace(replicas=replicas)
+    return PartitionImage(NO_BROKER, LeaderEpoch(0), replicas, (), ABSENT)
+
+
+def _read_state(path: str, value: bytes, version: int) -> _State:
+    facts = layout.loads(path, value)
+    try:
+        return facts["leader"], facts["leader_epoch"], tuple(facts["isr"]), version
+    except (KeyError, TypeError) as error:
+        raise layout.DamagedFact(path, value) from error

@@ -1,0 +1,242 @@
+"""Decisions about topics: create, delete, add partitions. Pure: image and request to operations and outcomes.
+
+Error codes and sentences are those of Apache Kafka 4.3's controller. The operations of one request are committed
+together, so a request costs one durable write however many topics it names; a request may ask for at most
+``MAX_PARTITIONS_PER_REQUEST`` partitions, so that a hostile one costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicId, TopicName
+from oncelog.base.tree import Create, Delete, Operation, Set
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.configs.topic import check_topic_configs
+from oncelog.core.controller import layout
+from oncelog.core.controller.image import ABSENT, ClusterImage, TopicImage
+from oncelog.core.controller.names import collisions, may_collide, name_refusal, unified
+from oncelog.core.controller.outcomes import Decided, Refusal, Refused
+from oncelog.core.controller.placement import Replicas, check_replicas, partition_nodes, place
+
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+
+TOO_MANY_PARTITIONS: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; −1: the broker's default. ``assignments`` are (partition, brokers)."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Sequence[tuple[str, str | None]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    """Partitions to add up to ``count``; ``assignments`` None: the broker places them."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic as it will be."""
+
+    name: TopicName
+    topic_id: TopicId
+    assignment: Sequence[Replicas]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of each partition."""
+        return len(self.assignment[0])
+
+
+def create_topics(
+    image: ClusterImage, config: BrokerConfig, topics: Sequence[NewTopic], new_topic_id: Callable[[], TopicId]
+) -> Decided[CreatedTopic]:
+    """Create each topic that can be created. Names must differ."""
+    if _partitions_asked(config, topics) > MAX_PARTITIONS_PER_REQUEST:
+        return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
+    taken = collisions(image.topics) if any(may_collide(topic.name) for topic in topics) else {}
+    operations: list[Operation] = []
+    outcomes: list[CreatedTopic | Refusal] = []
+    for topic in topics:
+        try:
+            created = _create_topic(image, config, topic, taken, new_topic_id)
+        except Refused as refused:
+            outcomes.append(refused.refusal)
+            continue
+        operations.extend(_topic_nodes(image, created))
+        outcomes.append(created)
+    return Decided(operations, outcomes)
+
+
+def _partitions_asked(config: BrokerConfig, topics: Sequence[NewTopic]) -> int:
+    default = int(config.get("num.partitions"))
+    return sum(
+        len(topic.assignments) if topic.assignments else default if topic.partitions == -1 else max(0, topic.partitions)
+        for topic in topics
+    )
+
+
+def _create_topic(
+    image: ClusterImage,
+    config: BrokerConfig,
+    topic: NewTopic,
+    taken: Mapping[str, TopicName],
+    new_topic_id: Callable[[], TopicId],
+) -> CreatedTopic:
+    refusal = name_refusal(topic.name)
+    if refusal is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, refusal)
+    name = TopicName(topic.name)
+    if name in image.topics:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = taken.get(unified(name)) if may_collide(name) else None
+    if other is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+    configs = _checked_configs(config, topic)
+    topic_id = new_topic_id()
+    if topic.assignments:
+        return CreatedTopic(name, topic_id, _manual_assignment(image, topic), configs)
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.partitions < -1 or topic.partitions == 0:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    partitions = config.get("num.partitions") if topic.partitions == -1 else topic.partitions
+    factor = config.get("default.replication.factor") if topic.replication_factor == -1 else topic.replication_factor
+    return CreatedTopic(name, topic_id, place(image, topic_id, 0, partitions, factor), configs)
+
+
+def _checked_configs(config: BrokerConfig, topic: NewTopic) -> dict[str, str]:
+    missing = [key for key, value in topic.configs if value is None]
+    if missing:
+        raise Refused(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(missing))
+    configs = {key: value for key, value in topic.configs if value is not None}
+    try:
+        check_topic_configs(config, configs)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return configs
+
+
+def _manual_assignment(image: ClusterImage, topic: NewTopic) -> list[Replicas]:
+    start = "A manual partition assignment was specified, but "
+    if topic.replication_factor != -1:
+        raise Refused(ErrorCode.INVALID_REQUEST, start + "replication factor was not set to -1.")
+    if topic.partitions != -1:
+        raise Refused(ErrorCode.INVALID_REQUEST, start + "numPartitions was not set to -1.")
+    found: dict[int, Replicas] = {}
+    factor = None
+    for partition, brokers in topic.assignments:
+        if partition in found:
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {partition}",
+            )
+        found[partition] = check_replicas(image, brokers, factor)
+        factor = len(brokers)
+    if sorted(found) != list(range(len(found))):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+    return [found[partition] for partition in range(len(found))]
+
+
+def _topic_nodes(image: ClusterImage, topic: CreatedTopic) -> list[Operation]:
+    operations: list[Operation] = [
+        Create(layout.topic_path(topic.name), layout.topic_value(topic.topic_id, topic.assignment)),
+        Create(layout.partitions_path(topic.name), b""),
+        *partition_nodes(image, topic.name, 0, topic.assignment),
+    ]
+    if topic.configs:
+        operations.append(Create(layout.topic_config_path(topic.name), layout.config_value(topic.configs)))
+    return operations
+
+
+def delete_topics(topics: Sequence[TopicImage]) -> list[Operation]:
+    """Operations that delete topics of the image, with their configs."""
+    operations: list[Operation] = []
+    for topic in topics:
+        for index, partition in enumerate(topic.partitions):
+            if partition.version != ABSENT:
+                operations.append(Delete(layout.state_path(topic.name, index), partition.version))
+                operations.append(Delete(layout.partition_path(topic.name, index), 0))
+        operations.append(Delete(layout.partitions_path(topic.name), 0))
+        operations.append(Delete(layout.topic_path(topic.name), topic.version))
+        if topic.config_version != ABSENT:
+            operations.append(Delete(layout.topic_config_path(topic.name), topic.config_version))
+    return operations
+
+
+def create_partitions(image: ClusterImage, topics: Sequence[MorePartitions]) -> Decided[TopicName]:
+    """Add partitions to each topic that can have them. Names must differ."""
+    operations: list[Operation] = []
+    outcomes: list[TopicName | Refusal] = []
+    added = 0
+    for wanted in topics:
+        try:
+            topic = image.topics.get(TopicName(wanted.name))
+            if topic is None:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            additional = _additional(topic, wanted)
+            added += additional
+            if added > MAX_PARTITIONS_PER_REQUEST:
+                return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
+            assignment = _more_replicas(image, topic, wanted, additional)
+        except Refused as refused:
+            outcomes.append(refused.refusal)
+            continue
+        operations.extend(_grow(image, topic, assignment))
+        outcomes.append(topic.name)
+    return Decided(operations, outcomes)
+
+
+def _additional(topic: TopicImage, wanted: MorePartitions) -> int:
+    have = len(topic.partitions)
+    if wanted.count == have:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+    if wanted.count < have:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {have} partition(s); {wanted.count} would not be an increase.",
+        )
+    additional = wanted.count - have
+    if wanted.assignments is not None and len(wanted.assignments) != additional:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {additional} additional partition(s), but only {len(wanted.assignments)} "
+            "assignment(s) were specified.",
+        )
+    return additional
+
+
+def _more_replicas(image: ClusterImage, topic: TopicImage, wanted: MorePartitions, additional: int) -> list[Replicas]:
+    factor = len(topic.partitions[0].replicas)
+    if wanted.assignments is not None:
+        return [check_replicas(image, brokers, factor) for brokers in wanted.assignments]
+    return place(image, topic.topic_id, len(topic.partitions), additional, factor)
+
+
+def _grow(image: ClusterImage, topic: TopicImage, assignment: Sequence[Replicas]) -> list[Operation]:
+    replicas = [partition.replicas for partition in topic.partitions]
+    value = layout.topic_value(topic.topic_id, [*replicas, *assignment])
+    return [
+        Set(layout.topic_path(topic.name), value, topic.version),
+        *partition_nodes(image, topic.name, len(replicas), assignment),
+    ]
