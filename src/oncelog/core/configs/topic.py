@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.core.configs.broker import BrokerConfig, Source, Synonym
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
-from oncelog.core.configs.topic_keys import TOPIC_KEYS, TOPIC_KEYS_BY_NAME
+from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
 
 
 @dataclass(frozen=True, slots=True)
