@@ -134,7 +134,7 @@ def invoke(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 0
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # sorted out there; what is not expected is raised again
         return _failed(error)
     return 0
 

@@ -1,0 +1,91 @@
+"""The cluster itself: brokers, controller, finalized features (KIP-700, KIP-584), and log directories (KIP-113).
+
+Log directories are asked of each broker in turn, because each knows only its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused
+from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """A broker."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """The cluster."""
+
+    cluster_id: str | None
+    brokers: list[BrokerRow]
+    features: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirRow:
+    """One replica in one directory of one broker; sizes in bytes, ``offset_lag`` in records behind."""
+
+    broker_id: int
+    directory: str
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+def describe_cluster(client: Client) -> ClusterRow:
+    """Brokers by id, and the finalized features one of them announces."""
+    client.retrying(client.refresh)
+    view = client.view
+    rows = [
+        BrokerRow(one.broker_id, one.address.host, one.address.port, one.rack, one.broker_id == view.controller_id)
+        for _, one in sorted(view.brokers.items())
+    ]
+    return ClusterRow(view.cluster_id, rows, dict(client.link().versions.features))
+
+
+def describe_log_dirs(
+    client: Client, topics: Iterable[str] | None = None, brokers: Iterable[int] | None = None
+) -> list[LogDirRow]:
+    """Sizes of replicas, of all topics or some, on all brokers or some. Raises BrokerRefused."""
+    wanted = None
+    if topics is not None:
+        wanted = [DescribableLogDirTopic(topic=name, partitions=list(client.topic(name).partitions)) for name in topics]
+    if brokers is None:
+        client.retrying(client.refresh)
+        brokers = sorted(client.view.brokers)
+    rows: list[LogDirRow] = []
+    for broker in brokers:
+        response = client.request(DescribeLogDirsRequest(topics=wanted), broker=broker)
+        if response.error_code:
+            raise BrokerRefused(response.error_code, f"log directories of broker {broker}")
+        for result in response.results:
+            if result.error_code:
+                raise BrokerRefused(result.error_code, f"log directory {result.log_dir} of broker {broker}")
+            rows += [
+                LogDirRow(
+                    broker,
+                    result.log_dir,
+                    topic.name,
+                    one.partition_index,
+                    one.partition_size,
+                    one.offset_lag,
+                    one.is_future_key,
+                )
+                for topic in result.topics
+                for one in topic.partitions
+            ]
+    return sorted(rows, key=lambda row: (row.broker_id, row.directory, row.topic, row.partition))

@@ -1,0 +1,125 @@
+"""Configuration of topics, brokers and groups: what holds, where it comes from, and changing it (KIP-133, KIP-339).
+
+The rule: a broker's configuration is asked of that broker; everything else of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from oncelog.client.blocking.client import Broker, Client
+from oncelog.client.errors import BrokerRefused
+from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+SOURCES: Final = {
+    1: "topic",
+    2: "dynamic broker",
+    3: "dynamic default broker",
+    4: "static broker",
+    5: "default",
+    6: "dynamic broker logger",
+    7: "client metrics",
+    8: "group",
+}
+_DEFAULT_SOURCE: Final = 5
+_SET: Final = 0
+_DELETE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRow:
+    """One key. ``value`` is None when it is sensitive or not set."""
+
+    name: str
+    value: str | None
+    source: str
+    is_default: bool
+    read_only: bool
+    is_sensitive: bool
+    documentation: str | None = None
+
+
+def describe_configs(
+    client: Client,
+    kind: ResourceType,
+    name: str,
+    keys: Iterable[str] | None = None,
+    *,
+    documentation: bool = False,
+) -> list[ConfigRow]:
+    """All keys of a resource (or those named), by name."""
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
+    )
+    message = DescribeConfigsRequest(resources=[resource], include_documentation=documentation)
+
+    def attempt() -> list[ConfigRow]:
+        response = client.request(message, broker=_broker(kind, name))
+        result = response.results[0]
+        if result.error_code:
+            raise BrokerRefused(result.error_code, f"{kind.name.lower()} {name!r}", result.error_message)
+        rows = (
+            ConfigRow(
+                one.name,
+                one.value,
+                SOURCES.get(one.config_source, "unknown"),
+                one.config_source == _DEFAULT_SOURCE,
+                one.read_only,
+                one.is_sensitive,
+                one.documentation or None,
+            )
+            for one in result.configs
+        )
+        return sorted(rows, key=lambda row: row.name)
+
+    return client.retrying(attempt)
+
+
+def alter_configs(
+    client: Client,
+    kind: ResourceType,
+    name: str,
+    *,
+    change: Mapping[str, str] | None = None,
+    delete: Iterable[str] = (),
+    validate_only: bool = False,
+) -> None:
+    """Set some keys and return others to their defaults; the rest stays. Raises BrokerRefused."""
+    configs = [AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in (change or {}).items()]
+    configs += [AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in delete]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    message = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+
+    def attempt() -> None:
+        broker = _broker(kind, name)
+        response = client.request(message, broker="controller" if broker == "any" else broker)
+        for one in response.responses:
+            if one.error_code:
+                raise BrokerRefused(one.error_code, f"{kind.name.lower()} {name!r}", one.error_message)
+
+    client.retrying(attempt)
+
+
+def _broker(kind: ResourceType, name: str) -> Broker:
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name.isdigit():
+        return int(name)
+    return "any"

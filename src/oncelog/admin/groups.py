@@ -1,0 +1,324 @@
+"""Consumer groups: list, describe with lag, reset offsets, delete (KIP-88, KIP-122, KIP-222, KIP-496, KIP-848).
+
+Rules: a list asks every broker, everything else the group's coordinator. A reset is first planned, from nothing but
+answers of the cluster, and the plan can be looked at before it is carried out. Lag is log end minus committed; None
+where nothing is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from oncelog.admin.topics import Outcome
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import EARLIEST, LATEST, Client
+from oncelog.client.blocking.offsets import Committed, at_coordinator, commit_offsets, committed_offsets
+from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
+from oncelog.client.machine.assignor import decode_member_assignment
+from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
+from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
+from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group in a list. State and type are empty for brokers that do not tell."""
+
+    group: str
+    state: str
+    group_type: str
+    protocol_type: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """A member and what it has been assigned."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group; ``protocol`` is the assignor's name."""
+
+    group: str
+    state: str
+    group_type: str
+    protocol_type: str
+    protocol: str
+    coordinator: int
+    members: list[MemberRow]
+
+
+@dataclass(frozen=True, slots=True)
+class LagRow:
+    """A partition that a group has committed in or a member is assigned."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None
+    log_start: int | None
+    log_end: int | None
+    lag: int | None
+    member_id: str | None
+    client_id: str | None
+    host: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRow:
+    """One partition of a planned reset: from ``current`` (None: nothing committed) to ``target``."""
+
+    topic: str
+    partition: int
+    current: int | None
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTo:
+    """Where to: exactly one of these. ``shift`` counts from the committed offset; ``timestamp_ms`` is a time."""
+
+    earliest: bool = False
+    latest: bool = False
+    current: bool = False
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    shift: int | None = None
+
+
+def list_groups(client: Client, states: Iterable[str] = ()) -> list[GroupRow]:
+    """Groups of all coordinators, by name."""
+    client.retrying(client.refresh)
+    message = ListGroupsRequest(states_filter=list(states))
+    rows: dict[str, GroupRow] = {}
+
+    def ask(broker: int) -> None:
+        response = client.request(message, broker=broker)
+        if response.error_code:
+            raise BrokerRefused(response.error_code, f"groups of broker {broker}")
+        for one in response.groups:
+            rows[one.group_id] = GroupRow(one.group_id, one.group_state, one.group_type, one.protocol_type, broker)
+
+    for broker in sorted(client.view.brokers):
+        client.retrying(lambda broker=broker: ask(broker))  # type: ignore[misc]  # bound now
+    return [rows[name] for name in sorted(rows)]
+
+
+def describe_group(client: Client, group: str) -> GroupDescription:
+    """A group and its members. Raises BrokerRefused with GROUP_ID_NOT_FOUND when there is none."""
+
+    def attempt() -> GroupDescription:
+        described = _describe_new(client, group) or _describe_classic(client, group)
+        if described is None:
+            raise BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r}")
+        return described
+
+    return client.retrying(attempt)
+
+
+def group_lag(client: Client, description: GroupDescription) -> list[LagRow]:
+    """Committed and end offsets of every partition the group uses; topics deleted meanwhile have no end."""
+    group = description.group
+    committed = committed_offsets(client, group)
+    owners = {partition: member for member in description.members for partition in member.partitions}
+    partitions = sorted({*committed, *owners})
+    starts, ends = _log_bounds(client, partitions)
+    rows = []
+    for partition in partitions:
+        owner, found, end = owners.get(partition), committed.get(partition), ends.get(partition)
+        rows.append(
+            LagRow(
+                group,
+                partition.topic,
+                partition.partition,
+                None if found is None else found.offset,
+                starts.get(partition),
+                end,
+                None if found is None or end is None else max(0, end - found.offset),
+                None if owner is None else owner.member_id,
+                None if owner is None else owner.client_id,
+                None if owner is None else owner.host,
+            )
+        )
+    return rows
+
+
+def plan_reset(
+    client: Client, group: str, to: ResetTo, partitions: Iterable[TopicPartition] | None = None
+) -> list[ResetRow]:
+    """Where each partition would go: those named, or all that the group has committed in.
+
+    Offsets outside the log are moved to its nearest end; a time after the last record means the end.
+    """
+    committed = committed_offsets(client, group)
+    wanted = sorted(committed if partitions is None else set(partitions))
+    earliest = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, EARLIEST)).items()}
+    latest = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, LATEST)).items()}
+    at_time: Mapping[TopicPartition, int] = {}
+    if to.timestamp_ms is not None:
+        at_time = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, to.timestamp_ms)).items()}
+    rows = []
+    for partition in wanted:
+        found = committed.get(partition)
+        target = _target(to, found, earliest[partition], latest[partition], at_time.get(partition, -1))
+        if target is None:
+            continue
+        clipped = max(earliest[partition], min(target, latest[partition]))
+        rows.append(ResetRow(partition.topic, partition.partition, None if found is None else found.offset, clipped))
+    return rows
+
+
+def execute_reset(client: Client, group: str, plan: Iterable[ResetRow]) -> None:
+    """Commit a plan. Raises BrokerRefused, mostly because the group has members."""
+    offsets = {TopicPartition(TopicName(row.topic), row.partition): Committed(row.target) for row in plan}
+    try:
+        commit_offsets(client, group, offsets)
+    except BrokerRefused as error:
+        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
+            raise BrokerRefused(error.code, f"group {group!r}", "the group has members; stop them first") from None
+        raise
+
+
+def delete_groups(client: Client, groups: Iterable[str]) -> list[Outcome]:
+    """Delete groups with their offsets, an outcome each."""
+    outcomes = []
+    for group in dict.fromkeys(groups):
+
+        def attempt(group: str = group) -> int:
+            code = at_coordinator(client, group, DeleteGroupsRequest(groups_names=[group])).results[0].error_code
+            if remedy(code) is not Remedy.FAIL:
+                raise BrokerRefused(code, f"group {group!r}")
+            return code
+
+        code = client.retrying(attempt)
+        outcomes.append(Outcome(group, explain(code) if code else None, code))
+    return outcomes
+
+
+def delete_offsets(client: Client, group: str, partitions: Iterable[TopicPartition]) -> list[Outcome]:
+    """Forget a group's offsets of partitions no member is subscribed to, an outcome each."""
+    by_topic: dict[TopicName, list[OffsetDeleteRequestPartition]] = {}
+    for one in partitions:
+        by_topic.setdefault(one.topic, []).append(OffsetDeleteRequestPartition(partition_index=one.partition))
+    topics = [OffsetDeleteRequestTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()]
+
+    def attempt() -> list[Outcome]:
+        response = at_coordinator(client, group, OffsetDeleteRequest(group_id=group, topics=topics))
+        if response.error_code:
+            raise BrokerRefused(response.error_code, f"group {group!r}")
+        return [
+            Outcome(
+                f"{topic.name}-{one.partition_index}",
+                explain(one.error_code) if one.error_code else None,
+                one.error_code,
+            )
+            for topic in response.topics
+            for one in topic.partitions
+        ]
+
+    return client.retrying(attempt)
+
+
+def _describe_new(client: Client, group: str) -> GroupDescription | None:
+    """A group of the new protocol (KIP-848); None when the broker has none of that name."""
+    message = ConsumerGroupDescribeRequest(group_ids=[group])
+    try:
+        found = at_coordinator(client, group, message).groups[0]
+    except UnsupportedRequest:
+        return None
+    if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    if found.error_code:
+        raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
+    members = [
+        MemberRow(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            tuple(
+                TopicPartition(TopicName(topic.topic_name), index)
+                for topic in one.assignment.topic_partitions
+                for index in topic.partitions
+            ),
+        )
+        for one in found.members
+    ]
+    coordinator = client.coordinator(group)
+    return GroupDescription(group, found.group_state, "consumer", "consumer", found.assignor_name, coordinator, members)
+
+
+def _describe_classic(client: Client, group: str) -> GroupDescription | None:
+    found = at_coordinator(client, group, DescribeGroupsRequest(groups=[group])).groups[0]
+    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not found.error_code and found.group_state == "Dead"):
+        return None
+    if found.error_code:
+        raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
+    members = [
+        MemberRow(
+            one.member_id,
+            one.group_instance_id,
+            one.client_id,
+            one.client_host,
+            decode_member_assignment(one.member_assignment) if found.protocol_type == "consumer" else (),
+        )
+        for one in found.members
+    ]
+    return GroupDescription(
+        group,
+        found.group_state,
+        "classic",
+        found.protocol_type,
+        found.protocol_data,
+        client.coordinator(group),
+        members,
+    )
+
+
+def _log_bounds(
+    client: Client, partitions: list[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """First and next offsets of the partitions that still exist and have a leader."""
+    topics = client.metadata({partition.topic for partition in partitions}) if partitions else {}
+    there = []
+    for partition in partitions:
+        topic = topics.get(partition.topic)
+        info = None if topic is None else topic.partitions.get(partition.partition)
+        if info is not None and info.leader >= 0:
+            there.append(partition)
+    if not there:
+        return {}, {}
+    starts = client.list_offsets(dict.fromkeys(there, EARLIEST))
+    ends = client.list_offsets(dict.fromkeys(there, LATEST))
+    return {p: one.offset for p, one in starts.items()}, {p: one.offset for p, one in ends.items()}
+
+
+def _target(to: ResetTo, found: Committed | None, earliest: int, latest: int, at_time: int) -> int | None:
+    """The offset a reset aims at; None where it is relative to a committed offset that is not there."""
+    if to.earliest:
+        return earliest
+    if to.latest:
+        return latest
+    if to.offset is not None:
+        return to.offset
+    if to.timestamp_ms is not None:
+        return latest if at_time < 0 else at_time
+    if found is None:
+        return None
+    return found.offset + (to.shift or 0)

@@ -1,0 +1,248 @@
+"""Topics: list, describe, create, alter, delete (KIP-4, KIP-195, KIP-107).
+
+Changes go to the controller. Functions for one topic raise its refusal; those for several return an outcome each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
+from oncelog.client.blocking.client import EARLIEST, LATEST, Client
+from oncelog.client.errors import BrokerRefused, UnknownTopic, explain
+from oncelog.client.machine.metadata import TopicInfo
+from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from oncelog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+BROKER_DEFAULT = -1
+"""As a number of partitions or replicas: what the broker is configured for (KIP-464)."""
+_FIRST_VERSION_WITH_DEFAULTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic in a list. ``topic_id`` is None for brokers older than topic ids."""
+
+    name: str
+    topic_id: str | None
+    partitions: int
+    replication_factor: int
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition; ``leader`` and the offsets are None when it has no leader."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    earliest: int | None = None
+    latest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic with its partitions."""
+
+    topic: TopicRow
+    partitions: list[PartitionRow]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What to create. ``assignment``: brokers by partition, instead of the two numbers."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignment: Mapping[int, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one item; ``error`` None when it was done."""
+
+    name: str
+    error: str | None = None
+    error_code: int = 0
+
+
+def list_topics(client: Client, *, internal: bool = True) -> list[TopicRow]:
+    """All topics, by name."""
+    topics = client.metadata(None).values()
+    return sorted((_row(one) for one in topics if internal or not one.is_internal), key=lambda row: row.name)
+
+
+def describe_topics(
+    client: Client, names: Iterable[str] | None = None, *, offsets: bool = True
+) -> list[TopicDescription]:
+    """Topics (all for None) with partitions and, if wanted, first and next offsets. Raises UnknownTopic."""
+    found = client.metadata(None) if names is None else {TopicName(name): client.topic(name) for name in names}
+    wanted = [
+        TopicPartition(topic.name, one.partition)
+        for topic in found.values()
+        for one in topic.partitions.values()
+        if one.leader >= 0
+    ]
+    earliest = client.list_offsets(dict.fromkeys(wanted, EARLIEST)) if offsets else {}
+    latest = client.list_offsets(dict.fromkeys(wanted, LATEST)) if offsets else {}
+    described = []
+    for topic in sorted(found.values(), key=lambda topic: topic.name):
+        rows = []
+        for one in topic.partitions.values():
+            at = TopicPartition(topic.name, one.partition)
+            rows.append(
+                PartitionRow(
+                    topic.name,
+                    one.partition,
+                    one.leader if one.leader >= 0 else None,
+                    one.leader_epoch,
+                    one.replicas,
+                    one.isr,
+                    one.offline,
+                    earliest[at].offset if at in earliest else None,
+                    latest[at].offset if at in latest else None,
+                )
+            )
+        described.append(TopicDescription(_row(topic), rows))
+    return described
+
+
+def create_topic(client: Client, new: NewTopic, *, validate_only: bool = False, timeout_ms: int = 30_000) -> TopicRow:
+    """Create a topic and return it as it was made. Raises BrokerRefused."""
+
+    def attempt() -> TopicRow:
+        link = client.link("controller")
+        message = _create_request(new, validate_only, timeout_ms)
+        version = link.versions.choose(message)
+        if version < _FIRST_VERSION_WITH_DEFAULTS and not new.assignment:
+            for topic in message.topics:
+                topic.num_partitions = max(topic.num_partitions, 1)
+                topic.replication_factor = max(topic.replication_factor, 1)
+        result = link.call(message, version, timeout_ms + client.config.request_timeout_ms).topics[0]
+        if result.error_code:
+            raise BrokerRefused(result.error_code, f"topic {new.name!r}", result.error_message)
+        client.view.forget(new.name)
+        return TopicRow(
+            result.name,
+            _id_text(result.topic_id),
+            max(result.num_partitions, new.partitions, len(new.assignment)),
+            max(result.replication_factor, new.replication_factor),
+            False,
+        )
+
+    return client.retrying(attempt)
+
+
+def delete_topics(client: Client, names: Iterable[str], *, timeout_ms: int = 30_000) -> list[Outcome]:
+    """Delete topics, with an outcome each in the order named."""
+    wanted = list(dict.fromkeys(names))
+    message = DeleteTopicsRequest(
+        topic_names=wanted, topics=[DeleteTopicState(name=name) for name in wanted], timeout_ms=timeout_ms
+    )
+
+    def attempt() -> list[Outcome]:
+        response = client.request(
+            message, broker="controller", timeout_ms=timeout_ms + client.config.request_timeout_ms
+        )
+        results = {one.name: one for one in response.responses}
+        if any(one.error_code == ErrorCode.NOT_CONTROLLER for one in results.values()):
+            raise BrokerRefused(ErrorCode.NOT_CONTROLLER, "delete topics")
+        for name in wanted:
+            client.view.forget(name)
+        return [
+            Outcome(name, _error_text(results[name].error_code, results[name].error_message), results[name].error_code)
+            for name in wanted
+            if name in results
+        ]
+
+    return client.retrying(attempt)
+
+
+def add_partitions(
+    client: Client, name: str, total: int, *, validate_only: bool = False, timeout_ms: int = 30_000
+) -> None:
+    """Bring a topic to ``total`` partitions. Raises BrokerRefused; fewer than now is refused by the broker."""
+    topic = CreatePartitionsTopic(name=name, count=total, assignments=None)
+    message = CreatePartitionsRequest(topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only)
+
+    def attempt() -> None:
+        result = client.request(
+            message, broker="controller", timeout_ms=timeout_ms + client.config.request_timeout_ms
+        ).results[0]
+        if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise UnknownTopic(f"topic {name!r}")
+        if result.error_code:
+            raise BrokerRefused(result.error_code, f"topic {name!r}", result.error_message)
+        client.view.forget(name)
+
+    client.retrying(attempt)
+
+
+def delete_records(
+    client: Client, before: Mapping[TopicPartition, int], *, timeout_ms: int = 30_000
+) -> dict[TopicPartition, int]:
+    """Delete the records before an offset (−1: all there are); the new first offset of each partition."""
+    done: dict[TopicPartition, int] = {}
+
+    def attempt() -> None:
+        for broker, partitions in client.by_leader(p for p in before if p not in done).items():
+            by_topic: dict[TopicName, list[DeleteRecordsPartition]] = {}
+            for one in partitions:
+                part = DeleteRecordsPartition(partition_index=one.partition, offset=before[one])
+                by_topic.setdefault(one.topic, []).append(part)
+            topics = [DeleteRecordsTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()]
+            response = client.request(DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), broker=broker)
+            for topic in response.topics:
+                for result in topic.partitions:
+                    at = TopicPartition(TopicName(topic.name), result.partition_index)
+                    if result.error_code:
+                        raise BrokerRefused(result.error_code, f"delete records of {at}")
+                    done[at] = result.low_watermark
+
+    client.retrying(attempt)
+    return done
+
+
+def _row(topic: TopicInfo) -> TopicRow:
+    replicas = max((len(one.replicas) for one in topic.partitions.values()), default=0)
+    return TopicRow(topic.name, _id_text(topic.topic_id), len(topic.partitions), replicas, topic.is_internal)
+
+
+def _id_text(topic_id: bytes) -> str | None:
+    return None if topic_id == NO_TOPIC_ID else uuid_text(topic_id)
+
+
+def _create_request(new: NewTopic, validate_only: bool, timeout_ms: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=new.name,
+        num_partitions=BROKER_DEFAULT if new.assignment else new.partitions,
+        replication_factor=BROKER_DEFAULT if new.assignment else new.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+            for partition, brokers in sorted(new.assignment.items())
+        ],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in new.configs.items()],
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only)
+
+
+def _error_text(code: int, message: str | None) -> str | None:
+    if code == ErrorCode.NONE:
+        return None
+    return explain(code) if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else message or explain(code)

@@ -1,0 +1,85 @@
+"""The range assignor, and what members of a "consumer" group tell each other (KIP-429 formats through ``records``).
+
+The rule, as Apache Kafka's RangeAssignor: per topic, members in order (static members by instance id first, then by
+member id) get consecutive partitions; the first ``partitions % members`` of them get one more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import PeerError
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.internal.consumer_protocol import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+RANGE: Final = "range"
+_COMMON_VERSION: Final = 1
+"""Understood by every consumer since 2.4."""
+
+
+class Subscriber(NamedTuple):
+    """A member as the leader sees it."""
+
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[str]
+
+
+def member_subscription(topics: Sequence[str]) -> bytes:
+    """What a member sends with its join."""
+    names = tuple(TopicName(topic) for topic in topics)
+    return encode_subscription(Subscription(names), _COMMON_VERSION)
+
+
+def subscriber(member_id: str, instance_id: str | None, metadata: bytes) -> Subscriber:
+    """A member from a JoinGroup response. Raises PeerError when its metadata cannot be read."""
+    try:
+        topics = decode_subscription(metadata).topics
+    except CorruptBatch as error:
+        raise PeerError(f"member {member_id} sent a subscription that cannot be read: {error}") from error
+    return Subscriber(member_id, instance_id, frozenset(topics))
+
+
+def member_assignment(partitions: Sequence[TopicPartition]) -> bytes:
+    """What the leader sends for a member."""
+    return encode_assignment(Assignment(tuple(partitions)), _COMMON_VERSION)
+
+
+def decode_member_assignment(data: bytes) -> tuple[TopicPartition, ...]:
+    """What a member was assigned; nothing for empty bytes. Raises PeerError."""
+    if not data:
+        return ()
+    try:
+        return decode_assignment(data).partitions
+    except CorruptBatch as error:
+        raise PeerError(f"an assignment that cannot be read: {error}") from error
+
+
+def range_assign(
+    subscribers: Sequence[Subscriber], partition_counts: Mapping[str, int]
+) -> dict[str, list[TopicPartition]]:
+    """Partitions by member id; members without any are there with an empty list. Unknown topics are left out."""
+    assigned: dict[str, list[TopicPartition]] = {one.member_id: [] for one in subscribers}
+    for topic in sorted({topic for one in subscribers for topic in one.topics}):
+        count = partition_counts.get(topic, 0)
+        members = sorted((one for one in subscribers if topic in one.topics), key=_order)
+        each, extra = divmod(count, len(members))
+        start = 0
+        for index, member in enumerate(members):
+            end = start + each + (index < extra)
+            assigned[member.member_id] += [TopicPartition(TopicName(topic), number) for number in range(start, end)]
+            start = end
+    return assigned
+
+
+def _order(member: Subscriber) -> tuple[bool, str]:
+    return (member.instance_id is None, member.instance_id or member.member_id)
