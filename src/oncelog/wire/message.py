@@ -18,9 +18,9 @@ NEVER_FLEXIBLE: Final = 1 << 15
 """A first flexible version that no version reaches."""
 
 REQUEST_MAX_ELEMENTS: Final = 1 << 17
-"""Elements in all arrays of one request; with 1 MiB a request and 8 bytes an element no honest client has more."""
+"""Array elements and tagged fields of one request; at 1 MiB and 8 bytes each, no honest client has more."""
 RESPONSE_MAX_ELEMENTS: Final = 1 << 24
-"""Elements in all arrays of one response: the metadata of a large cluster has millions."""
+"""Array elements and tagged fields of one response: the metadata of a large cluster has millions."""
 
 
 class Message:

@@ -4,9 +4,9 @@ The rule: whatever the bytes are, a read either yields a value or raises :class:
 bounded by the bytes that are there, never by a number they announce:
 
 - an array is refused when its count times the least size of an element is more than the bytes left;
-- a message has at most ``max_elements`` elements in all of its arrays of structs and strings together. A Python object
-  costs fifty times the two bytes that can announce it, so the size of the frame alone is no bound: the runtime limits
-  requests other than Produce to 1 MiB, and this bounds Produce too;
+- a message has at most ``max_elements`` tagged fields and elements in its arrays of structs and strings, all together.
+  A Python object costs fifty times the two bytes that can announce it, so the size of the frame alone is no bound: the
+  runtime limits requests other than Produce to 1 MiB, and this bounds Produce too, in memory and in time;
 - a struct has at most 64 tagged fields that we do not know; they are skipped.
 
 :class:`Reader` knows the original encodings, :class:`CompactReader` those of flexible versions (KIP-482); a message
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar, Final
 
@@ -32,6 +33,12 @@ _UINT16 = Struct(">H")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 _FLOAT64 = Struct(">d")
+
+
+@lru_cache(maxsize=256)
+def repeated(code: str, count: int) -> Struct:
+    """The layout of ``count`` integers of struct's format ``code``."""
+    return Struct(f">{count}{code}")
 
 
 class Reader:
@@ -65,12 +72,22 @@ class Reader:
 
     def int8(self) -> int:
         """A signed byte."""
-        value: int = self.unpack(_INT8)[0]
+        position = self.position
+        try:
+            value: int = _INT8.unpack_from(self.view, position)[0]
+        except struct.error:
+            raise PeerError("the message ends within a field") from None
+        self.position = position + 1
         return value
 
     def int16(self) -> int:
         """A signed 16-bit integer."""
-        value: int = self.unpack(_INT16)[0]
+        position = self.position
+        try:
+            value: int = _INT16.unpack_from(self.view, position)[0]
+        except struct.error:
+            raise PeerError("the message ends within a field") from None
+        self.position = position + 2
         return value
 
     def uint16(self) -> int:
@@ -80,12 +97,22 @@ class Reader:
 
     def int32(self) -> int:
         """A signed 32-bit integer."""
-        value: int = self.unpack(_INT32)[0]
+        position = self.position
+        try:
+            value: int = _INT32.unpack_from(self.view, position)[0]
+        except struct.error:
+            raise PeerError("the message ends within a field") from None
+        self.position = position + 4
         return value
 
     def int64(self) -> int:
         """A signed 64-bit integer."""
-        value: int = self.unpack(_INT64)[0]
+        position = self.position
+        try:
+            value: int = _INT64.unpack_from(self.view, position)[0]
+        except struct.error:
+            raise PeerError("the message ends within a field") from None
+        self.position = position + 8
         return value
 
     def float64(self) -> float:
@@ -141,14 +168,15 @@ class Reader:
     def nullable_string(self) -> str | None:
         """UTF-8, at most 32,767 bytes."""
         length = self._string_length()
-        if length < 0:
-            if length == -1:
-                return None
-            raise PeerError(f"a string of length {length}")
-        if length > MAX_STRING_BYTES:
-            raise PeerError(f"a string of {length} bytes")
+        if length == -1:
+            return None
+        position = self.position
+        after = position + length
+        if length < 0 or length > MAX_STRING_BYTES or after > self.end:
+            raise PeerError(f"a string of {length} bytes, and {self.end - position} left")
+        self.position = after
         try:
-            return str(self._take(length), "utf-8")
+            return str(self.view[position:after], "utf-8")
         except UnicodeDecodeError:
             raise PeerError("a string that is not UTF-8") from None
 
@@ -222,7 +250,7 @@ class Reader:
     def nullable_integer_array(self, code: str, size: int) -> list[int] | None:
         """Integers of struct's format ``code``, which have ``size`` bytes, or null."""
         count = self._count(size)
-        return None if count < 0 else list(self.unpack(Struct(f">{count}{code}")))
+        return None if count < 0 else list(self.unpack(repeated(code, count)))
 
     def integer_array(self, code: str, size: int) -> list[int]:
         """As :meth:`nullable_integer_array`, but null is refused."""
@@ -245,7 +273,8 @@ class Reader:
             size = self.unsigned_varint()
             start = self.position
             after = start + size
-            if after > self.end:
+            self.elements_left -= 1
+            if after > self.end or self.elements_left < 0:
                 raise PeerError(f"a tagged field of {size} bytes, and {self.end - start} left")
             yield tag
             if self.position == after:
@@ -275,8 +304,14 @@ class CompactReader(Reader):
     __slots__ = ()
     flexible: ClassVar[bool] = True
 
-    def _string_length(self) -> int:
+    def _length(self) -> int:
+        try:
+            byte = self.view[self.position]
+        except IndexError:
+            raise PeerError("the message ends before a length") from None
+        if byte < 0x80:
+            self.position += 1
+            return byte - 1
         return self.unsigned_varint() - 1
 
-    def _length(self) -> int:
-        return self.unsigned_varint() - 1
+    _string_length = _length

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from oncelog.wire.chunks import Buffer, Chunk, Records, chunk_size
-from oncelog.wire.reader import MAX_STRING_BYTES
+from oncelog.wire.reader import MAX_STRING_BYTES, repeated
 
 COPY_BELOW_BYTES: Final = 1024
 """Records in memory smaller than this are copied: a chunk of their own costs more."""
@@ -202,7 +202,7 @@ class Writer:
         """Integers of struct's format ``code``."""
         self.array_count(values)
         if values:
-            self.buffer += Struct(f">{len(values)}{code}").pack(*values)
+            self.buffer += repeated(code, len(values)).pack(*values)
 
     def nullable_integer_array(self, code: str, values: Sequence[int] | None) -> None:
         """As :meth:`integer_array`, or null."""
@@ -243,8 +243,10 @@ class CompactWriter(Writer):
     __slots__ = ()
     flexible: ClassVar[bool] = True
 
-    def _string_length(self, length: int) -> None:
-        self.buffer += unsigned_varint(length + 1)
-
     def _length(self, length: int) -> None:
-        self.buffer += unsigned_varint(length + 1)
+        if length < 0x7F:
+            self.buffer.append(length + 1)
+        else:
+            self.buffer += unsigned_varint(length + 1)
+
+    _string_length = _length

@@ -1,0 +1,137 @@
+"""kio as the outside oracle: seeded random kio messages, and what ours must then hold.
+
+The mapping between the two is written here once more, on its own, so that a mistake of codegen is not repeated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import importlib
+import io
+import random
+import types
+import typing
+import uuid
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
+
+from oncelog.wire.message import Message
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+MILLISECOND = datetime.timedelta(milliseconds=1)
+INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
+ERROR_CODES = list(ErrorCode)
+ALPHABET = "abcxyz.-_ 09äßλ→𝄞"
+
+
+def kio_root(module: str, version: int, direction: str) -> Any:
+    """kio's class of a whole request or response."""
+    namespace = importlib.import_module(f"kio.schema.{module}.v{version}.{direction}")
+    return next(
+        value
+        for value in vars(namespace).values()
+        if dataclasses.is_dataclass(value) and getattr(value, "__type__").name == direction  # noqa: B009 - kio's name
+    )
+
+
+def our_class(module: str, name: str) -> Any:
+    """Our class of kio's name, from the module of the API."""
+    return getattr(importlib.import_module(f"oncelog.wire.messages.{module}"), name)
+
+
+def kio_bytes(entity: Any) -> bytes:
+    """What kio sends."""
+    buffer = io.BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
+
+
+def random_entity(kio_class: Any, rng: random.Random) -> Any:
+    """An instance with every kind of value: boundary integers, nulls, empty and longer arrays, defaults."""
+    return kio_class(**{item.name: _random_field(item, rng) for item in dataclasses.fields(kio_class)})
+
+
+def _random_field(item: Any, rng: random.Random) -> Any:
+    if item.default is not dataclasses.MISSING and rng.random() < 0.25:
+        return item.default
+    annotation = item.type
+    if isinstance(annotation, types.UnionType):
+        if rng.random() < 0.25:
+            return None
+        (annotation,) = (part for part in typing.get_args(annotation) if part is not types.NoneType)
+    kafka_type = item.metadata.get("kafka_type")
+    if typing.get_origin(annotation) is not tuple:
+        return _random_value(annotation, kafka_type, rng)
+    inner = typing.get_args(annotation)[0]
+    if isinstance(inner, types.UnionType):
+        (inner,) = (part for part in typing.get_args(inner) if part is not types.NoneType)
+    count = rng.choice((0, 1, 1, 2, 3)) if dataclasses.is_dataclass(inner) else rng.choice((0, 1, 2, 200))
+    return tuple(_random_value(inner, kafka_type, rng) for _ in range(count))
+
+
+def _random_value(annotation: Any, kafka_type: str | None, rng: random.Random) -> Any:
+    if dataclasses.is_dataclass(annotation):
+        return random_entity(annotation, rng)
+    match kafka_type:
+        case "bool":
+            return rng.random() < 0.5
+        case "error_code":
+            return rng.choice(ERROR_CODES)
+        case "uint16":
+            return rng.choice((0, 1, 2**16 - 1, rng.getrandbits(16)))
+        case "float64":
+            return rng.choice((0.0, -1.5, rng.random()))
+        case "timedelta_i64":
+            return rng.randrange(-(2**40), 2**40) * MILLISECOND
+        case "datetime_i64":
+            return EPOCH + rng.randrange(2**41) * MILLISECOND
+        case "uuid":
+            return uuid.UUID(int=rng.getrandbits(127) + 1)
+        case "string":
+            return "".join(rng.choices(ALPHABET, k=rng.choice((0, 1, 5, 126, 127, 300))))
+        case "bytes" | "records":
+            return rng.randbytes(rng.choice((0, 1, 30, 127, 128, 2000)))
+    half = 1 << (INTEGER_BITS[str(kafka_type)] - 1)
+    value = rng.choice((0, -1, 1, -half, half - 1, rng.randrange(-half, half)))
+    return value * MILLISECOND if kafka_type == "timedelta_i32" else value
+
+
+def ours(entity: Any, module: str, *, decoded: bool) -> Any:
+    """Our message with the same values. ``decoded``: as decoding has it: a tagged struct of defaults is None."""
+    values = {}
+    for item in dataclasses.fields(entity):
+        value = getattr(entity, item.name)
+        kafka_type = item.metadata.get("kafka_type", "")
+        name = item.name + "_ms" if kafka_type.startswith(("timedelta", "datetime")) else item.name
+        if decoded and "tag" in item.metadata and dataclasses.is_dataclass(value) and value == item.default:
+            values[name] = None
+        elif value is None and isinstance(getattr(our_class(module, type(entity).__name__)(), name), bytes | int):
+            values[name] = -1 if kafka_type == "datetime_i64" else bytes(16) if kafka_type == "uuid" else None
+        else:
+            values[name] = _our_value(value, module, decoded=decoded)
+    return our_class(module, type(entity).__name__)(**values)
+
+
+def _our_value(value: Any, module: str, *, decoded: bool) -> Any:
+    match value:
+        case tuple():
+            return [_our_value(element, module, decoded=decoded) for element in value]
+        case datetime.timedelta():
+            return value // MILLISECOND
+        case datetime.datetime():
+            return (value - EPOCH) // MILLISECOND
+        case uuid.UUID():
+            return value.bytes
+        case ErrorCode():
+            return value.value
+        case _ if dataclasses.is_dataclass(value):
+            return ours(value, module, decoded=decoded)
+    return value
+
+
+def encoded(message: Message, version: int) -> bytes:
+    """Our bytes in one piece."""
+    return b"".join(chunk for chunk in message.encode(version) if isinstance(chunk, bytes | bytearray | memoryview))
