@@ -219,8 +219,7 @@ class DiskFiles:
                 return
             self._detach(new)
             os.rename(self._path(old), self._path(new))
-            directory, name = _split(old)
-            file = self._known.get(directory, {}).pop(name, None)
+            file = self._forget(old)
             if file is not None:
                 file.path = new
                 directory, name = _split(new)
@@ -308,10 +307,14 @@ class DiskFiles:
         os.close(descriptor)
 
     def _detach(self, path: str) -> None:
-        directory, name = _split(path)
-        file = self._known.get(directory, {}).pop(name, None)
+        file = self._forget(path)
         if file is not None:
             self._keep_open(file)
+
+    def _forget(self, path: str) -> DiskFile | None:
+        directory, name = _split(path)
+        known = self._known.get(directory)
+        return None if known is None else known.pop(name, None)
 
     def _keep_open(self, file: DiskFile) -> None:
         if file._descriptor == _NO_DESCRIPTOR:

@@ -164,12 +164,14 @@ class Segment:
         self._bytes_since_index_entry += size
         self.size_bytes = position + size
 
-    def add_aborted(self, entry: AbortedTransaction) -> None:
-        """Add to the transaction index, in memory and in the file."""
+    def add_aborted(self, entry: AbortedTransaction) -> bool:
+        """Add to the transaction index, in memory and in the file; True when the file is new."""
         self.aborted.append(entry)
+        new = self._transaction_file is None
         if self._transaction_file is None:
             self._transaction_file = self._files.open(self.path(TRANSACTION_INDEX), create=True)
         self._transaction_file.append((entry.encode(),))
+        return new
 
     def rewrite_aborted(self) -> None:
         """Make the transaction index's file say what memory says."""

@@ -139,7 +139,7 @@ class ProducerState:
         return next(iter(self.ongoing), completed.last_offset + 1)
 
     def first_unstable_offset(self) -> int | None:
-        """First offset of an undecided transaction, or of one whose marker is not replicated; None when all is stable."""
+        """First offset of an undecided transaction, or one whose marker is not replicated; None if all is stable."""
         first = next(iter(self.ongoing), None)
         if self.unreplicated:
             decided = min(self.unreplicated)

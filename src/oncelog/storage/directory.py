@@ -1,0 +1,199 @@
+"""The data directory: all logs of a broker, their checkpoints, and the marker of a clean shutdown.
+
+Partition directories lie directly in it, named ``topic-partition``. The rule: an unclean start trusts nothing but the
+segments (``recovery``); checkpoints only save work. A directory that belongs to another topic than it should is moved
+aside, not deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+
+from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition, partition_of_directory
+from oncelog.base.invariant import invariant
+from oncelog.ports import Files
+from oncelog.storage.checkpoints import (
+    read_file,
+    read_offsets,
+    read_topic_id,
+    replace_file,
+    write_offsets,
+    write_topic_id,
+)
+from oncelog.storage.config import LogConfig, StorageConfig
+from oncelog.storage.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    DELETE_DIRECTORY,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    STRAY_DIRECTORY,
+    TEMPORARY,
+    is_marked_directory,
+    marked_directory,
+)
+from oncelog.storage.jobs import Job
+from oncelog.storage.log import PartitionLog
+from oncelog.storage.recovery import Checkpointed, Recovery
+from oncelog.storage.segment import IndexBudget
+
+ConfigOf = Callable[[TopicPartition], LogConfig]
+
+
+class LogDirectory:
+    """All logs; see the module's rule. ``was_clean`` says how the last run ended."""
+
+    def __init__(self, files: Files, storage: StorageConfig | None = None) -> None:
+        self.files = files
+        self.storage = storage or StorageConfig()
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.was_clean = False
+        self.broker_epoch = -1
+        """From the clean-shutdown file; −1 when unknown."""
+        self._budget = IndexBudget()
+        self._doomed: list[str] = []
+
+    @staticmethod
+    def open(files: Files, *, config_of: ConfigOf, now_ms: int, storage: StorageConfig | None = None) -> LogDirectory:
+        """Open every log at once; see :meth:`opening` for slices."""
+        directory = LogDirectory(files, storage)
+        for _ in directory.opening(config_of=config_of, now_ms=now_ms):
+            pass
+        return directory
+
+    def opening(self, *, config_of: ConfigOf, now_ms: int) -> Iterator[TopicPartition]:
+        """Open the logs one by one, saying which one is ready."""
+        names = self.files.list("")
+        self.was_clean = CLEAN_SHUTDOWN in names
+        if self.was_clean:
+            self.broker_epoch = _broker_epoch(read_file(self.files, CLEAN_SHUTDOWN))
+            self.files.remove(CLEAN_SHUTDOWN)
+            self.files.sync_directory("")
+        recovery_points = read_offsets(self.files, RECOVERY_POINTS)
+        log_starts = read_offsets(self.files, LOG_START_OFFSETS)
+        high_watermarks = read_offsets(self.files, HIGH_WATERMARKS)
+        cleaned = read_offsets(self.files, CLEANER_OFFSETS)
+        for name in names:
+            if is_marked_directory(name):
+                if name.endswith(DELETE_DIRECTORY):
+                    self._doomed.append(name)
+                continue
+            partition = partition_of_directory(name)
+            if partition is None or str(partition) != name:
+                if name.endswith(TEMPORARY):
+                    self.files.remove(name)
+                continue
+            known = Checkpointed(
+                self.was_clean,
+                recovery_points.get(partition, 0),
+                log_starts.get(partition, 0),
+                cleaned.get(partition, 0),
+            )
+            try:
+                log = self._open_log(partition, config_of(partition), known, now_ms)
+            except NotADirectoryError:
+                continue
+            log.set_high_watermark(min(high_watermarks.get(partition, 0), log.durable_offset))
+            self.logs[partition] = log
+            yield partition
+
+    def _open_log(self, partition: TopicPartition, config: LogConfig, known: Checkpointed, now_ms: int) -> PartitionLog:
+        directory = str(partition)
+        names = self.files.list(directory)
+        topic_id = read_topic_id(self.files, directory) if PARTITION_METADATA in names else NO_TOPIC_ID
+        state = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, known)
+        return PartitionLog(self.files, partition, topic_id, config, self.storage, self._budget, state)
+
+    def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
+        """A new, empty log."""
+        invariant(partition not in self.logs, "log exists", partition=partition)
+        directory = str(partition)
+        self.files.make_directory(directory)
+        write_topic_id(self.files, directory, topic_id, durable=False)
+        recovery = Recovery(self.files, directory, config, self.storage, self._budget, now_ms)
+        state = recovery.run([], Checkpointed(clean=True))
+        log = PartitionLog(self.files, partition, topic_id, config, self.storage, self._budget, state)
+        self.logs[partition] = log
+        return log
+
+    def delete(self, partition: TopicPartition, token: bytes) -> Job:
+        """Take a log away: its directory is renamed at once, the job removes it. ``token``: 16 random bytes."""
+        return self._put_aside(partition, token, DELETE_DIRECTORY)
+
+    def set_aside(self, partition: TopicPartition, token: bytes) -> None:
+        """Move a log that belongs to no topic we know out of the way; nobody removes it but the operator."""
+        self._put_aside(partition, token, STRAY_DIRECTORY)
+
+    def _put_aside(self, partition: TopicPartition, token: bytes, mark: str) -> Job:
+        log = self.logs.pop(partition)
+        new = marked_directory(str(partition), token.hex(), mark)
+        self.files.rename(log.directory, new)
+        log.moved_to(new)
+        log.closed = True
+        return RemoveDirectories(self.files, partition, [new])
+
+    def due_jobs(self, now_ms: int) -> list[Job]:
+        """What is due in all logs, and the directories that earlier deletions left."""
+        jobs: list[Job] = []
+        if self._doomed:
+            doomed, self._doomed = self._doomed, []
+            jobs.append(RemoveDirectories(self.files, _NOWHERE, doomed))
+        for log in self.logs.values():
+            jobs += log.due_jobs(now_ms)
+        return jobs
+
+    def checkpoints(self) -> None:
+        """Write down recovery points, log starts, high watermarks, cleaned offsets and leader epochs."""
+        for log in self.logs.values():
+            log.write_leader_epochs(durable=False)
+        self._write(RECOVERY_POINTS, {log.partition: log.durable_offset for log in self.logs.values()})
+        self._write(HIGH_WATERMARKS, {log.partition: log.high_watermark for log in self.logs.values()})
+        starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}
+        self._write(LOG_START_OFFSETS, starts)
+        self._write(CLEANER_OFFSETS, {p: log.cleaned_offset for p, log in self.logs.items() if log.config.compact})
+
+    def _write(self, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+        write_offsets(self.files, path, offsets)
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Clean shutdown: everything on disk, then the marker."""
+        for log in self.logs.values():
+            log.close()
+        self.checkpoints()
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        replace_file(self.files, CLEAN_SHUTDOWN, content.encode())
+
+
+_NOWHERE = TopicPartition(TopicName(""), -1)
+
+
+class RemoveDirectories:
+    """Removes partition directories of deleted topics, one a slice."""
+
+    name = "delete"
+
+    def __init__(self, files: Files, partition: TopicPartition, directories: list[str]) -> None:
+        self.partition = partition
+        self._files = files
+        self._directories = directories
+
+    def run(self) -> Iterator[None]:
+        for directory in self._directories:
+            self._files.remove(directory)
+            yield
+
+    def apply(self) -> None:
+        """Nothing is left to do."""
+
+    def abandon(self) -> None:
+        """What is left is removed at the next start."""
+
+
+def _broker_epoch(content: bytes | None) -> int:
+    try:
+        return int(json.loads(content or b"")["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return -1

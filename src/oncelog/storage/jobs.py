@@ -1,0 +1,36 @@
+"""Work that must not run on the loop: deleting files, compaction, rebuilding indexes.
+
+The rule: :meth:`Job.run` is driven by a worker, slice by slice (every ``next`` is bounded), and touches only sealed
+files and what was handed to it; then exactly one of :meth:`Job.apply` and :meth:`Job.abandon` is called on the loop.
+``apply`` takes the result over only if the inputs are still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from oncelog.base.ids import TopicPartition
+
+
+class Job(Protocol):
+    """One piece of background work on one log; see the module's rule."""
+
+    name: str
+    partition: TopicPartition
+
+    def run(self) -> Iterator[None]:
+        """The slices; OSError ends the job."""
+
+    def apply(self) -> None:
+        """All slices are done: take the result over."""
+
+    def abandon(self) -> None:
+        """A slice failed or the node stops: leave no trace that recovery does not clear away."""
+
+
+def run_now(job: Job) -> None:
+    """Drive a job to its end at once: for tests and tools."""
+    for _ in job.run():
+        pass
+    job.apply()

@@ -1,0 +1,134 @@
+"""What a log does on its own: when to roll, which segments retention takes, which jobs are due.
+
+Deleting a segment happens in two steps, as in Apache Kafka: the files are renamed to ``.deleted`` and the segment
+leaves the log at once; ``file.delete.delay.ms`` later a job removes them. A reader that has a range of it reads on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from oncelog.base.units import INT32_MAX
+from oncelog.storage.file_names import DELETED
+from oncelog.storage.jobs import Job
+from oncelog.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from oncelog.storage.log import PartitionLog
+
+
+class Maintenance:
+    """Belongs to one log."""
+
+    __slots__ = ("_doomed", "_expiry_checked_ms", "_jobs_running", "_log")
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self._doomed: list[tuple[int, Segment]] = []
+        """(when to remove, segment) in order."""
+        self._expiry_checked_ms = 0
+        self._jobs_running: set[str] = set()
+
+    def must_roll(self, active: Segment, size: int, timestamp: int, last_offset: int, now_ms: int) -> bool:
+        """Whether the next batch belongs into a new segment."""
+        if not active.size_bytes:
+            return False
+        config = self._log.config
+        if active.is_full(size, config.segment_bytes, config.segment_index_bytes):
+            return True
+        if last_offset - active.base_offset > INT32_MAX:
+            return True
+        first = active.first_batch_timestamp()
+        waited = timestamp - first if first >= 0 and timestamp >= 0 else now_ms - active.created_ms
+        return waited > config.segment_ms - self._jitter(active, config.segment_jitter_ms)
+
+    def _jitter(self, segment: Segment, limit_ms: int) -> int:
+        if limit_ms <= 0:
+            return 0
+        text = f"{self._log.storage.jitter_seed}:{self._log.partition}:{segment.base_offset}"
+        return crc32(text.encode()) % min(limit_ms, self._log.config.segment_ms)
+
+    def due_jobs(self, now_ms: int) -> list[Job]:
+        """Apply retention and expiry, and return the jobs that are due."""
+        self._expire_producers(now_ms)
+        self._apply_retention(now_ms)
+        jobs: list[Job] = []
+        if self._doomed and self._doomed[0][0] <= now_ms:
+            jobs.append(self._removal(now_ms))
+        return jobs
+
+    def _expire_producers(self, now_ms: int) -> None:
+        storage = self._log.storage
+        if now_ms - self._expiry_checked_ms >= storage.producer_id_expiration_check_interval_ms:
+            self._expiry_checked_ms = now_ms
+            self._log.producers.expire(now_ms, storage.producer_id_expiration_ms)
+
+    def _apply_retention(self, now_ms: int) -> None:
+        log = self._log
+        gone = self._deletable(now_ms)
+        if not gone:
+            return
+        if len(gone) == len(log.segments):
+            log.roll(now_ms)
+        index = log.segments.floor(gone[-1].base_offset)
+        log.raise_log_start(log.segments[index + 1].base_offset)
+        self.delete_segments(gone, now_ms)
+
+    def _deletable(self, now_ms: int) -> list[Segment]:
+        """Segments from the oldest on that are before the log start, too old, or more than may be kept."""
+        log = self._log
+        config = log.config
+        surplus = log.size_bytes - config.retention_bytes if config.delete and config.retention_bytes >= 0 else -1
+        expired_before = now_ms - config.retention_ms if config.delete and config.retention_ms >= 0 else None
+        gone: list[Segment] = []
+        last = len(log.segments) - 1
+        for index, segment in enumerate(log.segments):
+            end = log.segments.end_of(index, log.log_end_offset)
+            if end > log.high_watermark or (index == last and not segment.size_bytes):
+                break
+            before_start = index != last and end <= log.log_start_offset
+            too_much = surplus >= 0 and surplus >= segment.size_bytes
+            too_old = expired_before is not None and segment.largest_timestamp() < expired_before
+            if not (before_start or too_much or too_old):
+                break
+            surplus -= segment.size_bytes
+            gone.append(segment)
+        return gone
+
+    def delete_segments(self, gone: list[Segment], now_ms: int) -> None:
+        """Take segments out of the log; their files follow after the delay."""
+        log = self._log
+        log.segments.remove(gone)
+        for segment in gone:
+            log.budget.forget(segment)
+            segment.rename(DELETED)
+            log.snapshots.remove(segment.base_offset)
+            self._doomed.append((now_ms + log.config.file_delete_delay_ms, segment))
+
+    def _removal(self, now_ms: int) -> Job:
+        due = [segment for when, segment in self._doomed if when <= now_ms]
+        self._doomed = [(when, segment) for when, segment in self._doomed if when > now_ms]
+        return RemoveSegments(self._log, due)
+
+
+class RemoveSegments:
+    """Removes the files of deleted segments, one segment a slice."""
+
+    name = "delete"
+
+    def __init__(self, log: PartitionLog, segments: list[Segment]) -> None:
+        self.partition = log.partition
+        self._segments = segments
+
+    def run(self) -> Iterator[None]:
+        for segment in self._segments:
+            segment.remove()
+            yield
+
+    def apply(self) -> None:
+        """Nothing is left to do."""
+
+    def abandon(self) -> None:
+        """What is left is removed when the log is next opened."""

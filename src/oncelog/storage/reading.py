@@ -1,0 +1,141 @@
+"""Reading a log: offsets and timestamps to places in files. Bytes are never read here, only headers and indexes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from oncelog.base.ids import NO_LEADER_EPOCH
+from oncelog.records.batch import BatchHeader, CorruptBatch
+from oncelog.records.record import Record, read_records
+from oncelog.storage.file_range import FileRange
+from oncelog.storage.segment import Segment
+from oncelog.storage.segments import Segments
+from oncelog.storage.tail import TailPositions
+from oncelog.storage.transaction_index import AbortedTransaction, overlapping
+
+
+@dataclass(slots=True)
+class Read:
+    """What a read found. ``chunks`` are whole batches but for the last, which may be cut by ``max_bytes``."""
+
+    chunks: list[FileRange]
+    size_bytes: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    """(producer id, first offset) of aborted transactions that overlap the chunks; only for read_committed."""
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time; ``leader_epoch`` −1 when unknown."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Place(NamedTuple):
+    """Where a read begins and how far it may go."""
+
+    segment: int
+    position: int
+    first_batch_size: int
+    end: int
+
+
+def locate(
+    segments: Segments, tail: TailPositions, offset: int, upper_offset: int, log_end_offset: int
+) -> Place | None:
+    """Where the batch with ``offset`` lies, and the end of what is before ``upper_offset`` in its segment."""
+    last = len(segments) - 1
+    index = segments.floor(offset)
+    while index <= last:
+        segment = segments[index]
+        if index == last and (near := tail.find(offset, segment.size_bytes)) is not None:
+            position, size = near
+        else:
+            found = segment.find(offset)
+            if found is None:
+                index += 1
+                continue
+            position, size = found[0], found[1].size_bytes
+        end = _end_position(segments, tail, index, position, upper_offset, log_end_offset)
+        return Place(index, position, size, end)
+    return None
+
+
+def _end_position(
+    segments: Segments, tail: TailPositions, index: int, position: int, upper_offset: int, log_end_offset: int
+) -> int:
+    segment = segments[index]
+    if upper_offset >= segments.end_of(index, log_end_offset):
+        return segment.size_bytes
+    if index == len(segments) - 1 and (near := tail.position_of(upper_offset)) is not None:
+        return near
+    found = segment.find(upper_offset, position)
+    return segment.size_bytes if found is None else found[0]
+
+
+def aborted_in(
+    segments: Segments, place: Place, first_offset: int, size_bytes: int, log_end_offset: int
+) -> list[tuple[int, int]]:
+    """Aborted transactions that overlap a range that was located, from the index of every segment they may be in."""
+    index = place.segment
+    upper = segments[index].offset_index.offset_at_or_after(place.position + size_bytes)
+    if upper is None:
+        upper = segments.end_of(index, log_end_offset)
+    found: list[AbortedTransaction] = []
+    for later in range(index, len(segments)):
+        entries = segments[later].aborted
+        if entries:
+            more, complete = overlapping(entries, first_offset, upper)
+            found += more
+            if complete:
+                break
+    return [(entry.producer_id, entry.first_offset) for entry in found]
+
+
+def first_at_or_after(
+    segments: Segments, timestamp: int, log_start_offset: int, max_decompressed_bytes: int
+) -> TimestampOffset | None:
+    """The first record from the log's start on whose timestamp is at or after ``timestamp``, or None."""
+    for segment in segments:
+        if segment.max_timestamp[0] < timestamp:
+            continue
+        start = max(segment.time_index.offset_before(timestamp), log_start_offset)
+        for position, header in segment.batches(segment.offset_index.position_before(start)):
+            if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
+                continue
+            for record in _records(segment, position, header, max_decompressed_bytes):
+                if record.timestamp >= timestamp and record.offset >= log_start_offset:
+                    return TimestampOffset(record.timestamp, record.offset, _epoch(header))
+    return None
+
+
+def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> TimestampOffset | None:
+    """The first record with the largest timestamp of the log, None when there is none."""
+    newest = max(segments, key=lambda segment: segment.max_timestamp[0])
+    timestamp, last_offset = newest.max_timestamp
+    if timestamp < 0:
+        return None
+    for position, header in newest.batches(newest.offset_index.position_before(last_offset)):
+        if header.max_timestamp == timestamp:
+            for record in _records(newest, position, header, max_decompressed_bytes):
+                if record.timestamp == timestamp:
+                    return TimestampOffset(timestamp, record.offset, _epoch(header))
+    return None
+
+
+def _records(segment: Segment, position: int, header: BatchHeader, max_bytes: int) -> list[Record]:
+    """The records of a batch; none when what is stored cannot be decoded."""
+    try:
+        return list(read_records(segment.file.read(position, header.size_bytes), 0, header, max_bytes))
+    except CorruptBatch:
+        return []
+
+
+def _epoch(header: BatchHeader) -> int:
+    epoch = header.partition_leader_epoch
+    return epoch if epoch >= 0 else NO_LEADER_EPOCH

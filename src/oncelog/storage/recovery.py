@@ -1,0 +1,309 @@
+"""Opening a partition directory: after a clean shutdown by its indexes, otherwise batch by batch.
+
+The rule: what is in the segments is the truth; everything beside them is rebuilt from them when it is damaged, missing
+or behind. Segments from the recovery point on are read whole, every checksum verified; the log is cut before the first
+batch that is not sound, and segments after that are removed. Nothing here is fatal but an error of the disk itself.
+
+In order: finish or undo an interrupted compaction (``.cleaned``, ``.swap``) or deletion (``.deleted``); list segments;
+recover or trust; producer state from the newest snapshot plus the batches after it; leader epochs cut to the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from oncelog.base.units import INT32_MAX
+from oncelog.core.producers.state import ProducerState, Update
+from oncelog.ports import Buffer, Files
+from oncelog.records.batch import BatchHeader, CorruptBatch
+from oncelog.storage.batch_scan import SCAN_CHUNK, iter_checked
+from oncelog.storage.checkpoints import read_leader_epochs
+from oncelog.storage.config import LogConfig, StorageConfig
+from oncelog.storage.errors import CorruptFile
+from oncelog.storage.file_names import (
+    CLEANED,
+    DELETED,
+    LEADER_EPOCHS,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    TEMPORARY,
+    TRANSACTION_INDEX,
+    parse_segment_file,
+    segment_file,
+)
+from oncelog.storage.leader_epochs import LeaderEpochs
+from oncelog.storage.log import LogState, prepare_marker
+from oncelog.storage.offset_index import OffsetIndex
+from oncelog.storage.segment import IndexBudget, Segment
+from oncelog.storage.segments import Segments
+from oncelog.storage.snapshots import Snapshots
+from oncelog.storage.time_index import NO_TIMESTAMP, TimeIndex
+from oncelog.storage.transaction_index import AbortedTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """What the checkpoints say of one log; zero where they say nothing."""
+
+    clean: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    cleaned_offset: int = 0
+
+
+class Recovery:
+    """Opens one partition directory; used once."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        storage: StorageConfig,
+        budget: IndexBudget,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._config = config
+        self._storage = storage
+        self._budget = budget
+        self._now_ms = now_ms
+        self._epochs = LeaderEpochs()
+        self._producers = ProducerState()
+        self._snapshots = Snapshots(files, directory)
+
+    def run(self, names: list[str], known: Checkpointed) -> LogState:
+        """Recover from a directory that holds files called ``names``."""
+        if any(name.endswith((CLEANED, SWAP, DELETED, TEMPORARY)) for name in names):
+            names = self._finish_interrupted(names)
+        parsed = [item for name in names if (item := parse_segment_file(name)) is not None and not item[2]]
+        bases = sorted(base for base, extension, _ in parsed if extension == LOG)
+        self._remove_orphans(parsed, set(bases))
+        self._snapshots.offsets = sorted(base for base, extension, _ in parsed if extension == SNAPSHOT)
+        if LEADER_EPOCHS in names:
+            self._epochs.entries = read_leader_epochs(self._files, self._directory)
+        segments = [self._segment(base) for base in bases]
+        segments = self._drop_before(segments, known.log_start_offset)
+        if not segments:
+            return self._begin(known)
+        log_start = max(known.log_start_offset, segments[0].base_offset)
+        clean = known.clean and self._indexes_usable(parsed, segments)
+        if clean:
+            log_end = self._trust(segments, log_start)
+            durable = log_end
+        else:
+            recovery_point = min([known.recovery_point, *self._damaged_transaction_indexes(parsed, segments)])
+            segments, log_end = self._recover(segments, log_start, recovery_point)
+            durable = min(known.recovery_point, log_end)
+        self._snapshots.keep_only(segment.base_offset for segment in segments)
+        self._epochs.truncate_from_end(log_end)
+        self._epochs.truncate_from_start(log_start)
+        return self._state(segments, log_start, max(log_end, log_start), durable, known)
+
+    def _state(self, segments: list[Segment], start: int, end: int, durable: int, known: Checkpointed) -> LogState:
+        cleaned = known.cleaned_offset if start <= known.cleaned_offset <= end else start
+        self._producers.end_offset = end
+        return LogState(
+            Segments(segments),
+            self._producers,
+            self._snapshots,
+            self._epochs,
+            start,
+            end,
+            max(durable, start),
+            cleaned,
+        )
+
+    def _begin(self, known: Checkpointed) -> LogState:
+        start = known.log_start_offset
+        self._snapshots.load_into(self._producers, start, start, self._now_ms)
+        self._epochs.truncate_from_end(start)
+        segment = Segment(self._files, self._directory, start, 0, self._budget)
+        segment.begin(self._now_ms)
+        state = self._state([segment], start, start, start, known)
+        return state._replace(created=True)
+
+    def _segment(self, base: int) -> Segment:
+        size = self._files.size(f"{self._directory}/{segment_file(base, LOG)}") or 0
+        segment = Segment(self._files, self._directory, base, size, self._budget)
+        segment.created_ms = self._now_ms
+        return segment
+
+    # Directory
+
+    def _finish_interrupted(self, names: list[str]) -> list[str]:
+        """Apply a finished compaction whose renames were cut short, undo an unfinished one; drop what was deleted."""
+        parsed = [(name, parse_segment_file(name)) for name in names]
+        cleaned = [item[0] for _, item in parsed if item and item[2] == CLEANED]
+        swaps = [(name, item) for name, item in parsed if item and item[2] == SWAP]
+        valid = [(name, item) for name, item in swaps if not cleaned or item[0] < min(cleaned)]
+        kept = {name for name, _ in valid}
+        for name in names:
+            if name.endswith((CLEANED, DELETED, TEMPORARY)) or (name.endswith(SWAP) and name not in kept):
+                self._files.remove(f"{self._directory}/{name}")
+        ranges = [self._swap_range(item[0]) for _, item in valid if item[1] == LOG]
+        if ranges:
+            low, high = min(start for start, _ in ranges), max(end for _, end in ranges)
+            for name, item in parsed:
+                if item and not item[2] and item[1] != SNAPSHOT and low <= item[0] < high:
+                    self._files.remove(f"{self._directory}/{name}")
+        for name, _ in valid:
+            self._files.rename(f"{self._directory}/{name}", f"{self._directory}/{name.removesuffix(SWAP)}")
+        return self._files.list(self._directory)
+
+    def _swap_range(self, base: int) -> tuple[int, int]:
+        size = self._files.size(f"{self._directory}/{segment_file(base, LOG, SWAP)}") or 0
+        segment = Segment(self._files, self._directory, base, size, self._budget, SWAP)
+        end = segment.next_offset()
+        self._budget.forget(segment)
+        return base, max(end, base + 1)
+
+    def _remove_orphans(self, parsed: Iterable[tuple[int, str, str]], bases: set[int]) -> None:
+        for base, extension, _ in parsed:
+            if base not in bases and extension != SNAPSHOT:
+                self._files.remove(f"{self._directory}/{segment_file(base, extension)}")
+
+    def _drop_before(self, segments: list[Segment], log_start: int) -> list[Segment]:
+        """Nothing, unless the whole log ends before the log start offset: then it begins anew there."""
+        if segments and log_start > segments[-1].base_offset and segments[-1].next_offset() < log_start:
+            for segment in segments:
+                segment.remove()
+            return []
+        return segments
+
+    # Clean
+
+    def _indexes_usable(self, parsed: Iterable[tuple[int, str, str]], segments: list[Segment]) -> bool:
+        return not list(self._damaged_transaction_indexes(parsed, segments))
+
+    def _damaged_transaction_indexes(
+        self, parsed: Iterable[tuple[int, str, str]], segments: list[Segment]
+    ) -> Iterable[int]:
+        """Base offsets of segments whose transaction index is damaged: they are recovered, as it cannot be left out."""
+        with_index = {base for base, extension, _ in parsed if extension == TRANSACTION_INDEX}
+        for segment in segments:
+            if segment.base_offset in with_index:
+                try:
+                    _ = segment.aborted
+                except CorruptFile:
+                    yield segment.base_offset
+
+    def _trust(self, segments: list[Segment], log_start: int) -> int:
+        active = segments[-1]
+        log_end = active.next_offset() if active.size_bytes else active.base_offset
+        active.unseal()
+        self._load_producers(segments, log_start, log_end)
+        return log_end
+
+    # Unclean
+
+    def _recover(self, segments: list[Segment], log_start: int, recovery_point: int) -> tuple[list[Segment], int]:
+        """Segments that remain and the log's end."""
+        first = 0
+        for index, segment in enumerate(segments):
+            if segment.base_offset <= recovery_point:
+                first = index
+        start = segments[first].base_offset
+        self._load_producers(segments[:first], log_start, start)
+        end = start
+        for index in range(first, len(segments)):
+            segment = segments[index]
+            if segment.base_offset < end:
+                break
+            size = segment.size_bytes
+            end = self._recover_segment(segment, max(end, segment.base_offset), log_start)
+            if index + 1 < len(segments):
+                if segment.size_bytes < size:
+                    self._remove_after(segments, index)
+                    return segments[: index + 1], end
+                self._producers.end_offset = segments[index + 1].base_offset
+                segment.seal()
+                self._snapshots.take(self._producers)
+        return segments, end
+
+    def _remove_after(self, segments: list[Segment], index: int) -> None:
+        for segment in segments[index + 1 :]:
+            self._snapshots.remove(segment.base_offset)
+            segment.remove()
+
+    def _recover_segment(self, segment: Segment, expected: int, log_start: int) -> int:
+        """Rebuild one segment's indexes from its batches; return the offset after the last sound one."""
+        segment.start_growing(
+            OffsetIndex(segment.base_offset), TimeIndex(segment.base_offset), (NO_TIMESTAMP, segment.base_offset), []
+        )
+        size = segment.size_bytes
+        if size:
+            interval = self._config.index_interval_bytes
+            limit = max(self._config.max_message_bytes, self._config.segment_bytes, 1 << 20)
+            valid = 0
+            for position, header, buffer, at in iter_checked(segment.file, 0, size, limit):
+                if header.base_offset < expected or header.last_offset - segment.base_offset > INT32_MAX:
+                    break
+                if not self._replay(segment, header, buffer, at, log_start):
+                    break
+                expected = header.next_offset
+                valid = position + header.size_bytes
+                segment.note_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+            if valid < size:
+                segment.file.truncate(valid)
+                segment.size_bytes = valid
+        segment.rewrite_aborted()
+        return expected
+
+    def _replay(self, segment: Segment, header: BatchHeader, buffer: Buffer, at: int, log_start: int) -> bool:
+        """Carry a batch's effect on producers and leader epochs; False when a control batch cannot be read."""
+        if header.partition_leader_epoch > self._epochs.latest:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            try:
+                update = replayed(self._producers, header, buffer, at)
+            except CorruptBatch:
+                return False
+            if update is not None:
+                stable = self._producers.commit(update)
+                completed = update.completed
+                if completed is not None and completed.aborted and stable is not None:
+                    producer_id, first, last, _ = completed
+                    segment.aborted.append(AbortedTransaction(producer_id, first, last, stable))
+        self._producers.end_offset = header.next_offset
+        return True
+
+    # Producers
+
+    def _load_producers(self, segments: list[Segment], log_start: int, log_end: int) -> None:
+        """Producer state as of ``log_end``: the newest snapshot, then the batches after it in ``segments``."""
+        producers = self._producers
+        expired_before = self._now_ms - self._storage.producer_id_expiration_ms
+        self._snapshots.load_into(producers, log_start, log_end, expired_before)
+        start = producers.end_offset
+        for index, segment in enumerate(segments):
+            end = segments[index + 1].base_offset if index + 1 < len(segments) else log_end
+            if end <= start or not segment.size_bytes:
+                continue
+            self._replay_producers(segment, start)
+        producers.end_offset = log_end
+
+    def _replay_producers(self, segment: Segment, start: int) -> None:
+        position = segment.offset_index.position_before(start)
+        for at, header in segment.batches(position, chunk_size=SCAN_CHUNK):
+            if header.base_offset < start or header.producer_id < 0:
+                continue
+            data = segment.file.read(at, header.size_bytes) if header.is_control else b""
+            try:
+                update = replayed(self._producers, header, data, 0)
+            except CorruptBatch:
+                continue
+            if update is not None:
+                self._producers.commit(update)
+
+
+def replayed(producers: ProducerState, header: BatchHeader, data: Buffer, position: int) -> Update | None:
+    """The unchecked update of a batch that is in the log. None for a control batch that compaction has emptied."""
+    if not header.is_control:
+        return producers.prepare_data(header, header.base_offset, check=False)
+    if header.record_count == 0:
+        return None
+    return prepare_marker(producers, header, data, header.base_offset, check=False, position=position)

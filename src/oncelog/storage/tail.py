@@ -1,0 +1,48 @@
+"""Where the last batches lie: so that reads at the end of a log need no system call to find their place."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+KEPT: Final = 256
+
+
+class TailPositions:
+    """Base offsets and positions of the last batches appended to the active segment; contiguous."""
+
+    __slots__ = ("_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._positions: list[int] = []
+
+    def note(self, base_offset: int, position: int) -> None:
+        """A batch was appended."""
+        self._offsets.append(base_offset)
+        self._positions.append(position)
+        if len(self._offsets) > 2 * KEPT:
+            del self._offsets[:KEPT]
+            del self._positions[:KEPT]
+
+    def clear(self) -> None:
+        """The log rolled."""
+        self._offsets.clear()
+        self._positions.clear()
+
+    def find(self, offset: int, segment_size: int) -> tuple[int, int] | None:
+        """Position and size of the batch that holds ``offset``, which is in the log; None when it is not remembered."""
+        index = bisect_right(self._offsets, offset) - 1
+        if index < 0:
+            return None
+        position = self._positions[index]
+        following = index + 1
+        end = self._positions[following] if following < len(self._positions) else segment_size
+        return position, end - position
+
+    def position_of(self, base_offset: int) -> int | None:
+        """Position of the batch that begins with ``base_offset``; None when it is not remembered."""
+        index = bisect_right(self._offsets, base_offset) - 1
+        if index < 0 or self._offsets[index] != base_offset:
+            return None
+        return self._positions[index]
