@@ -58,8 +58,6 @@ _STORAGE_ERROR_SINCE: Final = 6
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | Steps[FetchResponse]:
     """Read what was asked for, or wait for it."""
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
     by_id = context.version >= _TOPIC_IDS_SINCE
     replica_id = request.replica_state.replica_id if request.replica_state is not None else request.replica_id
     session = context.broker.fetch_sessions.begin(
@@ -74,6 +72,8 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | Steps[Fet
     if session.error_code != ErrorCode.NONE:
         return FetchResponse(error_code=session.error_code)
     readable, refused = _sort_out(session, context, from_broker=replica_id >= 0)
+    if readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
     reads = FetchReads(
         context.broker,
         readable,

@@ -63,7 +63,7 @@ class FetchReads:
             if answer.error_code or answer.diverging_epoch is not None:
                 self.urgent = True
             answers.append((asked, answer))
-        if found >= self._min_bytes:
+        if found >= self._min_bytes or (found and self.ready()):
             self.urgent = True
         return answers
 
@@ -85,15 +85,15 @@ class FetchReads:
         return found >= self._min_bytes
 
     def _size_bytes(self, log: PartitionLog, asked: FetchPartition) -> int:
-        if self._min_bytes <= 1:
-            return 1
+        """What a partition could give; as much as is waited for, when waiting would not make it more."""
+        if self._min_bytes <= 1 or asked.fetch_offset < log.segments.active.base_offset:
+            return self._min_bytes
         try:
-            # A batch larger than the limit counts for what the limit lets through, or it would never be enough.
             read = log.read(
                 asked.fetch_offset,
                 max_bytes=asked.max_bytes,
                 isolation_read_committed=self._read_committed,
-                minimum_one=True,
+                minimum_one=False,
             )
         except (OffsetOutOfRange, OSError):
             return self._min_bytes
@@ -111,8 +111,6 @@ class FetchReads:
         log = self._log(name, asked)
         if isinstance(log, ErrorCode):
             return failed(asked, log), 0
-        if max_bytes < 0:
-            return failed(asked, ErrorCode.UNKNOWN_SERVER_ERROR), 0
         if asked.last_fetched_epoch >= 0:
             diverged = _divergence(log, asked)
             if diverged is not None:
@@ -129,6 +127,8 @@ class FetchReads:
         )
         if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
             return answer, 0
+        if max_bytes < 0:
+            return failed(asked, ErrorCode.UNKNOWN_SERVER_ERROR), 0
         try:
             read = log.read(
                 offset,

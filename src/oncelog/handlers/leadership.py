@@ -23,9 +23,12 @@ def led_log(
     log = broker.log(partition)
     if log is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists(broker, partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if current_leader_epoch not in (NO_LEADER_EPOCH, log.leader_epoch):
-        fenced = current_leader_epoch < log.leader_epoch
-        return ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH
+    if current_leader_epoch != NO_LEADER_EPOCH:
+        leader_epoch = broker.leader_epoch(partition)
+        if current_leader_epoch < leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if current_leader_epoch > leader_epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
     return log
 
 

@@ -117,16 +117,17 @@ def _look_up(
     else:
         readable_end = log.high_watermark
     try:
-        return _find(log, timestamp, readable_end)
+        return _find(log, timestamp, readable_end, context.broker.leader_epoch(partition))
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _find(log: PartitionLog, timestamp: int, readable_end: int) -> Found:
+def _find(log: PartitionLog, timestamp: int, readable_end: int, leader_epoch: int) -> Found:
     if timestamp == LATEST:
-        return -1, readable_end, log.leader_epoch
+        return -1, readable_end, leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset, log.epoch_of(log.log_start_offset)
+        start = log.log_start_offset
+        return -1, start, leader_epoch if start == log.log_end_offset else log.epoch_of(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)

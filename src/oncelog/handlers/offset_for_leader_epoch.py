@@ -49,10 +49,17 @@ def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForL
 
 
 def _end_of_epoch(topic: TopicName, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
-    log = led_log(context.broker, TopicPartition(topic, asked.partition), asked.current_leader_epoch)
+    partition = TopicPartition(topic, asked.partition)
+    log = led_log(context.broker, partition, asked.current_leader_epoch)
     if isinstance(log, ErrorCode):
         return _failed(asked, log)
-    epoch, end_offset = log.epoch_end_offset(asked.leader_epoch)
+    epoch: int
+    end_offset: int
+    if asked.leader_epoch == context.broker.leader_epoch(partition):
+        # The log knows an epoch by its first record; the leader knows its own before that.
+        epoch, end_offset = asked.leader_epoch, log.log_end_offset
+    else:
+        epoch, end_offset = log.epoch_end_offset(asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 
 
