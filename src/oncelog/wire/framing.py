@@ -40,12 +40,14 @@ def response_limit(max_response_bytes: int) -> FrameLimit:
 
 
 class FrameSplitter:
-    """State between two receives. Not usable after it has raised."""
+    """State between two receives."""
 
-    __slots__ = ("_frame", "_limit", "_missing", "_prefix")
+    __slots__ = ("_frame", "_limit", "_missing", "_prefix", "refusal")
 
     def __init__(self, limit: FrameLimit) -> None:
         self._limit = limit
+        self.refusal: PeerError | None = None
+        """Why nothing more is accepted from this peer."""
         self._prefix = bytearray()
         """The start of a frame that is not judged yet: fewer than 8 bytes."""
         self._frame: bytearray | None = None
@@ -65,10 +67,21 @@ class FrameSplitter:
         """The frames that ``data`` completes, without their sizes: writable, owned by the caller.
 
         ``data`` is copied once and may be reused. Raises PeerError for a frame that is larger than it may be or
-        too small to be one.
+        too small to be one; but where frames precede it in ``data``, those are returned, ``refusal`` is set, and the
+        next call raises: what was asked before the garbage is still answered, as Apache Kafka does.
         """
         frames: list[memoryview] = []
-        view = memoryview(data)
+        if self.refusal is not None:
+            raise self.refusal
+        try:
+            self._split(memoryview(data), frames)
+        except PeerError as error:
+            self.refusal = error
+            if not frames:
+                raise
+        return frames
+
+    def _split(self, view: memoryview, frames: list[memoryview]) -> None:
         position, end = 0, len(view)
         while position < end:
             if self._frame is None:
@@ -83,7 +96,6 @@ class FrameSplitter:
             if self._missing == 0:
                 frames.append(memoryview(self._frame))
                 self._frame = None
-        return frames
 
     def _begin(self, view: memoryview, position: int) -> int:
         """Judge the next frame and take what is there of it; or keep a prefix too short to be judged."""

@@ -23,6 +23,9 @@ from oncelog.wire.message import Message
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
+POISON = object()
+OUR_OWN = {"start_offset"}
+"""Tagged fields that kio does not know; left at their defaults."""
 ERROR_CODES = list(ErrorCode)
 ALPHABET = "abcxyz.-_ 09äßλ→𝄞"
 
@@ -100,8 +103,12 @@ def _random_value(annotation: Any, kafka_type: str | None, rng: random.Random) -
 
 
 def ours(entity: Any, module: str, *, decoded: bool) -> Any:
-    """Our message with the same values. ``decoded``: as decoding has it: a tagged struct of defaults is None."""
-    values = {}
+    """Our message with the same values.
+
+    ``decoded``: as decoding has it: a tagged struct of defaults is None, and a field that the version lacks has its
+    default. Otherwise such a field holds what cannot be written, so that writing it would be noticed.
+    """
+    values: dict[str, Any] = {}
     for item in dataclasses.fields(entity):
         value = getattr(entity, item.name)
         kafka_type = item.metadata.get("kafka_type", "")
@@ -112,7 +119,10 @@ def ours(entity: Any, module: str, *, decoded: bool) -> Any:
             values[name] = -1 if kafka_type == "datetime_i64" else bytes(16) if kafka_type == "uuid" else None
         else:
             values[name] = _our_value(value, module, decoded=decoded)
-    return our_class(module, type(entity).__name__)(**values)
+    cls = our_class(module, type(entity).__name__)
+    if not decoded:
+        values |= {item.name: POISON for item in dataclasses.fields(cls) if item.name not in {*values, *OUR_OWN}}
+    return cls(**values)
 
 
 def _our_value(value: Any, module: str, *, decoded: bool) -> Any:

@@ -64,6 +64,15 @@ def test_a_limit_applies_from_the_next_frame() -> None:
     assert len(receiver.feed(frame(METADATA, 100))) == 1
 
 
+def test_what_precedes_garbage_is_still_handed_over() -> None:
+    receiver = splitter()
+    (honest,) = receiver.feed(frame(METADATA, 20) + b"GET / HTTP/1.1\r\n")
+    assert len(honest) == 20
+    assert receiver.refusal is not None
+    with pytest.raises(PeerError, match="allowed"):
+        receiver.feed(b"")
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 3])
 def test_a_size_that_no_frame_has_is_refused_at_once(size: int) -> None:
     with pytest.raises(PeerError):

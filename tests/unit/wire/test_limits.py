@@ -9,6 +9,7 @@ import pytest
 
 from oncelog.base.errors import PeerError
 from oncelog.base.units import MIB
+from oncelog.wire.chunks import join_chunks
 from oncelog.wire.message import REQUEST_MAX_ELEMENTS
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
@@ -98,7 +99,7 @@ def test_up_to_64_unknown_tagged_fields_are_skipped() -> None:
 
 
 def test_a_tagged_field_that_is_not_as_long_as_it_says_is_refused() -> None:
-    plain = b"".join(map(bytes, FetchRequest(cluster_id="c").encode(12)))
+    plain = join_chunks(FetchRequest(cluster_id="c").encode(12))
     assert plain.endswith(b"\1\0\2\2c")
     assert FetchRequest.decode(plain, 12).cluster_id == "c"
     for tag in (b"\1\0\1\2c", b"\1\0\3\2c\0", b"\1\0\x7f\2c", b"\1\0"):
