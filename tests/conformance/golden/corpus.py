@@ -1,0 +1,45 @@
+"""The golden corpus: what was recorded, how the broker stood that it was recorded against, and where it is kept."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Final
+
+DATA: Final = Path(__file__).parent / "data"
+BROKER_PROPERTIES: Final = {
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "node.id": "1",
+}
+"""Both brokers are configured so; the rest are Apache Kafka's defaults."""
+
+_INIT_PRODUCER_ID_V0: Final = struct.pack(">hhihhi", 22, 0, 1, -1, -1, 60_000)
+_FIND_COORDINATOR_V0: Final = struct.pack(">hhih", 10, 0, 1, -1) + b"\0\7warm-up"
+
+
+def _call(address: tuple[str, int], request: bytes) -> bytes:
+    with socket.create_connection(address, timeout=10) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        answer = b""
+        while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
+            more = connection.recv(4096)
+            if not more:
+                raise RuntimeError("the broker closed the connection")
+            answer += more
+    return answer[8:]
+
+
+def warm_up(address: tuple[str, int]) -> None:
+    """Wait until the broker has producer ids to give and its offsets topic exists and is loaded.
+
+    Without it a recording would begin with however many COORDINATOR_NOT_AVAILABLE the machine was slow enough for.
+    """
+    for request, error_position in ((_INIT_PRODUCER_ID_V0, 4), (_FIND_COORDINATOR_V0, 0)):
+        deadline = time.monotonic() + 30
+        while int.from_bytes(_call(address, request)[error_position : error_position + 2], "big"):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the broker does not get ready")
+            time.sleep(0.05)

@@ -1,0 +1,160 @@
+// KafkaJS against one address: `node main.js ADDRESS SCENARIO`. Exits 1 with a line on stderr when something is wrong.
+const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
+
+const fail = (what) => {
+  throw new Error(what);
+};
+const expect = (condition, what) => condition || fail(what);
+const refusedWith = async (type, call) => {
+  try {
+    await call();
+  } catch (error) {
+    const seen = error.errors ? error.errors[0] : error;
+    expect(seen.type === type, `refused with ${seen.type}, not ${type}: ${error.message}`);
+    return;
+  }
+  fail(`not refused with ${type}`);
+};
+
+async function withClient(client, use) {
+  await client.connect();
+  try {
+    return await use(client);
+  } finally {
+    await client.disconnect();
+  }
+}
+
+const makeTopic = (kafka, topic, numPartitions = 1, configEntries = []) =>
+  withClient(kafka.admin(), (admin) => admin.createTopics({ topics: [{ topic, numPartitions, configEntries }] }));
+
+async function readAll(kafka, topic, groupId, count) {
+  const messages = [];
+  await withClient(kafka.consumer({ groupId, maxWaitTimeInMs: 200 }), async (consumer) => {
+    await consumer.subscribe({ topic, fromBeginning: true });
+    await new Promise((resolve, reject) => {
+      consumer.on(consumer.events.CRASH, (event) => reject(event.payload.error));
+      consumer
+        .run({
+          autoCommit: false,
+          eachMessage: async ({ message }) => {
+            messages.push(message);
+            if (messages.length >= count) resolve();
+          },
+        })
+        .catch(reject);
+    });
+    const next = (BigInt(messages[messages.length - 1].offset) + 1n).toString();
+    await consumer.commitOffsets([{ topic, partition: 0, offset: next, metadata: "js" }]);
+  });
+  return messages;
+}
+
+async function produceConsume(kafka) {
+  const topic = "js-codecs";
+  await makeTopic(kafka, topic);
+  const sent = [];
+  for (const [compression, idempotent] of [[CompressionTypes.None, false], [CompressionTypes.GZIP, false], [CompressionTypes.None, true]]) {
+    await withClient(kafka.producer({ idempotent }), async (producer) => {
+      const messages = [...Array(10).keys()].map((number) => ({
+        key: "k",
+        value: `${compression}-${idempotent}-${number}`.repeat(5),
+        timestamp: "7000",
+        headers: { h: "1" },
+      }));
+      await producer.send({ topic, compression, messages });
+      sent.push(...messages.map((message) => message.value));
+    });
+  }
+  const messages = await readAll(kafka, topic, "js-codecs", sent.length);
+  messages.forEach((message, position) => {
+    expect(message.value.toString() === sent[position], `record ${position} is ${message.value}`);
+    expect(message.offset === String(position), `record ${position} is at ${message.offset}`);
+  });
+}
+
+async function groups(kafka) {
+  const topic = "js-group";
+  await makeTopic(kafka, topic, 4);
+  const member = () => kafka.consumer({ groupId: "js-group", heartbeatInterval: 200, sessionTimeout: 6000, maxWaitTimeInMs: 100 });
+  const assignments = new Map();
+  const join = async (name) => {
+    const consumer = member();
+    consumer.on(consumer.events.GROUP_JOIN, (event) => assignments.set(name, event.payload.memberAssignment[topic] || []));
+    await consumer.connect();
+    await consumer.subscribe({ topic });
+    await consumer.run({ eachMessage: async () => {} });
+    return consumer;
+  };
+  const settle = async (...sizes) => {
+    while (JSON.stringify([...assignments.values()].map((each) => each.length).sort()) !== JSON.stringify(sizes)) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  };
+  const first = await join("first");
+  await settle(4);
+  const second = await join("second");
+  await settle(2, 2);
+  await second.disconnect();
+  assignments.delete("second");
+  await settle(4);
+  await first.disconnect();
+  await withClient(kafka.admin(), async (admin) => {
+    const { groups: listed } = await admin.listGroups();
+    expect(listed.some((group) => group.groupId === "js-group"), "the group is listed");
+    const described = await admin.describeGroups(["js-group"]);
+    expect(described.groups[0].state === "Empty", `state ${described.groups[0].state}`);
+    await admin.setOffsets({ groupId: "js-group", topic, partitions: [{ partition: 0, offset: "0" }] });
+    const offsets = await admin.fetchOffsets({ groupId: "js-group", topics: [topic] });
+    expect(offsets[0].partitions.find((each) => each.partition === 0).offset === "0", "the offset that was set");
+    await admin.deleteGroups(["js-group"]);
+  });
+}
+
+async function admin(kafka) {
+  const topic = "js-admin";
+  await makeTopic(kafka, topic, 2);
+  await withClient(kafka.admin(), async (client) => {
+    expect((await client.createTopics({ topics: [{ topic }] })) === false, "a topic that exists");
+    await refusedWith("INVALID_REPLICATION_FACTOR", () =>
+      client.createTopics({ topics: [{ topic: "js-seven", numPartitions: 1, replicationFactor: 7 }] }));
+    await client.createPartitions({ topicPartitions: [{ topic, count: 3 }] });
+    const metadata = await client.fetchTopicMetadata({ topics: [topic] });
+    expect(metadata.topics[0].partitions.length === 3, "three partitions");
+    const resource = { type: ConfigResourceTypes.TOPIC, name: topic };
+    await client.alterConfigs({ resources: [{ ...resource, configEntries: [{ name: "retention.ms", value: "5000" }] }] });
+    const configs = await client.describeConfigs({ resources: [{ ...resource, configNames: ["retention.ms"] }], includeSynonyms: true });
+    expect(configs.resources[0].configEntries[0].configValue === "5000", "the value that was set");
+    await withClient(kafka.producer(), (producer) =>
+      producer.send({ topic, messages: [{ value: "v", partition: 0, timestamp: "7000" }] }));
+    const offsets = await client.fetchTopicOffsets(topic);
+    expect(offsets.find((each) => each.partition === 0).high === "1", "one record");
+    await client.fetchTopicOffsetsByTimestamp(topic, 7000);
+    await client.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: "1" }] });
+    await client.describeCluster();
+    await client.deleteTopics({ topics: [topic] });
+  });
+}
+
+async function errors(kafka) {
+  const topic = "js-errors";
+  await makeTopic(kafka, topic, 1, [{ name: "cleanup.policy", value: "compact" }]);
+  await withClient(kafka.producer(), async (producer) => {
+    await refusedWith("MESSAGE_TOO_LARGE", () =>
+      producer.send({ topic, messages: [{ key: "k", value: "x".repeat(2_000_000) }] }));
+  });
+}
+
+async function main() {
+  const [address, scenario] = process.argv.slice(2);
+  const kafka = new Kafka({ brokers: [address], logLevel: logLevel.NOTHING, retry: { retries: 3, initialRetryTime: 50 } });
+  await { "produce-consume": produceConsume, groups, admin, errors }[scenario](kafka);
+}
+
+main().then(
+  () => process.exit(0),
+  (error) => {
+    console.error(error.stack);
+    process.exit(1);
+  },
+);
