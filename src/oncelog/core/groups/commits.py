@@ -192,7 +192,7 @@ def _commit_record(request: CommitRequest, part: PartitionCommit, metadata: str,
         part.offset,
         part.leader_epoch,
         metadata,
-        now_ms if part.commit_timestamp_ms < 0 else part.commit_timestamp_ms,
+        now_ms,
         -1 if request.retention_ms < 0 else now_ms + request.retention_ms,
         part.topic_id,
     )

@@ -1,7 +1,8 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of the groups of one shard.
 
 Each method checks in Apache Kafka's order, so that a request with two faults gets the same error code.
-A caller whose request is parked gets no reply in the Decision; a later one releases its token.
+That a group id is not empty is the handlers' business. A caller whose request is parked gets no reply in the
+Decision; a later one releases its token.
 """
 
 from __future__ import annotations
@@ -44,8 +45,6 @@ class Membership:
     def join(self, request: JoinRequest, token: int, now_ms: int) -> Decision:
         """JoinGroup. Replies JoinReply, at once or when the join phase ends."""
         settings = self._settings
-        if not request.group_id:
-            return Decision(reply=JoinReply(ErrorCode.INVALID_GROUP_ID, request.member_id))
         if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
             return Decision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         group = self._groups.get(request.group_id)
@@ -206,8 +205,6 @@ class Membership:
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> Decision:
         """SyncGroup. Replies SyncReply, at once or when the leader's assignment is in the log."""
-        if not request.group_id:
-            return Decision(reply=SyncReply(ErrorCode.INVALID_GROUP_ID))
         group = self._groups.get(request.group_id)
         if group is None or group.state is State.EMPTY:
             return Decision(reply=SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -243,8 +240,6 @@ class Membership:
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision:
         """Heartbeat. Replies an ErrorCode."""
-        if not request.group_id:
-            return Decision(reply=ErrorCode.INVALID_GROUP_ID)
         group = self._groups.get(request.group_id)
         if group is None:
             return Decision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -259,8 +254,6 @@ class Membership:
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], now_ms: int) -> Decision:
         """LeaveGroup. Replies LeaveReply."""
-        if not group_id:
-            return Decision(reply=LeaveReply(ErrorCode.INVALID_GROUP_ID))
         group = self._groups.get(group_id)
         if group is None:
             unknown = [(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in leaving]

@@ -154,14 +154,13 @@ class CommittedOffset(NamedTuple):
 
 
 class PartitionCommit(NamedTuple):
-    """One partition of an OffsetCommit; the timestamp is −1 where the client does not say."""
+    """One partition of an OffsetCommit."""
 
     topic: TopicName
     partition: int
     offset: Offset
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str | None = None
-    commit_timestamp_ms: int = -1
     topic_id: TopicId = NO_TOPIC_ID
 
 

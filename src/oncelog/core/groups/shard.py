@@ -264,7 +264,7 @@ class GroupShard:
         self._timers.schedule(_EXPIRY, now_ms + self.settings.offsets_retention_check_interval_ms)
         return out
 
-    def unloaded(self) -> Decision:
+    def unloaded(self, now_ms: int) -> Decision:
         """Another broker coordinates these groups now: all who are parked are sent away. The shard is used no more."""
         out = Decision()
         for group in self._groups.values():

@@ -1,0 +1,39 @@
+"""ListGroups, versions 0 to 5 (KIP-518, KIP-848): the groups this broker coordinates.
+
+Filters by state (4) and type (5) do not mind case; names that do not exist match nothing. One who may describe the
+cluster sees all groups, others those they may describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
+from oncelog.handlers.context import Context
+from oncelog.handlers.groups import may
+from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {}
+
+
+def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+    """All groups of all loaded shards that the filters and the authoriser let through."""
+    states = {state.lower().strip() for state in request.states_filter}
+    types = {group_type.lower().strip() for group_type in request.types_filter}
+    sees_all = context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    listed = [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            group_state=group.state,
+            group_type=group.group_type,
+        )
+        for shard in context.broker.group_shards()
+        for group in shard.listings()
+        if (not states or group.state.lower() in states)
+        and (not types or group.group_type in types)
+        and (sees_all or may(context, Operation.DESCRIBE, group.group_id))
+    ]
+    return ListGroupsResponse(groups=listed)

@@ -1,0 +1,192 @@
+"""OffsetFetch, versions 1 to 10 (KIP-88, KIP-320, KIP-447, KIP-709, KIP-848): where groups have got to.
+
+A partition without a committed offset answers −1 and no error, also where the topic does not exist. Null topics (from
+version 2 on) ask for everything. Several groups (from 8 on) are answered one by one. With ``require_stable`` (7) a
+partition whose offset is part of an open transaction answers UNSTABLE_OFFSET_COMMIT. Topics go by id from 10 on; what
+has no id any more is left out. Member id and epoch (9) concern groups of the new protocol only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_TOPIC_ID, GroupId, TopicId, TopicName
+from oncelog.core.groups.model import FetchedOffset
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may, may_topic
+from oncelog.handlers.waits import Coordinate, Steps
+from oncelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from oncelog.core.groups.model import Decision
+    from oncelog.core.groups.shard import GroupShard
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
+    ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id (version 10)",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction has sent an offset of the partition; try again",
+}
+
+_GROUPS_SINCE: Final = 8
+_TOPIC_IDS_SINCE: Final = 10
+_TOP_LEVEL_ERROR_SINCE: Final = 2
+
+
+class _Asked(NamedTuple):
+    """A topic of a request, in any version. ``name`` is empty where the id is unknown."""
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: Sequence[int]
+    is_known: bool = True
+
+
+def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:
+    """Ask each group's coordinator."""
+    if context.version >= _GROUPS_SINCE:
+        groups = []
+        for group in request.groups:
+            topics = None
+            if group.topics is not None:
+                topics = [_asked(each.name, each.topic_id, each.partition_indexes, context) for each in group.topics]
+            groups.append((yield from _group(group.group_id, topics, request.require_stable, context)))
+        return OffsetFetchResponse(groups=groups)
+    single = None
+    if request.topics is not None:
+        single = [_asked(each.name, NO_TOPIC_ID, each.partition_indexes, context) for each in request.topics]
+    found = yield from _group(request.group_id, single, request.require_stable, context)
+    return _single_group_response(found, single, context)
+
+
+def _asked(name: str, topic_id: bytes, partitions: Sequence[int], context: Context) -> _Asked:
+    if context.version < _TOPIC_IDS_SINCE:
+        return _Asked(TopicName(name), NO_TOPIC_ID, partitions)
+    topic = context.broker.image.topic_of_id(TopicId(topic_id))
+    name_of_id = TopicName("") if topic is None else topic.name
+    return _Asked(name_of_id, TopicId(topic_id), partitions, topic is not None)
+
+
+def _group(
+    group_id: str, topics: list[_Asked] | None, require_stable: bool, context: Context
+) -> Generator[Coordinate, Any, OffsetFetchResponseGroup]:
+    """One group's answer."""
+    if not may(context, Operation.DESCRIBE, group_id):
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    visible: list[_Asked] = []
+    refused: list[OffsetFetchResponseTopics] = []
+    for topic in topics or ():
+        refusal = _refusal(topic, context)
+        if refusal is ErrorCode.NONE:
+            visible.append(topic)
+        else:
+            refused.append(_refused_topic(topic, refusal))
+    wanted = None if topics is None else [(t.name, t.topic_id, index) for t in visible for index in t.partitions]
+    found = yield from ask(group_id, partial(_fetch, GroupId(group_id), wanted, require_stable))
+    if isinstance(found, ErrorCode):
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=found)
+    answered = _everything(found, context) if topics is None else _as_asked(found, visible)
+    return OffsetFetchResponseGroup(group_id=group_id, topics=[*answered, *refused])
+
+
+def _fetch(
+    group_id: GroupId,
+    partitions: list[tuple[TopicName, TopicId, int]] | None,
+    require_stable: bool,
+    shard: GroupShard,
+    token: int,
+    now_ms: int,
+) -> Decision:
+    return shard.fetch_offsets(group_id, partitions, token, now_ms, require_stable=require_stable)
+
+
+def _refusal(topic: _Asked, context: Context) -> ErrorCode:
+    if not topic.is_known:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not may_topic(context, Operation.DESCRIBE, topic.name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
+
+
+def _refused_topic(topic: _Asked, error: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, error_code=error)
+            for index in topic.partitions
+        ],
+    )
+
+
+def _as_asked(found: list[FetchedOffset], asked: list[_Asked]) -> Iterator[OffsetFetchResponseTopics]:
+    """What the coordinator found, under the topics as they were asked for."""
+    in_order = iter(found)
+    for topic in asked:
+        partitions = [_partition(next(in_order)) for _ in topic.partitions]
+        yield OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _everything(found: list[FetchedOffset], context: Context) -> Iterator[OffsetFetchResponseTopics]:
+    """What the coordinator found, by topic, of those topics that the requester may see."""
+    by_topic: dict[TopicName, list[FetchedOffset]] = {}
+    for each in found:
+        by_topic.setdefault(each.topic, []).append(each)
+    for name, offsets in by_topic.items():
+        stored = context.broker.image.topics.get(name)
+        topic_id = offsets[0].committed.topic_id if stored is None else stored.topic_id
+        if context.version >= _TOPIC_IDS_SINCE and topic_id == NO_TOPIC_ID:
+            continue
+        if may_topic(context, Operation.DESCRIBE, name):
+            partitions = [_partition(each) for each in offsets]
+            yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+
+
+def _partition(found: FetchedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=found.partition,
+        committed_offset=found.committed.offset,
+        committed_leader_epoch=found.committed.leader_epoch,
+        metadata=found.committed.metadata,
+        error_code=found.error_code,
+    )
+
+
+def _single_group_response(
+    found: OffsetFetchResponseGroup, topics: list[_Asked] | None, context: Context
+) -> OffsetFetchResponse:
+    """The form of versions 1 to 7; version 1 says a group's error in each partition."""
+    error = ErrorCode(found.error_code)
+    if error is not ErrorCode.NONE and context.version < _TOP_LEVEL_ERROR_SINCE:
+        found.topics = [_refused_topic(topic, error) for topic in topics or ()]
+    return OffsetFetchResponse(
+        error_code=error,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in found.topics
+        ],
+    )
