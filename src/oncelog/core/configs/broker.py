@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from oncelog.base.units import HOUR_MS, INT64_MAX, MINUTE_MS
+from oncelog.base.units import HOUR_MS, MINUTE_MS
 from oncelog.core.configs.groups_keys import GROUPS_KEYS
 from oncelog.core.configs.inert_keys import INERT_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
@@ -203,5 +203,3 @@ def _check_together(config: BrokerConfig) -> None:
             config.get("group.min.session.timeout.ms"),
             f"Value must not exceed group.max.session.timeout.ms ({config.get('group.max.session.timeout.ms')})",
         )
-    if not 0 <= config.log_retention_ms <= INT64_MAX and config.log_retention_ms != -1:
-        raise ConfigError.of_value("log.retention.ms", config.log_retention_ms, "Value must be at least -1")

@@ -1,0 +1,133 @@
+"""Decisions about configs: replace all of a resource's (AlterConfigs) or change some (KIP-339).
+
+Both come to the same: what the resource would set afterwards is checked as a whole, then written as one node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId
+from oncelog.base.tree import Create, Operation, Set
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.controller import layout
+from oncelog.core.controller.image import ABSENT, ClusterImage
+from oncelog.core.controller.outcomes import Decided, Refusal, Refused
+from oncelog.core.controller.resources import (
+    ConfigResourceType,
+    Resource,
+    check_configs,
+    check_resource,
+    current,
+    default_text,
+    is_list,
+)
+
+
+class ChangeType(IntEnum):
+    """How one key changes, with the codes of the protocol."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One key of an incremental change. ``type`` as it came, known or not."""
+
+    key: str
+    value: str | None
+    type: int = ChangeType.SET
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What to change of one resource. ``replace``: keys that are not named go back to their defaults."""
+
+    resource: Resource
+    changes: Sequence[ConfigChange]
+    replace: bool = False
+
+
+def alter_configs(
+    image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alterations: Sequence[Alteration]
+) -> Decided[None]:
+    """Change each resource that can be changed so."""
+    asked = Counter(alteration.resource for alteration in alterations)
+    operations: list[Operation] = []
+    outcomes: list[Refusal | None] = []
+    for alteration in alterations:
+        try:
+            if asked[alteration.resource] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            operations.extend(_alter(image, config, broker_id, alteration))
+        except Refused as refused:
+            outcomes.append(refused.refusal)
+            continue
+        outcomes.append(None)
+    return Decided(operations, outcomes)
+
+
+def _alter(image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alteration: Alteration) -> list[Operation]:
+    resource = alteration.resource
+    _check_changes(alteration)
+    if resource.type == ConfigResourceType.BROKER_LOGGER and not alteration.replace:
+        for change in alteration.changes:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"Logger {change.key} does not exist!")
+        return []
+    check_resource(resource, broker_id)
+    now = current(image, resource)
+    after: dict[str, str] = {} if alteration.replace else dict(now.configs)
+    for change in alteration.changes:
+        _apply(resource, after, change)
+    check_configs(image, config, resource, after, broker_id)
+    if after == now.configs:
+        return []
+    return [_write(now.path, now.version, after)]
+
+
+def _write(path: str, version: int, configs: Mapping[str, str]) -> Operation:
+    value = layout.config_value(configs)
+    return Create(path, value) if version == ABSENT else Set(path, value, version)
+
+
+def _check_changes(alteration: Alteration) -> None:
+    keys = [change.key for change in alteration.changes]
+    if len(set(keys)) != len(keys):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    missing = [change.key for change in alteration.changes if change.value is None and change.type != ChangeType.DELETE]
+    if missing:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Null value not supported for : " + ", ".join(missing))
+
+
+def _apply(resource: Resource, configs: dict[str, str], change: ConfigChange) -> None:
+    key, value = change.key, change.value or ""
+    if change.type == ChangeType.SET:
+        configs[key] = value
+    elif change.type == ChangeType.DELETE:
+        configs.pop(key, None)
+    elif change.type in (ChangeType.APPEND, ChangeType.SUBTRACT):
+        _check_list(resource, key, ChangeType(change.type))
+        old = [part for part in configs.get(key, default_text(resource, key)).split(",") if part]
+        parts = value.split(",")
+        if change.type == ChangeType.APPEND:
+            configs[key] = ",".join([*old, *(part for part in parts if part not in old)])
+        else:
+            configs[key] = ",".join(part for part in old if part not in parts)
+    else:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.type}")
+
+
+def _check_list(resource: Resource, key: str, change_type: ChangeType) -> None:
+    if is_list(resource, key):
+        return
+    if resource.type == ConfigResourceType.BROKER:
+        word = change_type.name.lower()
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Config value {word} is not allowed for config key: {key}")
+    raise Refused(ErrorCode.INVALID_CONFIG, f"Can't {change_type.name} to key {key} because its type is not LIST.")

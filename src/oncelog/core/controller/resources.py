@@ -1,0 +1,189 @@
+"""Resources that have configs: how each is named, where its configs are, what it may set.
+
+Refusals are Apache Kafka 4.3's, sentence for sentence, as its tools show them to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId, TopicName
+from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig
+from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_BOUNDS, GROUP_KEYS
+from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Update
+from oncelog.core.configs.topic import check_topic_configs
+from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
+from oncelog.core.controller import layout
+from oncelog.core.controller.image import ABSENT, ClusterImage
+from oncelog.core.controller.names import name_refusal
+from oncelog.core.controller.outcomes import Refused
+
+
+class ConfigResourceType(IntEnum):
+    """What may have configs, with the codes of the protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Resource(NamedTuple):
+    """One resource; the type as it came, known or not."""
+
+    type: int
+    name: str
+
+
+class Current(NamedTuple):
+    """What a resource sets now, and where that is kept."""
+
+    path: str
+    configs: Mapping[str, str]
+    version: int
+
+
+_KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
+    ConfigResourceType.TOPIC: TOPIC_KEYS_BY_NAME,
+    ConfigResourceType.BROKER: BROKER_KEYS,
+    ConfigResourceType.GROUP: GROUP_KEYS,
+    ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
+}
+
+
+def current(image: ClusterImage, resource: Resource) -> Current:
+    """What ``resource`` sets now: nothing, when it does not exist."""
+    if resource.type == ConfigResourceType.TOPIC:
+        name = TopicName(resource.name)
+        topic = image.topics.get(name)
+        path = layout.topic_config_path(name)
+        return Current(path, {}, ABSENT) if topic is None else Current(path, topic.configs, topic.config_version)
+    entities, parent = {
+        ConfigResourceType.BROKER: (image.broker_configs, layout.BROKER_CONFIGS),
+        ConfigResourceType.GROUP: (image.group_configs, layout.GROUP_CONFIGS),
+        ConfigResourceType.CLIENT_METRICS: (image.client_metrics_configs, layout.CLIENT_METRICS_CONFIGS),
+    }[ConfigResourceType(resource.type)]
+    path = f"{parent}/{layout.entity_name(resource.name)}"
+    entity = entities.get(resource.name)
+    return Current(path, {}, ABSENT) if entity is None else Current(path, entity.configs, entity.version)
+
+
+def check_resource(resource: Resource, broker_id: BrokerId) -> None:
+    """Raise Refused unless configs of such a resource may be changed here."""
+    if resource.type == ConfigResourceType.BROKER and resource.name:
+        check_broker_name(resource.name, broker_id, "Node id must be an integer, but it is: ", ", but received ")
+    if resource.type not in _KEYS:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+
+
+def check_broker_name(name: str, broker_id: BrokerId, not_a_number: str, but: str) -> None:
+    """Raise Refused unless ``name`` is this broker's id."""
+    digits = name[1:] if name[:1] in ("-", "+") else name
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 11):
+        raise Refused(ErrorCode.INVALID_REQUEST, not_a_number + name)
+    if int(name) != broker_id:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker_id}{but}{name}")
+
+
+def is_list(resource: Resource, key: str) -> bool:
+    """Whether values may be appended to the key and taken from it. Raises Refused for a broker's unknown key."""
+    found = _KEYS[resource.type].get(key)
+    if found is None and resource.type == ConfigResourceType.BROKER:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown config name: {key}")
+    return found is not None and found.type is ConfigType.LIST
+
+
+def default_text(resource: Resource, key: str) -> str:
+    """The default of a list key, as text."""
+    found = _KEYS[resource.type].get(key)
+    return (found.default if found is not None else None) or ""
+
+
+def check_configs(
+    image: ClusterImage, config: BrokerConfig, resource: Resource, configs: Mapping[str, str], broker_id: BrokerId
+) -> None:
+    """Raise Refused unless ``resource`` may set exactly ``configs``."""
+    if resource.type == ConfigResourceType.TOPIC:
+        _check_topic(image, config, resource.name, configs)
+    elif resource.type == ConfigResourceType.BROKER:
+        _check_broker(image, config, resource.name, configs, broker_id)
+    elif resource.type == ConfigResourceType.GROUP:
+        _check_group(config, resource.name, configs)
+    else:
+        _check_client_metrics(resource.name, configs)
+
+
+def _check_topic(image: ClusterImage, config: BrokerConfig, name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    refusal = name_refusal(name)
+    if refusal is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, refusal)
+    try:
+        check_topic_configs(config, configs)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    if TopicName(name) not in image.topics:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _check_broker(
+    image: ClusterImage, config: BrokerConfig, name: str, configs: Mapping[str, str], broker_id: BrokerId
+) -> None:
+    known = [key for key in configs if key in BROKER_KEYS]
+    _refuse_any(
+        "Cannot update these configs dynamically",
+        [key for key in known if BROKER_KEYS[key].update is Update.READ_ONLY],
+    )
+    per_broker = [key for key in known if BROKER_KEYS[key].update is Update.PER_BROKER]
+    _refuse_any(
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        [key for key in per_broker if key.startswith("ssl.")],
+    )
+    if not name:
+        _refuse_any("Cannot update these configs at default cluster level", per_broker)
+    default, own = image.dynamic_broker_configs(broker_id)
+    try:
+        config.with_dynamic(*((default, configs) if name else (configs, own)))
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _refuse_any(sentence: str, keys: list[str]) -> None:
+    if keys:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{sentence}: [{', '.join(keys)}]")
+
+
+def _check_group(config: BrokerConfig, name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    for key, text in configs.items():
+        found = GROUP_KEYS.get(key)
+        if found is None:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {key}")
+        try:
+            value = found.parse(text)
+        except ConfigError as error:
+            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+        low, high = GROUP_BOUNDS[key]
+        if not isinstance(value, int) or value < config.get(low):
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{key} must be greater than or equal to {low}")
+        if value > config.get(high):
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{key} must be less than or equal to {high}")
+
+
+def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    for key, text in configs.items():
+        found = CLIENT_METRICS_KEYS.get(key)
+        if found is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+        try:
+            found.parse(text)
+        except ConfigError as error:
+            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
