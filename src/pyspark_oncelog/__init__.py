@@ -1,1 +1,5 @@
-"""Lets Spark find ``format("oncelog")`` without registration."""
+"""Lets Spark find ``format("oncelog")`` without registration: it looks into every top-level ``pyspark_*`` package."""
+
+from oncelog.spark.source import OncelogSource as DefaultSource
+
+__all__ = ["DefaultSource"]

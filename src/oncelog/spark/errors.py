@@ -1,0 +1,31 @@
+"""What reading or loading a topic may fail with, in words for the person who runs the query."""
+
+from __future__ import annotations
+
+from oncelog.base.ids import TopicPartition
+
+
+class SparkSourceError(Exception):
+    """Anything the source or a load refuses to do; the text is one line."""
+
+
+class OptionError(SparkSourceError, ValueError):
+    """An option is missing, unknown in its value, or contradicts another."""
+
+
+class DataLoss(SparkSourceError):
+    """Records that were asked for are not in the log (any more, or yet).
+
+    ``wanted`` is the offset asked for, ``available`` the nearest one that exists.
+    """
+
+    def __init__(self, partition: TopicPartition, wanted: int, available: int, reason: str) -> None:
+        self.partition, self.wanted, self.available, self.reason = partition, wanted, available, reason
+        super().__init__(
+            f"topic {partition.topic!r}, partition {partition.partition}: wanted offset {wanted}, "
+            f"available is {available}: {reason}. If that is acceptable, set failOnDataLoss to false."
+        )
+
+    def __reduce__(self) -> tuple[type[DataLoss], tuple[TopicPartition, int, int, str]]:
+        """Executors send their errors pickled."""
+        return type(self), (self.partition, self.wanted, self.available, self.reason)

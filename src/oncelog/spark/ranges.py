@@ -1,0 +1,97 @@
+"""Offset ranges, and how they are divided among tasks and triggers. Pure arithmetic.
+
+The rule: dividing never loses or repeats an offset; the parts of a range follow each other and add up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from oncelog.base.ids import TopicName, TopicPartition
+
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class OffsetRange(InputPartition):
+    """What one task reads: offsets from ``start`` (inclusive) to ``end`` (exclusive) of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition read."""
+        return TopicPartition(TopicName(self.topic), self.partition)
+
+    @property
+    def size(self) -> int:
+        """How many offsets; records are at most as many."""
+        return self.end - self.start
+
+    def split(self, parts: int) -> list[OffsetRange]:
+        """This range in ``parts`` even pieces (fewer when it is smaller than that)."""
+        parts = max(1, min(parts, self.size))
+        cuts = [self.start + self.size * part // parts for part in range(parts + 1)]
+        return [OffsetRange(self.topic, self.partition, start, end) for start, end in pairwise(cuts)]
+
+
+def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+    """A range per partition of ``end`` that has something to read, in order."""
+    return [
+        OffsetRange(partition.topic, partition.partition, start[partition], end[partition])
+        for partition in sorted(end)
+        if end[partition] > start[partition]
+    ]
+
+
+def divide(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
+) -> list[OffsetRange]:
+    """``ranges`` in at least about ``min_partitions`` pieces, large ranges in more of them (as Spark's connector)."""
+    pieces = list(ranges)
+    if max_records_per_partition is not None:
+        pieces = [piece for one in pieces for piece in one.split(-(-one.size // max_records_per_partition))]
+    if min_partitions is not None and len(pieces) < min_partitions:
+        total = sum(one.size for one in pieces)
+        pieces = [piece for one in pieces for piece in one.split(round(min_partitions * one.size / total))]
+    return pieces
+
+
+def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows: int) -> Offsets:
+    """``end`` moved back so that about ``rows`` offsets lie between, each partition by its share of what waits.
+
+    A partition with anything to read advances by one offset at least, so that a small share does not starve.
+    """
+    waiting = {partition: max(0, end[partition] - start.get(partition, 0)) for partition in end}
+    total = sum(waiting.values())
+    if total <= rows:
+        return dict(end)
+    limited: Offsets = {}
+    for partition, size in waiting.items():
+        share = max(1, rows * size // total) if size else 0
+        limited[partition] = start.get(partition, 0) + min(size, share) if size else end[partition]
+    return limited
+
+
+def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Offsets as Spark keeps them in a checkpoint: topic → partition (text) → offset."""
+    nested: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(offsets.items()):
+        nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return nested
+
+
+def from_json_offsets(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """The reverse of :func:`to_json_offsets`."""
+    return {
+        TopicPartition(TopicName(topic), int(partition)): offset
+        for topic, partitions in nested.items()
+        for partition, offset in partitions.items()
+    }
