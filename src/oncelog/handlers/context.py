@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, GroupId, TopicName, TopicPartition
+from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -37,14 +37,28 @@ class Broker(Protocol):
     """The node as handlers see it."""
 
     broker_id: BrokerId
-    cluster_id: str
-    config: BrokerConfig
-    image: ClusterImage
-    """Brokers, topics, configs, features as of the last change applied; replaced as a whole, never mutated."""
     fetch_sessions: FetchSessions
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, 22 characters."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's configuration as of the last change."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """Brokers, topics, configs, features as of the last change applied; replaced as a whole, never mutated."""
 
     def log(self, partition: TopicPartition) -> PartitionLog | None:
         """The log of a partition that this broker leads, None when it hosts none."""
+
+    def in_sync_count(self, partition: TopicPartition) -> int:
+        """How many replicas of a partition are in sync."""
+
+    def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
+        """Epoch in which this broker leads a partition, −1 when there is no such partition."""
 
     def group_shards(self) -> Iterable[GroupShard]:
         """All loaded shards of this broker (ListGroups)."""

@@ -53,20 +53,21 @@ ACKS_ALL: Final = -1
 _KNOWS_TRANSACTION_ABORTABLE: Final = 11
 
 
-def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None | Steps[ProduceResponse | None]:
+def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     """Append every partition's records; None (no response) for acks=0."""
     response = ProduceResponse()
     durable: dict[TopicPartition, Offset] = {}
     for topic in request.topic_data:
         response.responses.append(_append_topic(topic, request.acks, context, durable))
     if request.acks == ACKS_NONE:
-        return _answer_none(response)
+        _close_on_error(response)
+        return None
     if request.acks == ACKS_ALL and durable:
         return _when_durable(response, durable, context.now_ms + max(0, request.timeout_ms), context)
     return response
 
 
-def _answer_none(response: ProduceResponse) -> None:
+def _close_on_error(response: ProduceResponse) -> None:
     """acks=0 has no response; an error is told as Apache Kafka does, by closing the connection."""
     for topic in response.responses:
         for partition in topic.partition_responses:
@@ -132,7 +133,7 @@ def _append_partition(
     if log is None:
         _refuse(result, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
-    if acks == ACKS_ALL and log.config.min_insync_replicas > broker.image.in_sync_count(partition):
+    if acks == ACKS_ALL and log.config.min_insync_replicas > broker.in_sync_count(partition):
         _refuse(result, ErrorCode.NOT_ENOUGH_REPLICAS)
         return
     records = data.records
@@ -143,7 +144,7 @@ def _append_partition(
         _refuse(result, ErrorCode.TRANSACTION_ABORTABLE if knows else ErrorCode.INVALID_TXN_STATE)
         return
     try:
-        appended = log.append(records, now_ms=context.now_ms, leader_epoch=log.leader_epoch)
+        appended = log.append(records, now_ms=context.now_ms, leader_epoch=broker.leader_epoch(partition))
     except AppendRefused as refusal:
         _refuse(result, refusal.error_code, refusal.message)
         result.record_errors = [

@@ -19,7 +19,7 @@ from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
     from oncelog.node.tasks import Task
-    from oncelog.wire.writer import Chunk
+    from oncelog.wire.chunks import Chunk
 
 MAX_UNANSWERED: Final = 100
 MAX_BACKLOG_BYTES: Final = MIB

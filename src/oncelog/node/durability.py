@@ -10,11 +10,13 @@ Invariants:
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
+from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import Offset, TopicPartition
-from oncelog.base.invariant import invariant
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Effect, Fatal, Sync, Synced
 from oncelog.node.readers import Readers
@@ -28,11 +30,38 @@ if TYPE_CHECKING:
 class _DurableWait:
     """One task that waits for several partitions."""
 
-    __slots__ = ("missing", "task")
+    __slots__ = ("missing", "runnable", "task")
 
-    def __init__(self, task: Task, missing: set[TopicPartition]) -> None:
+    def __init__(self, task: Task, missing: set[TopicPartition], runnable: Runnable) -> None:
         self.task = task
         self.missing = missing
+        self.runnable = runnable
+
+    def reached(self, partition: TopicPartition) -> None:
+        """One of them is durable."""
+        self.missing.discard(partition)
+        if not self.missing:
+            self.runnable.wake(self.task, self.missing)
+
+    def dropped(self) -> None:
+        """One of them is gone."""
+        self.runnable.wake(self.task, self.missing)
+
+
+class _Callback:
+    """What to do once one partition is durable; forgotten with the partition."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def reached(self, _partition: TopicPartition) -> None:
+        """It is."""
+        self._call()
+
+    def dropped(self) -> None:
+        """It never will be."""
 
 
 class Durability:
@@ -47,7 +76,7 @@ class Durability:
         self._in_flight: dict[TopicPartition, int] = {}
         self._syncs: dict[int, tuple[PartitionLog, Offset]] = {}
         self._next_token = 1
-        self._waits: dict[TopicPartition, deque[tuple[Offset, _DurableWait]]] = {}
+        self._waits: dict[TopicPartition, deque[tuple[Offset, _DurableWait | _Callback]]] = {}
         self._unflushed: dict[TopicPartition, tuple[Offset, int]] = {}
 
     def appended(self, log: PartitionLog, now_ms: int) -> None:
@@ -107,16 +136,12 @@ class Durability:
         if queue is None:
             return
         while queue and queue[0][0] <= high_watermark:
-            _, wait = queue.popleft()
-            wait.missing.discard(partition)
-            if not wait.missing:
-                self._runnable.wake(wait.task, wait.missing)
+            queue.popleft()[1].reached(partition)
         if not queue:
             del self._waits[partition]
 
     def wait(self, task: Task, until: UntilDurable, logs: dict[TopicPartition, PartitionLog | None]) -> None:
-        """Park ``task`` until every high watermark in ``until`` is reached. Offsets of one partition are asked for in
-        rising order, as appends are."""
+        """Park ``task`` until every high watermark in ``until`` is reached."""
         missing = {
             partition
             for partition, offset in until.offsets.items()
@@ -125,13 +150,24 @@ class Durability:
         if not missing:
             self._runnable.wake(task, missing)
             return
-        wait = _DurableWait(task, missing)
+        wait = _DurableWait(task, missing, self._runnable)
         for partition in sorted(missing):
-            offset = until.offsets[partition]
-            queue = self._waits.setdefault(partition, deque())
-            invariant(not queue or queue[-1][0] <= offset, "durable waits out of order", partition=partition)
-            queue.append((offset, wait))
+            self._enqueue(partition, until.offsets[partition], wait)
         task.alarm = self._deadlines.at(until.deadline_ms, lambda _now: self._runnable.wake(task, wait.missing))
+
+    def when_durable(self, log: PartitionLog, offset: Offset, call: Callable[[], None]) -> None:
+        """Call back when the high watermark of ``log`` has reached ``offset``: at once if it has."""
+        if log.high_watermark >= offset:
+            call()
+        else:
+            self._enqueue(log.partition, offset, _Callback(call))
+
+    def _enqueue(self, partition: TopicPartition, offset: Offset, wait: _DurableWait | _Callback) -> None:
+        queue = self._waits.setdefault(partition, deque())
+        if not queue or queue[-1][0] <= offset:
+            queue.append((offset, wait))
+        else:  # a duplicate of an idempotent producer waits for an offset that was appended before
+            insort(queue, (offset, wait), key=itemgetter(0))
 
     def dropped(self, partition: TopicPartition) -> None:
         """The partition is gone: those who wait for it are told by its being missing from what they got."""
@@ -139,7 +175,7 @@ class Durability:
         self._in_flight.pop(partition, None)
         self._unflushed.pop(partition, None)
         for _, wait in self._waits.pop(partition, ()):
-            self._runnable.wake(wait.task, wait.missing)
+            wait.dropped()
 
     def is_idle(self) -> bool:
         """Whether nothing is waiting for a disk."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oncelog.ports import Buffer, OpenFile, Operation
 
 if TYPE_CHECKING:
-    from oncelog.wire.writer import Chunk
+    from oncelog.wire.chunks import Chunk
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from oncelog.ports import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
 
 if TYPE_CHECKING:
-    from oncelog.wire.messages.message import Message
+    from oncelog.wire.message import Message
 
 API_VERSIONS_KEY: Final = 18
 

@@ -57,3 +57,7 @@ class Runnable:
     def take(self) -> tuple[Task, object, Exception | None] | None:
         """The next one to run."""
         return self._queue.popleft() if self._queue else None
+
+    def is_empty(self) -> bool:
+        """Whether nobody was woken."""
+        return not self._queue

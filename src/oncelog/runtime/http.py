@@ -12,7 +12,13 @@ from typing import Final
 
 MAX_HEAD_BYTES: Final = 8 * 1024
 READ_TIMEOUT_S: Final = 10.0
-_STATUS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_STATUS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
 
 Page = tuple[int, str, bytes]
 """Status, content type, body."""

@@ -24,6 +24,7 @@ class Workers:
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._finished: deque[Callable[[], None]] = deque()
         self._wake_pending = False
+        self._outstanding = 0
         self._lock = threading.Lock()
         self._threads = [
             threading.Thread(target=self._run, name=f"oncelog-{name}-{index}", daemon=True) for index in range(count)
@@ -33,7 +34,12 @@ class Workers:
 
     def submit(self, work: Work) -> None:
         """Run ``work`` on a worker, then its result on the loop."""
+        self._outstanding += 1
         self._queue.put(work)
+
+    def is_busy(self) -> bool:
+        """Whether something was submitted whose result has not been delivered. Called on the loop."""
+        return self._outstanding > 0
 
     def stop(self) -> None:
         """Let the threads finish what is queued and end. Waits for them."""
@@ -58,4 +64,5 @@ class Workers:
         with self._lock:
             self._wake_pending = False
         while self._finished:
+            self._outstanding -= 1
             self._finished.popleft()()

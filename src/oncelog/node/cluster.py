@@ -1,0 +1,140 @@
+"""Keeps this broker's logs in step with the cluster image: what is created, altered, deleted or configured there
+happens here, and nothing else changes which logs there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oncelog.base.ids import CONSUMER_OFFSETS, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.base.tree import Operation
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.topic import TopicConfigs
+from oncelog.core.controller.image import ClusterImage, ImageDelta, PartitionImage, TopicImage, changes_of
+from oncelog.node.log_configs import log_config
+
+if TYPE_CHECKING:
+    from oncelog.node.coordinators import Coordinators
+    from oncelog.node.durability import Durability
+    from oncelog.node.maintenance import Maintenance
+    from oncelog.node.readers import Readers
+    from oncelog.ports import Entropy
+    from oncelog.storage.directory import LogDirectory
+    from oncelog.storage.log import PartitionLog
+
+
+class Cluster:
+    """The image, the configuration it implies, and the logs that follow from both."""
+
+    def __init__(
+        self, broker_id: BrokerId, image: ClusterImage, config: BrokerConfig, logs: LogDirectory, entropy: Entropy
+    ) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._entropy = entropy
+        self.now_ms = 0
+        self.image = image
+        self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
+        self._topic_configs = TopicConfigs(self.config)
+        self._durability: Durability
+        self._readers: Readers
+        self._coordinators: Coordinators
+        self._maintenance: Maintenance
+
+    def bind(
+        self, durability: Durability, readers: Readers, coordinators: Coordinators, maintenance: Maintenance
+    ) -> None:
+        """Who is told of what happens to the logs. They are made after this, from the configuration it holds."""
+        self._durability = durability
+        self._readers = readers
+        self._coordinators = coordinators
+        self._maintenance = maintenance
+
+    def start(self) -> None:
+        """Give every log its configuration and create those that the image has and the disk lacks (a crash between
+        the commit of a topic and the creation of its directory)."""
+        for topic in self.image.topics.values():
+            self._create_logs(topic)
+            self._configure(topic)
+        self._lead_groups()
+
+    def apply(self, operations: Sequence[Operation]) -> None:
+        """Take over what the tree has committed."""
+        delta = self.image.apply(changes_of(operations))
+        self.image = delta.image
+        if delta.broker_configs:
+            self.config = self.config.with_dynamic(*self.image.dynamic_broker_configs(self._broker_id))
+            self._topic_configs = TopicConfigs(self.config)
+        self._delete_logs(delta)
+        for name in (*delta.created, *delta.altered):
+            self._create_logs(self.image.topics[name])
+        touched = self.image.topics if delta.broker_configs else (*delta.created, *delta.altered, *delta.configs)
+        for name in touched:
+            self._configure(self.image.topics[name])
+        if CONSUMER_OFFSETS in (*delta.created, *delta.altered):
+            self._lead_groups()
+
+    def create_logs_now(self, name: TopicName) -> None:
+        """Make sure that the logs of a topic exist."""
+        topic = self.image.topics.get(name)
+        if topic is not None:
+            self._create_logs(topic)
+
+    def in_sync_count(self, partition: TopicPartition) -> int:
+        """How many replicas of a partition are in sync; 0 when there is no such partition."""
+        found = self._partition(partition)
+        return 0 if found is None else len(found.isr)
+
+    def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
+        """Epoch in which this broker leads a partition."""
+        found = self._partition(partition)
+        return NO_LEADER_EPOCH if found is None else found.leader_epoch
+
+    def _partition(self, partition: TopicPartition) -> PartitionImage | None:
+        topic = self.image.topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition]
+
+    def _create_logs(self, topic: TopicImage) -> None:
+        config = log_config(self._topic_configs.of(topic.configs))
+        for index, partition in enumerate(topic.partitions):
+            key = TopicPartition(topic.name, index)
+            if self._broker_id in partition.replicas and key not in self._logs.logs:
+                self._logs.create(key, topic.topic_id, config, now_ms=self.now_ms)
+
+    def _configure(self, topic: TopicImage) -> None:
+        config = log_config(self._topic_configs.of(topic.configs))
+        for index in range(len(topic.partitions)):
+            log = self._logs.logs.get(TopicPartition(topic.name, index))
+            if log is not None and log.config != config:
+                log.config = config
+                log.set_topic_id(topic.topic_id)
+
+    def _delete_logs(self, delta: ImageDelta) -> None:
+        gone = [TopicPartition(topic.name, index) for topic in delta.deleted for index in range(len(topic.partitions))]
+        for partition in gone:
+            if partition in self._logs.logs:
+                self._maintenance.add(self._logs.delete(partition, self._entropy.token(16)))
+                self._durability.dropped(partition)
+                self._readers.changed(partition)
+        if any(topic.name == CONSUMER_OFFSETS for topic in delta.deleted):
+            self._coordinators.drop_all(self.now_ms)
+            self._coordinators.set_partition_count(0)
+        elif gone:
+            self._coordinators.partitions_deleted(gone, self.now_ms)
+
+    def _lead_groups(self) -> None:
+        topic = self.image.topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            return
+        self._coordinators.set_partition_count(len(topic.partitions))
+        for index, partition in enumerate(topic.partitions):
+            log = self._logs.logs.get(TopicPartition(CONSUMER_OFFSETS, index))
+            if log is not None and partition.leader == self._broker_id:
+                self._coordinators.lead(log, partition.leader_epoch)
+
+    def log(self, partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition that this broker leads."""
+        return self._logs.logs.get(partition)

@@ -1,0 +1,25 @@
+"""A topic's configuration as storage takes it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import lru_cache
+from typing import Final
+
+from oncelog.core.configs.topic import TopicConfig
+from oncelog.storage.config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig
+
+_SAME: Final = frozenset(item.name for item in fields(LogConfig)) & frozenset(TopicConfig.__slots__)
+"""Keys that both sides name and type alike."""
+
+
+@lru_cache(maxsize=1024)
+def log_config(topic: TopicConfig) -> LogConfig:
+    """The values that a log of the topic obeys; equal configurations share one instance."""
+    values = {name: getattr(topic, name) for name in _SAME}
+    policy = (DELETE,) * topic.cleanup_delete + (COMPACT,) * topic.cleanup_compact
+    return LogConfig(
+        **values,
+        cleanup_policy=policy,
+        message_timestamp_type=LOG_APPEND_TIME if topic.log_append_time else "CreateTime",
+    )

@@ -1,0 +1,257 @@
+"""Node: one broker as a machine. ``handle(event, now_ms)`` returns effects; everything else is composition.
+
+How an event flows: its handler runs, whatever it woke runs (in a queue, never nested), parked fetches whose partitions
+changed are asked, and last the syncs that the appends call for are started; so one event's appends share a sync.
+Nothing here knows a clock, a thread or a socket: the same node runs under ``runtime`` and in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.base.invariant import InvariantViolation
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.controller.image import ClusterImage
+from oncelog.core.groups.shard import GroupShard
+from oncelog.core.sessions.fetch import FetchSessions
+from oncelog.handlers.context import Authoriser
+from oncelog.handlers.waits import CommitFacts, Coordinate, UntilDurable, UntilProducerId, UntilReadable, Wait
+from oncelog.node.cluster import Cluster
+from oncelog.node.connections import Connection
+from oncelog.node.coordinators import Coordinators
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.durability import Durability
+from oncelog.node.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Continue,
+    Continued,
+    DeadlineReached,
+    Effect,
+    Event,
+    FactsWritten,
+    Fatal,
+    JobFinished,
+    RequestReceived,
+    Shutdown,
+    Stopped,
+    Synced,
+)
+from oncelog.node.facts import Facts
+from oncelog.node.group_settings import group_settings
+from oncelog.node.maintenance import Maintenance
+from oncelog.node.producer_ids import ProducerIds
+from oncelog.node.readers import Readers
+from oncelog.node.requests import Requests
+from oncelog.node.tasks import Runnable, Task
+from oncelog.node.traffic import Traffic
+from oncelog.ports import Entropy
+
+if TYPE_CHECKING:
+    from oncelog.storage.directory import LogDirectory
+    from oncelog.storage.log import PartitionLog
+
+COMMIT: Final = "commit"
+
+
+class Node:
+    """One broker; see the module. Also what handlers see as their ``Broker``."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        image: ClusterImage,
+        logs: LogDirectory,
+        entropy: Entropy,
+        authoriser: Authoriser,
+    ) -> None:
+        self.broker_id = broker_id
+        self.logs = logs
+        self.now_ms = 0
+        self.traffic = Traffic()
+        self._entropy = entropy
+        self._connections: dict[int, Connection] = {}
+        self._stopping = False
+        self._stop_by_ms: int | None = None
+        self._deadlines = Deadlines()
+        self._runnable = Runnable()
+        self._readers = Readers(self._deadlines, self._runnable)
+        self._cluster = Cluster(broker_id, image, config, logs, entropy)
+        config = self._cluster.config
+        commit = config.get("log.sync.policy") == COMMIT
+        self._durability = Durability(self._deadlines, self._runnable, self._readers, commit=commit)
+        self._coordinators = Coordinators(
+            group_settings(config),
+            int(config.get("offsets.commit.timeout.ms")),
+            self._deadlines,
+            self._runnable,
+            self._durability,
+        )
+        self._maintenance = Maintenance(logs, self._cluster, self._readers, self._deadlines)
+        self._cluster.bind(self._durability, self._readers, self._coordinators, self._maintenance)
+        self._facts = Facts(self._cluster.apply)
+        self._producer_ids = ProducerIds(broker_id, self._cluster, self._facts, self._runnable)
+        self.fetch_sessions = FetchSessions(
+            int(config.get("max.incremental.fetch.session.cache.slots")), self.random_bytes
+        )
+        self._requests = Requests(self, authoriser, self._park, self._deadlines, self._runnable, self.traffic)
+
+    # Driving
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """What to do first. Called once, before any event."""
+        self.now_ms = self._requests.now_ms = self._cluster.now_ms = now_ms
+        effects = self._requests.effects = []
+        self._cluster.start()
+        for log in self.logs.logs.values():
+            if log.high_watermark < log.log_end_offset:
+                self._durability.appended(log, now_ms)
+        self._maintenance.start(now_ms)
+        self._producer_ids.prefetch(effects)
+        self._settle(effects)
+        return effects
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event in; the effects to carry out, in order."""
+        self.now_ms = self._requests.now_ms = self._cluster.now_ms = now_ms
+        effects: list[Effect] = []
+        self._requests.effects = effects
+        try:
+            self._take(event, effects)
+            self._settle(effects)
+        except InvariantViolation as violation:
+            effects.append(Fatal(str(violation)))
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        """When to hand in ``DeadlineReached``, None: when nothing else happens, never."""
+        return self._deadlines.next_ms()
+
+    def _take(self, event: Event, effects: list[Effect]) -> None:
+        if isinstance(event, RequestReceived):
+            connection = self._connections.get(event.connection_id)
+            if connection is not None and connection.open and not self._stopping:
+                self._requests.receive(connection, event.frame)
+        elif isinstance(event, Synced):
+            self._durability.synced(event, effects)
+        elif isinstance(event, DeadlineReached):
+            self._deadlines.run_due(self.now_ms)
+        elif isinstance(event, ConnectionOpened):
+            connection = Connection(event.connection_id, event.host, event.listener, event.principal)
+            self._connections[event.connection_id] = connection
+        elif isinstance(event, ConnectionClosed):
+            gone = self._connections.pop(event.connection_id, None)
+            if gone is not None:
+                gone.shut()
+        elif isinstance(event, FactsWritten):
+            self._facts.written(event, effects)
+        elif isinstance(event, JobFinished):
+            self._maintenance.job_finished(event, effects)
+        elif isinstance(event, Continued):
+            pass  # what is left of a load goes on in _settle
+        elif isinstance(event, Shutdown):
+            self._stopping = True
+            self._stop_by_ms = event.deadline_ms
+            self._deadlines.at(event.deadline_ms, lambda _now: None)
+
+    def _settle(self, effects: list[Effect]) -> None:
+        """Let everything that this event set in motion come to rest, then start the syncs it calls for."""
+        while True:
+            ran = self._requests.run_woken()
+            self._readers.ask_waiting()
+            if not ran and self._runnable.is_empty():
+                break
+        if self._coordinators.load_slice(self.now_ms):
+            effects.append(Continue())
+            self._requests.run_woken()
+        self._producer_ids.prefetch(effects)
+        self._maintenance.start_jobs(effects)
+        self._durability.start_syncs(effects)
+        if self._stopping:
+            self._stop_when_idle(effects)
+
+    def _stop_when_idle(self, effects: list[Effect]) -> None:
+        assert self._stop_by_ms is not None
+        idle = self._durability.is_idle() and self._facts.is_idle()
+        if idle or self.now_ms >= self._stop_by_ms:
+            self._stopping = False
+            effects.append(Stopped())
+
+    def _park(self, task: Task, wait: Wait) -> None:
+        if isinstance(wait, UntilDurable):
+            self._durability.wait(task, wait, {partition: self.log(partition) for partition in wait.offsets})
+        elif isinstance(wait, UntilReadable):
+            self._readers.wait(task, wait)
+        elif isinstance(wait, Coordinate):
+            self._coordinators.coordinate(task, wait, self.now_ms)
+        elif isinstance(wait, CommitFacts):
+            self._facts.commit(
+                wait.operations, lambda committed: self._runnable.wake(task, committed), self._requests.effects
+            )
+        elif isinstance(wait, UntilProducerId):
+            self._producer_ids.wait(task)
+
+    # What handlers see
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        return self._cluster.image.cluster_id or ""
+
+    @property
+    def broker_epoch(self) -> int:
+        """Epoch of this broker's registration."""
+        broker = self._cluster.image.brokers.get(self.broker_id)
+        return -1 if broker is None else broker.epoch
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration as of the last change."""
+        return self._cluster.config
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as of the last change."""
+        return self._cluster.image
+
+    def log(self, partition: TopicPartition) -> PartitionLog | None:
+        """See ``handlers.context.Broker``."""
+        return self._cluster.log(partition)
+
+    def in_sync_count(self, partition: TopicPartition) -> int:
+        """See ``handlers.context.Broker``."""
+        return self._cluster.in_sync_count(partition)
+
+    def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
+        """See ``handlers.context.Broker``."""
+        return self._cluster.leader_epoch(partition)
+
+    def group_shards(self) -> Iterable[GroupShard]:
+        """See ``handlers.context.Broker``."""
+        return self._coordinators.shards()
+
+    def coordinates(self, group_id: GroupId) -> ErrorCode:
+        """See ``handlers.context.Broker``."""
+        return self._coordinators.refusal(group_id)
+
+    def appended(self, partition: TopicPartition) -> None:
+        """See ``handlers.context.Broker``."""
+        log = self._cluster.log(partition)
+        if log is not None:
+            self._durability.appended(log, self.now_ms)
+
+    def readable_changed(self, partition: TopicPartition) -> None:
+        """See ``handlers.context.Broker``."""
+        self._readers.changed(partition)
+
+    def create_logs_now(self, topic: TopicName) -> None:
+        """See ``handlers.context.Broker``."""
+        self._cluster.create_logs_now(topic)
+
+    def random_bytes(self, size: int) -> bytes:
+        """See ``handlers.context.Broker``."""
+        return self._entropy.token(size)

@@ -1,0 +1,68 @@
+"""Drives the producer id allocator: asks for blocks, parks those who come while there is none (KIP-730).
+
+The first block is asked for by the first producer, not at start: a broker that only consumers use takes no ids.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from oncelog.base.ids import BrokerId
+from oncelog.core.controller import producer_ids
+from oncelog.node.events import Effect, Report
+from oncelog.node.facts import Facts
+from oncelog.node.tasks import Runnable, Task
+
+if TYPE_CHECKING:
+    from oncelog.node.cluster import Cluster
+
+
+class ProducerIds:
+    """Producer ids of this broker."""
+
+    def __init__(self, broker_id: BrokerId, cluster: Cluster, facts: Facts, runnable: Runnable) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+        self._facts = facts
+        self._runnable = runnable
+        self._allocator = producer_ids.ProducerIds()
+        self._waiting: deque[Task] = deque()
+        self._in_use = False
+
+    def wait(self, task: Task) -> None:
+        """Give ``task`` an id as soon as there is one."""
+        self._in_use = True
+        self._waiting.append(task)
+        self._serve()
+
+    def prefetch(self, effects: list[Effect]) -> None:
+        """Ask for a block if one will be wanted soon."""
+        if not self._in_use or not self._allocator.wants_block:
+            return
+        try:
+            operation, first = producer_ids.next_block(self._cluster.image, self._broker_id)
+        except producer_ids.ProducerIdsExhausted:
+            effects.append(Report("error", "no producer ids are left in this cluster"))
+            self._refuse_all()
+            return
+        self._allocator.asked()
+        self._facts.commit([operation], lambda committed: self._granted(first, committed), effects)
+
+    def _granted(self, first: int, committed: bool) -> None:
+        if committed:
+            self._allocator.granted(first)
+        else:
+            self._allocator.failed()
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._waiting:
+            taken = self._allocator.take()
+            if taken is None:
+                return
+            self._runnable.wake(self._waiting.popleft(), taken)
+
+    def _refuse_all(self) -> None:
+        while self._waiting:
+            self._runnable.wake(self._waiting.popleft(), None)

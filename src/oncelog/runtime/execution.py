@@ -1,0 +1,198 @@
+"""Carries out a node's effects and brings their completions back as events; the only caller of ``Node.handle``.
+
+Three kinds of workers, so that none waits for another: syncs and cold reads side by side, jobs (compaction, deletes)
+one at a time, the coordination tree one commit at a time in the order of the effects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.node.events import (
+    Close,
+    Continue,
+    Continued,
+    DeadlineReached,
+    Effect,
+    Event,
+    FactsWritten,
+    Fatal,
+    JobFinished,
+    Pause,
+    Report,
+    Resume,
+    RunJob,
+    Send,
+    Stopped,
+    Sync,
+    Synced,
+    WriteFacts,
+)
+from oncelog.ports import Clock, Conflict, Coordination
+from oncelog.runtime.workers import Workers
+
+if TYPE_CHECKING:
+    from oncelog.node.node import Node
+    from oncelog.runtime.connection import ClientConnection
+
+SYNC_WORKERS: Final = 8
+_LOG: Final = logging.getLogger("oncelog.broker")
+_LONGEST_SLEEP_S: Final = 3600.0
+
+
+class Execution:
+    """One node on one asyncio loop."""
+
+    def __init__(
+        self, node: Node, loop: asyncio.AbstractEventLoop, clock: Clock, coordination: Coordination, *, manual: bool
+    ) -> None:
+        self._node = node
+        self._loop = loop
+        self._clock = clock
+        self._manual = manual
+        self._coordination = coordination
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms: int | None = None
+        self.connections: dict[int, ClientConnection] = {}
+        self.stopped: asyncio.Future[str | None] = loop.create_future()
+        """Done when the node has stopped: None after a clean shutdown, else the reason."""
+        self.disk = Workers(loop, SYNC_WORKERS, "disk")
+        self._jobs = Workers(loop, 1, "jobs")
+        self._facts = Workers(loop, 1, "facts")
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            Close: self._close,
+            Pause: self._pause,
+            Resume: self._resume,
+            Sync: self._sync,
+            RunJob: self._run_job,
+            WriteFacts: self._write_facts,
+            Continue: self._continue,
+            Report: self._report,
+            Fatal: self._fatal,
+            Stopped: self._stop,
+        }
+
+    def dispatch(self, event: Event) -> None:
+        """Hand an event to the node and carry out what follows. Nothing is handed in after the end."""
+        if self.stopped.done():
+            return
+        self.carry_out(self._node.handle(event, self._clock.now_ms()))
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        """Carry out effects in their order."""
+        carry_out = self._carry_out
+        for effect in effects:
+            carry_out[type(effect)](effect)
+        self._set_alarm()
+
+    async def settle(self) -> None:
+        """Wait until the workers have nothing left to do and the loop has heard of it."""
+        while any(workers.is_busy() for workers in (self.disk, self._jobs, self._facts)):
+            await asyncio.sleep(0.0005)
+        await asyncio.sleep(0)
+
+    def shut(self) -> None:
+        """End the workers after what they were given."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for workers in (self.disk, self._jobs, self._facts):
+            workers.stop()
+
+    def _set_alarm(self) -> None:
+        at_ms = self._node.next_deadline_ms()
+        if at_ms == self._alarm_ms or self._manual:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_ms = at_ms
+        if at_ms is not None:
+            delay_s = min(max(0, at_ms - self._clock.now_ms()) / 1000, _LONGEST_SLEEP_S)
+            self._alarm = self._loop.call_later(delay_s, self._deadline_reached)
+
+    def _deadline_reached(self) -> None:
+        self._alarm = None
+        self._alarm_ms = None
+        self.dispatch(DeadlineReached())
+
+    def _send(self, effect: Send) -> None:
+        connection = self.connections.get(effect.connection_id)
+        if connection is not None:
+            connection.send(effect.chunks)
+
+    def _close(self, effect: Close) -> None:
+        connection = self.connections.get(effect.connection_id)
+        if connection is not None:
+            if effect.reason:
+                _LOG.info("closing connection from %s: %s", connection.peer, effect.reason)
+            connection.close_after_sending()
+
+    def _pause(self, effect: Pause) -> None:
+        connection = self.connections.get(effect.connection_id)
+        if connection is not None:
+            connection.pause_reading("node")
+
+    def _resume(self, effect: Resume) -> None:
+        connection = self.connections.get(effect.connection_id)
+        if connection is not None:
+            connection.resume_reading("node")
+
+    def _sync(self, effect: Sync) -> None:
+        def work() -> Callable[[], None]:
+            failure: OSError | None = None
+            try:
+                for file in effect.files:
+                    file.sync()
+            except OSError as error:
+                failure = error
+            return lambda: self.dispatch(Synced(effect.token, failure))
+
+        self.disk.submit(work)
+
+    def _run_job(self, effect: RunJob) -> None:
+        def work() -> Callable[[], None]:
+            failure = _drain(effect.slices)
+            return lambda: self.dispatch(JobFinished(effect.token, failure))
+
+        self._jobs.submit(work)
+
+    def _write_facts(self, effect: WriteFacts) -> None:
+        def work() -> Callable[[], None]:
+            outcome = FactsWritten(effect.token)
+            try:
+                self._coordination.commit(effect.operations)
+            except Conflict:
+                outcome.conflict = True
+            except Exception as error:  # noqa: BLE001 - any failure of the tree is told to the node
+                outcome.failure = error
+            return lambda: self.dispatch(outcome)
+
+        self._facts.submit(work)
+
+    def _continue(self, _effect: Continue) -> None:
+        self._loop.call_soon(self.dispatch, Continued())
+
+    def _report(self, effect: Report) -> None:
+        _LOG.log(logging.getLevelName(effect.level.upper()), "%s", effect.message)
+
+    def _fatal(self, effect: Fatal) -> None:
+        _LOG.critical("stopping: %s", effect.message)
+        if not self.stopped.done():
+            self.stopped.set_result(effect.message)
+
+    def _stop(self, _effect: Stopped) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(None)
+
+
+def _drain(slices: Iterator[None]) -> Exception | None:
+    try:
+        for _ in slices:
+            pass
+    except Exception as error:  # noqa: BLE001 - a failed job is told to the node
+        return error
+    return None

@@ -1,0 +1,114 @@
+"""Who may be connected and how much they may make the broker hold: limits over all connections.
+
+Kafka's keys: ``max.connections``, ``max.connections.per.ip``, ``connections.max.idle.ms``; and
+``oncelog.buffered.max.bytes`` for what unfinished frames may hold together, ``oncelog.connection.stalled.ms`` for how
+long one may stay unfinished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from oncelog.runtime.connection import ClientConnection
+
+_LOG: Final = logging.getLogger("oncelog.broker")
+_OVER_BOUND: Final = "held bytes"
+_RESUME_SHARE: Final = 0.75
+
+
+class Gate:
+    """Counts connections and held bytes."""
+
+    def __init__(
+        self, *, max_connections: int, max_per_ip: int, max_held_bytes: int, max_idle_s: float, max_unfinished_s: float
+    ) -> None:
+        self._max_connections = max_connections
+        self._max_per_ip = max_per_ip
+        self._max_held_bytes = max_held_bytes
+        self._max_idle_s = max_idle_s
+        self._max_unfinished_s = max_unfinished_s
+        self._by_ip: Counter[str] = Counter()
+        self._admitted: dict[ClientConnection, str] = {}
+        self._paused: list[ClientConnection] = []
+        self._unfinished_since: dict[ClientConnection, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.held_bytes = 0
+        self.refused = 0
+        self.cut_off = 0
+
+    @property
+    def connections(self) -> int:
+        """How many are connected."""
+        return len(self._admitted)
+
+    def admit(self, connection: ClientConnection, ip: str) -> bool:
+        """Whether a new connection may stay."""
+        if len(self._admitted) >= self._max_connections or self._by_ip[ip] >= self._max_per_ip:
+            self.refused += 1
+            _LOG.warning("refusing connection from %s: too many connections", connection.peer)
+            return False
+        self._admitted[connection] = ip
+        self._by_ip[ip] += 1
+        return True
+
+    def leave(self, connection: ClientConnection, held_bytes: int) -> None:
+        """It is gone, with what it held."""
+        ip = self._admitted.pop(connection, None)
+        if ip is None:
+            return
+        self._by_ip[ip] -= 1
+        if not self._by_ip[ip]:
+            del self._by_ip[ip]
+        self._unfinished_since.pop(connection, None)
+        self._change(-held_bytes)
+
+    def garbage(self, connection: ClientConnection, reason: str) -> None:
+        """A peer sent what is no frame."""
+        self.cut_off += 1
+        _LOG.info("closing connection from %s: %s", connection.peer, reason)
+
+    def account(self, connection: ClientConnection, change_bytes: int) -> None:
+        """A connection holds ``change_bytes`` more of an unfinished frame; too much altogether pauses it."""
+        if connection.held_bytes + change_bytes > 0:
+            self._unfinished_since.setdefault(connection, asyncio.get_running_loop().time())
+        else:
+            self._unfinished_since.pop(connection, None)
+        self._change(change_bytes)
+        if change_bytes > 0 and self.held_bytes > self._max_held_bytes:
+            connection.pause_reading(_OVER_BOUND)
+            self._paused.append(connection)
+
+    def _change(self, change_bytes: int) -> None:
+        self.held_bytes += change_bytes
+        if self._paused and self.held_bytes <= self._max_held_bytes * _RESUME_SHARE:
+            paused, self._paused = self._paused, []
+            for connection in paused:
+                connection.resume_reading(_OVER_BOUND)
+
+    def start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cut off idle and stalled peers from time to time."""
+        self._timer = loop.call_later(min(10.0, self._max_idle_s / 2), self._sweep, loop)
+
+    def stop_sweeping(self) -> None:
+        """No more sweeps."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now_s = loop.time()
+        for connection in list(self._admitted):
+            started_s = self._unfinished_since.get(connection)
+            if started_s is not None and now_s - started_s > self._max_unfinished_s:
+                self._cut(connection, "an unfinished request for too long")
+            elif now_s - connection.last_active_s > self._max_idle_s:
+                self._cut(connection, "idle for too long")
+        self.start_sweeping(loop)
+
+    def _cut(self, connection: ClientConnection, reason: str) -> None:
+        self.cut_off += 1
+        _LOG.info("closing connection from %s: %s", connection.peer, reason)
+        connection.abort()

@@ -1,0 +1,64 @@
+"""A broker as a process: the loop, the signals, the line that says it is ready, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from oncelog import __version__
+from oncelog.runtime.assembly import Settings
+from oncelog.runtime.server import Server
+
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long a thread may keep the interpreter while another wants it. A worker that comes back from a sync asks for
+it; at Python's 5 ms an acknowledgement would wait for whatever the loop is doing."""
+SHUTDOWN_S: Final = 30.0
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed: half the time a request for what asyncio does itself."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run_until_signalled(settings: Settings, *, http: str | None, announce: Callable[[str], None]) -> int:
+    """Run a broker until SIGTERM, Ctrl-C or a failure; the process's exit code.
+
+    Raises StartRefused when it cannot start.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_serve(settings, http, announce))
+
+
+async def _serve(settings: Settings, http: str | None, announce: Callable[[str], None]) -> int:
+    started_s = time.monotonic()
+    loop = asyncio.get_running_loop()
+    server = Server(settings)
+    await server.start()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    if http is not None:
+        announce(f"metrics on http://{await server.start_http(http)}/metrics")
+    announce(
+        f"oncelog {__version__} ready on {server.address} "
+        f"(broker {server.node.broker_id}, cluster {server.node.cluster_id}, data in {settings.data_directory}, "
+        f"started in {time.monotonic() - started_s:.2f} s)"
+    )
+    server.stopped.add_done_callback(lambda _stopped: stop.set())
+    await stop.wait()
+    if server.stopped.done():
+        await server.abandon()
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)  # a second Ctrl-C ends it at once
+    reason = await server.stop(SHUTDOWN_S)
+    return 0 if reason is None else 1

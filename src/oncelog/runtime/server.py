@@ -1,0 +1,209 @@
+"""A broker on an asyncio loop: opens what it needs, listens, and shuts down in order.
+
+Start: lock and open the data directory (recovering it), open the coordination tree and join the cluster, start the
+node, listen. Stop: listen no more, let what is in flight finish, sync, write checkpoints and the clean-shutdown marker.
+``abandon`` does none of that: it is what a kill leaves behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.units import SECOND_MS
+from oncelog.node.events import DeadlineReached, Shutdown
+from oncelog.ports import Clock
+from oncelog.runtime.assembly import Opened, Settings, StartRefused, join_cluster, open_directory
+from oncelog.runtime.clock import ManualClock, WallClock
+from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection
+from oncelog.runtime.execution import Execution
+from oncelog.runtime.gate import Gate
+from oncelog.runtime.loop_health import LoopHealth
+from oncelog.wire.framing import request_limit
+
+if TYPE_CHECKING:
+    from oncelog.node.node import Node
+    from oncelog.runtime.http import HttpEndpoint
+
+BACKLOG: Final = 1024
+
+
+class Server:
+    """One broker; see the module."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or WallClock()
+        self._opened: Opened | None = None
+        self._node: Node | None = None
+        self._execution: Execution | None = None
+        self._listening: asyncio.Server | None = None
+        self._gate: Gate | None = None
+        self._http: HttpEndpoint | None = None
+        self._ids = itertools.count(1)
+        self.address = ""
+        """``host:port`` it listens on."""
+
+    @property
+    def node(self) -> Node:
+        """The node, once started."""
+        if self._node is None:
+            raise RuntimeError("the broker is not running")
+        return self._node
+
+    @property
+    def stopped(self) -> asyncio.Future[str | None]:
+        """Done when the node has stopped by itself, with the reason."""
+        assert self._execution is not None
+        return self._execution.stopped
+
+    async def start(self) -> None:
+        """Open, recover, join, listen. Raises StartRefused; then nothing is left open."""
+        loop = asyncio.get_running_loop()
+        self._opened = opened = open_directory(self.settings)
+        try:
+            await self._listen(loop, opened)
+        except BaseException:
+            self._release()
+            raise
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop, opened: Opened) -> None:
+        config = self.settings.config
+        self._gate = Gate(
+            max_connections=int(config.get("max.connections")),
+            max_per_ip=int(config.get("max.connections.per.ip")),
+            max_held_bytes=int(config.get("oncelog.buffered.max.bytes")),
+            max_idle_s=int(config.get("connections.max.idle.ms")) / SECOND_MS,
+            max_unfinished_s=int(config.get("oncelog.connection.stalled.ms")) / SECOND_MS,
+        )
+        host, port = self.settings.listen
+        protocol = self._protocol_factory()
+        try:
+            self._listening = await loop.create_server(
+                protocol, host or None, port, backlog=BACKLOG, start_serving=False
+            )
+        except OSError as error:
+            raise StartRefused(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        bound_host, bound_port = self._listening.sockets[0].getsockname()[:2]
+        self.address = f"{host or bound_host}:{bound_port}"
+        node = self._node = join_cluster(opened, self.settings, (host or bound_host, bound_port), self.clock)
+        manual = isinstance(self.clock, ManualClock)
+        self._execution = Execution(node, loop, self.clock, opened.coordination, manual=manual)
+        self._execution.carry_out(node.start(self.clock.now_ms()))
+        self._gate.start_sweeping(loop)
+        self._health = LoopHealth(loop)
+        self._health.start()
+        await self._listening.start_serving()
+
+    def _protocol_factory(self) -> Callable[[], ClientConnection]:
+        config = self.settings.config
+        limit = request_limit(int(config.get("socket.request.max.bytes")), int(config.get("oncelog.request.max.bytes")))
+        receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
+        advertised = self.settings.advertised
+
+        def listener(host: str, port: int) -> tuple[str, int]:
+            return advertised or (self.settings.listen[0] if _is_name(self.settings.listen[0]) else host, port)
+
+        def make() -> ClientConnection:
+            assert self._execution is not None
+            assert self._gate is not None
+            return ClientConnection(next(self._ids), self._execution, self._gate, limit, receive_buffer, listener)
+
+        return make
+
+    async def start_http(self, address: str) -> str:
+        """Serve /metrics and /health on ``HOST:PORT``; the address bound. Raises StartRefused."""
+        from oncelog.runtime.http import HttpEndpoint
+        from oncelog.runtime.metrics import Metrics
+
+        host, separator, port = address.rpartition(":")
+        if not separator or not port.isdigit():
+            raise StartRefused(f"--http {address}: not HOST:PORT")
+        assert self._gate is not None
+        metrics = Metrics(self.node, self._gate, self._health)
+        self._http = HttpEndpoint({"/metrics": metrics.page, "/health": metrics.health})
+        try:
+            bound = await self._http.start(host, int(port))
+        except OSError as error:
+            raise StartRefused(f"cannot listen on {address}: {error.strerror or error}") from None
+        return f"{bound[0]}:{bound[1]}"
+
+    async def stop(self, timeout_s: float) -> str | None:
+        """Shut down cleanly, within about ``timeout_s``; None, or why it was not clean."""
+        execution = self._execution
+        assert execution is not None
+        await self._stop_listening()
+        execution.dispatch(Shutdown(self.clock.now_ms() + int(timeout_s * SECOND_MS)))
+        try:
+            async with asyncio.timeout(timeout_s):
+                reason = await execution.stopped
+        except TimeoutError:
+            reason = f"did not come to rest within {timeout_s:.0f} s"
+        await self._drain_connections(execution)
+        execution.shut()
+        if reason is None:
+            self.node.logs.close(self.node.broker_epoch)
+        self._release()
+        return reason
+
+    async def abandon(self) -> None:
+        """Let go of everything at once, as a kill would: no sync, no checkpoint, no marker."""
+        execution = self._execution
+        assert execution is not None
+        await self._stop_listening()
+        if not execution.stopped.done():
+            execution.stopped.set_result("abandoned")
+        for connection in list(execution.connections.values()):
+            connection.abort()
+        execution.shut()
+        self._release()
+
+    def _release(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+        if self._opened is not None:
+            self._opened.release()
+        self._opened = None
+
+    async def advance(self, clock: ManualClock, milliseconds: int) -> None:
+        """Move a manual clock on, stopping at each deadline of the node on the way."""
+        execution = self._execution
+        assert execution is not None
+        target_ms = clock.now_ms() + milliseconds
+        while True:
+            at_ms = self.node.next_deadline_ms()
+            if at_ms is None or at_ms > target_ms:
+                break
+            clock.move_to(at_ms)
+            execution.dispatch(DeadlineReached())
+            await execution.settle()
+        clock.move_to(target_ms)
+        execution.dispatch(DeadlineReached())
+        await execution.settle()
+
+    async def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+        if self._gate is not None:
+            self._gate.stop_sweeping()
+        self._health.stop()
+        if self._http is not None:
+            await self._http.stop()
+
+    async def _drain_connections(self, execution: Execution) -> None:
+        """What was answered is still sent, to peers that read."""
+        for connection in list(execution.connections.values()):
+            connection.close_after_sending()
+        for _ in range(20):
+            if not execution.connections:
+                return
+            await asyncio.sleep(0.01)
+        for connection in list(execution.connections.values()):
+            connection.abort()
+
+
+def _is_name(host: str) -> bool:
+    """Whether a listen address is one that clients can use as it is."""
+    return host not in ("", "0.0.0.0", "::")
