@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
+from oncelog.spark.load import LoadReport, load
 from oncelog.spark.source import OncelogSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DataLoss", "OncelogSource", "OptionError", "SparkSourceError", "register"]
+__all__ = ["DataLoss", "LoadReport", "OncelogSource", "OptionError", "SparkSourceError", "load", "register"]
 
 
 def register(spark: SparkSession) -> None:

@@ -35,6 +35,14 @@ class OffsetRange(InputPartition):
         """How many offsets; records are at most as many."""
         return self.end - self.start
 
+    def before(self, offset: int) -> OffsetRange:
+        """The part below ``offset``."""
+        return OffsetRange(self.topic, self.partition, self.start, offset)
+
+    def since(self, offset: int) -> OffsetRange:
+        """The part from ``offset`` on."""
+        return OffsetRange(self.topic, self.partition, offset, self.end)
+
     def split(self, parts: int) -> list[OffsetRange]:
         """This range in ``parts`` even pieces (fewer when it is smaller than that)."""
         parts = max(1, min(parts, self.size))

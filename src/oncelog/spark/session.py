@@ -1,0 +1,77 @@
+"""A local Spark session for commands: quiet, stopped at the end, with a clear word when Java is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oncelog.spark.errors import SparkSourceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def local_session(
+    *, log: Path | None = None, master: str = "local[*]", config: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session on this machine. The JVM's own messages go to ``log`` instead of the terminal.
+
+    A session that is already running in this process is used, and left running.
+    """
+    check_java()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("oncelog")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        **(config or {}),
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _standard_error_to(log):
+        session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def check_java() -> None:
+    """Raise SparkSourceError unless a Java is there for Spark to run on."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
+        raise SparkSourceError("Spark needs Java 17 or 21: install a JRE, or set JAVA_HOME")
+
+
+@contextmanager
+def _standard_error_to(log: Path | None) -> Iterator[None]:
+    """While it lasts, processes started inherit ``log`` as their standard error; the JVM keeps it."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(target, 2)
+    os.close(target)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
