@@ -1,7 +1,10 @@
 """What every generated message has: one class for all versions, the version an argument.
 
-The rule: a field that a version lacks keeps its default when decoded and is dropped when encoded. Decoding consumes
-the whole buffer or raises :class:`PeerError`; encoding raises ValueError or struct.error, for the mistake is ours.
+The rule: a field that a version lacks keeps its default when decoded and is dropped when encoded. Decoding yields a
+message or raises :class:`PeerError`; encoding raises ValueError or struct.error, for the mistake is ours.
+
+A response must fill its buffer. Bytes after a request are ignored, as by Apache Kafka: librdkafka's request for the
+metadata of all topics, version 13, has three of them.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ class Message:
     FIRST_FLEXIBLE_VERSION: ClassVar[int]
     """``NEVER_FLEXIBLE`` where no version is."""
     MAX_ELEMENTS: ClassVar[int]
+    MAY_BE_FOLLOWED: ClassVar[bool]
+    """Whether bytes after the message are ignored, or refused."""
 
     @classmethod
     def flexible(cls, version: int) -> bool:
@@ -41,12 +46,13 @@ class Message:
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int) -> Self:
-        """The message that fills ``buffer``. ``records`` fields are views into it. Raises PeerError."""
+        """The message in ``buffer``. ``records`` fields are views into it. Raises PeerError."""
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise PeerError(f"{cls.__name__} has no version {version}")
         reader = (CompactReader if version >= cls.FIRST_FLEXIBLE_VERSION else Reader)(buffer, cls.MAX_ELEMENTS)
         message = cls.read(reader, version)
-        reader.finish()
+        if not cls.MAY_BE_FOLLOWED:
+            reader.finish()
         return message
 
     def encode(self, version: int) -> list[Chunk]:
@@ -77,6 +83,7 @@ class Response(Message):
 
     __slots__ = ()
     MAX_ELEMENTS: ClassVar[int] = RESPONSE_MAX_ELEMENTS
+    MAY_BE_FOLLOWED: ClassVar[bool] = False
 
 
 R = TypeVar("R", bound=Response)
@@ -87,6 +94,7 @@ class Request(Message, Generic[R]):
 
     __slots__ = ()
     MAX_ELEMENTS: ClassVar[int] = REQUEST_MAX_ELEMENTS
+    MAY_BE_FOLLOWED: ClassVar[bool] = True
 
     @classmethod
     def response_class(cls) -> type[R]:

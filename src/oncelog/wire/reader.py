@@ -166,7 +166,7 @@ class Reader:
     # Strings and bytes.
 
     def nullable_string(self) -> str | None:
-        """UTF-8, at most 32,767 bytes."""
+        """UTF-8, at most 32,767 bytes; what is not becomes U+FFFD, as in Java: C clients send what they are given."""
         length = self._string_length()
         if length == -1:
             return None
@@ -175,10 +175,11 @@ class Reader:
         if length < 0 or length > MAX_STRING_BYTES or after > self.end:
             raise PeerError(f"a string of {length} bytes, and {self.end - position} left")
         self.position = after
-        try:
-            return str(self.view[position:after], "utf-8")
-        except UnicodeDecodeError:
-            raise PeerError("a string that is not UTF-8") from None
+        value = str(self.view[position:after], "utf-8", "replace")
+        if length > MAX_STRING_BYTES // 3 and len(value.encode()) > MAX_STRING_BYTES:
+            # A byte replaced takes three, and an answer that repeats the string could not be encoded.
+            raise PeerError("a long string that is not UTF-8")
+        return value
 
     def string(self) -> str:
         """As :meth:`nullable_string`, but null is refused."""

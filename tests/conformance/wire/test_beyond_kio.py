@@ -6,8 +6,9 @@ import pytest
 from kio.serial import entity_reader
 
 from oncelog.base.errors import PeerError
-from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
+from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.conformance.wire.kio_oracle import encoded, kio_bytes, kio_root, ours
 
@@ -31,11 +32,18 @@ def test_tagged_fields_that_we_do_not_know_are_skipped() -> None:
     assert ApiVersionsRequest.decode(extended, 4) == ApiVersionsRequest.decode(data, 4)
 
 
-def test_bytes_after_a_message_are_refused() -> None:
+def test_bytes_after_a_request_are_ignored_as_by_apache_kafka() -> None:
+    """librdkafka 2 asks for all topics like this: a null array of 4 bytes where one is meant, then three flags."""
+    assert MetadataRequest.decode(bytes((0, 0, 0, 0, 1, 0, 0)), 13) == MetadataRequest(
+        topics=None, allow_auto_topic_creation=False
+    )
+
+
+def test_bytes_after_a_response_are_refused() -> None:
     """kio leaves them to its caller."""
-    data = encoded(ApiVersionsRequest(), 4)
+    data = encoded(ApiVersionsResponse(), 4)
     with pytest.raises(PeerError, match="1 bytes left"):
-        ApiVersionsRequest.decode(data + b"\0", 4)
+        ApiVersionsResponse.decode(data + b"\0", 4)
 
 
 def test_the_start_offset_of_an_administrative_abort_is_tagged_field_10000() -> None:
