@@ -13,7 +13,7 @@ the generation of a rebalance that is not in the log yet. It must not read a clo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicId, TopicName, TopicPartition
@@ -318,11 +318,14 @@ class GroupShard:
         for group_id in self._offsets.group_ids():
             invariant(group_id in self._groups, "O4: an offset without a group", group=group_id)
 
-    def persisted(self) -> dict[GroupId, tuple[Record, dict[tuple[TopicName, int], object]]]:
-        """What a replay of the log has to give, for tests: each group's record and offsets, order numbers left out."""
+    def persisted(
+        self, settled: Collection[GroupId]
+    ) -> dict[GroupId, tuple[Record | None, dict[tuple[TopicName, int], object]]]:
+        """What a replay of the log has to give, for tests: of each group the record if it is one of ``settled`` (not
+        rebalancing), and the offsets, order numbers left out."""
         return {
             group_id: (
-                persistence.group_record(group),
+                persistence.group_record(group) if group_id in settled else None,
                 {
                     (topic, partition): committed._replace(sequence=0)
                     for topic, partitions in self._offsets.committed.of_group(group_id).items()

@@ -1,0 +1,219 @@
+"""A shard with its log, a clock that is moved by hand, and clients that have a name: what the node does, in 100 lines.
+
+After every step all invariants are checked, and a second shard that replays the log is compared with the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import GroupId, MemberId, Offset, TopicName
+from oncelog.core.groups.model import (
+    CommitRequest,
+    Decision,
+    GroupSettings,
+    HeartbeatRequest,
+    JoinRequest,
+    LeavingMember,
+    PartitionCommit,
+    Protocol,
+    Record,
+    SyncRequest,
+)
+from oncelog.core.groups.shard import GroupShard
+from oncelog.records.internal.consumer_protocol import Subscription, encode_subscription
+
+GROUP = GroupId("g")
+TOPIC = TopicName("t")
+SETTINGS = GroupSettings(initial_rebalance_delay_ms=3000)
+
+
+def subscription(*topics: str) -> bytes:
+    """Metadata of a member that subscribes to ``topics``."""
+    return encode_subscription(Subscription(tuple(TopicName(topic) for topic in topics)))
+
+
+def replayed(log: list[Record], settings: GroupSettings = SETTINGS) -> GroupShard:
+    """A shard that has loaded ``log``."""
+    shard = GroupShard(0, settings)
+    for key, value in log:
+        shard.apply(key, value)
+    shard.loaded(0)
+    return shard
+
+
+def durable(shard: GroupShard) -> dict[GroupId, tuple[Record | None, dict[tuple[TopicName, int], object]]]:
+    """What of a shard must survive: offsets of all groups, and members of those that are not rebalancing."""
+    return shard.persisted({group.group_id for group in shard.listings() if group.state in ("Empty", "Stable")})
+
+
+@dataclass
+class Driver:
+    """Drives a loaded shard."""
+
+    settings: GroupSettings = field(default_factory=lambda: GroupSettings(initial_rebalance_delay_ms=3000))
+    now_ms: int = 1_000_000
+    log: list[Record] = field(default_factory=list)
+    """What the shard is loaded from, and what it writes."""
+
+    def __post_init__(self) -> None:
+        self.replies: dict[int, object] = {}
+        self.last_token = 0
+        self.refuse_appends = False
+        self._ids = 0
+        self.shard = GroupShard(0, self.settings)
+        for key, value in self.log:
+            self.shard.apply(key, value)
+        self.carry_out(self.shard.loaded(self.now_ms))
+
+    # Driving
+
+    def carry_out(self, decision: Decision, token: int = 0) -> object | None:
+        """Append, apply and deliver; returns what the caller was told, None if it is parked."""
+        if decision.records and self.refuse_appends:
+            self.refuse_appends = False
+            if token:
+                self.replies[token] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            self.carry_out(self.shard.aborted(decision, ErrorCode.COORDINATOR_NOT_AVAILABLE, self.now_ms))
+            return self.replies.get(token)
+        self.log += decision.records
+        for key, value in decision.records:
+            self.shard.apply(key, value)
+        for waiting, reply in decision.released:
+            assert waiting not in self.replies, "a token answered twice"
+            self.replies[waiting] = reply
+        if token and decision.reply is not None:
+            assert token not in self.replies, "a token answered twice"
+            self.replies[token] = decision.reply
+        self.check()
+        return self.replies.get(token)
+
+    def check(self) -> None:
+        """All invariants, and that the log says what the shard holds."""
+        self.shard.check()
+        mine, again = durable(self.shard), durable(replayed(self.log))
+        for group_id, (record, offsets) in mine.items():
+            if record is None and group_id not in again:
+                continue  # being created: not in the log before its first generation
+            assert again[group_id][1] == offsets
+            assert record is None or again[group_id][0] == record
+
+    def token(self) -> int:
+        """A new caller."""
+        self.last_token += 1
+        return self.last_token
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass, doing what falls due on the way."""
+        end_ms = self.now_ms + milliseconds
+        while (deadline_ms := self.shard.deadline_ms()) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.carry_out(self.shard.tick(self.now_ms))
+        self.now_ms = end_ms
+
+    # Requests
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group: str = GROUP,
+        name: str = "m",
+        instance: str | None = None,
+        protocols: tuple[Protocol, ...] | tuple[str, ...] = ("range",),
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        version: int = 9,
+    ) -> object | None:
+        """JoinGroup; the new member's id is the name and a number."""
+        self._ids += 1
+        offered = tuple(p if isinstance(p, Protocol) else Protocol(p, subscription(TOPIC)) for p in protocols)
+        request = JoinRequest(
+            GroupId(group),
+            MemberId(member_id),
+            MemberId(f"{instance or name}-{self._ids}"),
+            instance,
+            name,
+            "/127.0.0.1",
+            session_ms,
+            rebalance_ms,
+            protocol_type,
+            offered,
+            version >= 4,
+            version >= 9,
+        )
+        token = self.token()
+        return self.carry_out(self.shard.join(request, token, self.now_ms), token)
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = GROUP,
+        instance: str | None = None,
+        protocol: str | None = None,
+    ) -> object | None:
+        """SyncGroup."""
+        parts = [(MemberId(m), part) for m, part in (assignments or {}).items()]
+        request = SyncRequest(GroupId(group), MemberId(member_id), generation, instance, None, protocol, parts)
+        token = self.token()
+        return self.carry_out(self.shard.sync(request, token, self.now_ms), token)
+
+    def heartbeat(
+        self, member_id: str, generation: int, *, group: str = GROUP, instance: str | None = None
+    ) -> object | None:
+        """Heartbeat."""
+        token = self.token()
+        request = HeartbeatRequest(GroupId(group), MemberId(member_id), generation, instance)
+        return self.carry_out(self.shard.heartbeat(request, token, self.now_ms), token)
+
+    def leave(self, *leaving: str | tuple[str, str | None], group: str = GROUP) -> object | None:
+        """LeaveGroup."""
+        members = [
+            LeavingMember(MemberId(m), None) if isinstance(m, str) else LeavingMember(MemberId(m[0]), m[1])
+            for m in leaving
+        ]
+        token = self.token()
+        return self.carry_out(self.shard.leave(GroupId(group), members, token, self.now_ms), token)
+
+    def commit(
+        self,
+        offsets: dict[int, int],
+        member_id: str = "",
+        generation: int = -1,
+        *,
+        group: str = GROUP,
+        topic: str = TOPIC,
+        instance: str | None = None,
+        metadata: str | None = "",
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> object | None:
+        """OffsetCommit of partition → offset."""
+        parts = [PartitionCommit(TopicName(topic), p, Offset(o), metadata=metadata) for p, o in offsets.items()]
+        unknown = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+        request = CommitRequest(GroupId(group), MemberId(member_id), generation, instance, parts, retention_ms, unknown)
+        token = self.token()
+        return self.carry_out(self.shard.commit_offsets(request, token, self.now_ms), token)
+
+    def fetch(self, group: str = GROUP, *, require_stable: bool = False) -> dict[tuple[str, int], int]:
+        """OffsetFetch of everything."""
+        decision = self.shard.fetch_offsets(GroupId(group), None, 0, self.now_ms, require_stable=require_stable)
+        assert isinstance(decision.reply, list)
+        return {(f.topic, f.partition): f.committed.offset for f in decision.reply}
+
+    # Looking
+
+    def state(self, group: str = GROUP) -> str:
+        """The group's state, or "Dead"."""
+        found = self.shard.describe(GroupId(group))
+        return "Dead" if found is None else found.state
+
+    def members(self, group: str = GROUP) -> list[str]:
+        """The members' ids."""
+        found = self.shard.describe(GroupId(group))
+        return [] if found is None else [member.member_id for member in found.members]
