@@ -21,6 +21,7 @@ from oncelog.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
+from oncelog.storage.compaction.job import Compact
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.file_names import (
     CLEAN_SHUTDOWN,
@@ -55,6 +56,7 @@ class LogDirectory:
         """From the clean-shutdown file; −1 when unknown."""
         self._budget = IndexBudget()
         self._doomed: list[str] = []
+        self._compacting: Compact | None = None
 
     @staticmethod
     def open(files: Files, *, config_of: ConfigOf, now_ms: int, storage: StorageConfig | None = None) -> LogDirectory:
@@ -136,14 +138,30 @@ class LogDirectory:
         return RemoveDirectories(self.files, partition, [new])
 
     def due_jobs(self, now_ms: int) -> list[Job]:
-        """What is due in all logs, and the directories that earlier deletions left."""
+        """What is due in all logs, and the directories that earlier deletions left.
+
+        One compaction at a time, of the log with the largest dirty part: its offset map bounds the memory of all.
+        """
         jobs: list[Job] = []
         if self._doomed:
             doomed, self._doomed = self._doomed, []
             jobs.append(RemoveDirectories(self.files, _NOWHERE, doomed))
+        dirtiest: Compact | None = None
         for log in self.logs.values():
-            jobs += log.due_jobs(now_ms)
+            jobs += log.maintenance.housekeeping(now_ms)
+            if self._compacting is None and log.config.compact:
+                compaction = log.maintenance.compaction(now_ms)
+                if compaction is not None and (dirtiest is None or compaction.ratio > dirtiest.ratio):
+                    dirtiest = compaction
+        if dirtiest is not None:
+            self._compacting = dirtiest
+            dirtiest.when_done(self._compaction_done)
+            self.logs[dirtiest.partition].maintenance.started(dirtiest)
+            jobs.append(dirtiest)
         return jobs
+
+    def _compaction_done(self) -> None:
+        self._compacting = None
 
     def checkpoints(self) -> None:
         """Write down recovery points, log starts, high watermarks, cleaned offsets and leader epochs."""

@@ -362,6 +362,11 @@ class Segment:
         for extension in SEGMENT_FILES:
             self._files.remove(self.path(extension))
 
+    def adopt(self, budget: IndexBudget) -> None:
+        """Belong to a log: a segment that compaction made."""
+        self._budget.forget(self)
+        self._budget = budget
+
     def moved_to(self, directory: str) -> None:
         """The partition's directory was renamed."""
         self._directory = directory

@@ -1,0 +1,121 @@
+"""What is left of a batch when a log is compacted.
+
+A record stays when it is the last with its key, or newer than the map; a tombstone stays until its batch's delete
+horizon (set when it first goes through cleaning: now + ``delete.retention.ms``, kept in the batch, KIP-534). A batch
+keeps its offsets and sequence range whatever is taken out of it; it stays as an empty one where it carries a
+producer's last sequence, or ends the range that was cleaned. What is not changed is copied byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from oncelog.ports import Buffer
+from oncelog.records.batch import BatchHeader
+from oncelog.records.builder import build_batch
+from oncelog.records.compression import Codec
+from oncelog.records.control import control_type
+from oncelog.records.record import Record, read_records
+from oncelog.storage.compaction.offset_map import OffsetMap
+from oncelog.storage.compaction.transactions import WalkedTransactions
+
+
+class LastRecord(NamedTuple):
+    """Where a producer's state hangs: the batch with its last data, or its last marker (``offset`` −1)."""
+
+    offset: int
+    epoch: int
+
+
+class BatchFilter:
+    """Decides batch after batch; ``upper_bound`` is where the cleaned range ends."""
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: WalkedTransactions,
+        last_records: Mapping[int, LastRecord],
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        upper_bound: int,
+        max_decompressed_bytes: int,
+    ) -> None:
+        self._offsets = offsets
+        self._transactions = transactions
+        self._last_records = last_records
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+        self._upper_bound = upper_bound
+        self._max_decompressed_bytes = max_decompressed_bytes
+
+    def retain(self, header: BatchHeader, data: Buffer) -> Buffer | None:
+        """What takes the batch's place: itself, a smaller one, or None. Raises CorruptBatch."""
+        records = list(read_records(data, 0, header, self._max_decompressed_bytes))
+        marker_of_nothing = False
+        if header.is_control:
+            kind = control_type(records[0].key) if records else None
+            marker_of_nothing = self._transactions.on_marker(header, kind)
+            horizon = header.delete_horizon_ms
+            drop_all = marker_of_nothing and horizon is not None and horizon <= self._now_ms
+        else:
+            drop_all = self._transactions.on_batch(header)
+        kept = [] if drop_all else records if header.is_control else self._kept(header, records)
+        if not kept:
+            return self._empty(header) if self._must_stay(header) else None
+        needs_horizon = marker_of_nothing or any(record.value is None for record in kept)
+        sets_horizon = needs_horizon and header.delete_horizon_ms is None
+        if len(kept) == len(records) and not sets_horizon:
+            return data
+        return _rebuilt(header, kept, self._horizon_ms if sets_horizon else header.delete_horizon_ms)
+
+    def _kept(self, header: BatchHeader, records: list[Record]) -> list[Record]:
+        offsets = self._offsets
+        horizon = header.delete_horizon_ms
+        keeps_tombstones = horizon is None or self._now_ms < horizon
+        kept = []
+        for record in records:
+            if record.offset > offsets.latest_offset:
+                kept.append(record)
+            elif record.key is None or record.offset < offsets.last_offset(record.key):
+                continue
+            elif record.value is not None or keeps_tombstones:
+                kept.append(record)
+        return kept
+
+    def _must_stay(self, header: BatchHeader) -> bool:
+        if header.next_offset == self._upper_bound:
+            return True
+        last = self._last_records.get(header.producer_id) if header.producer_id >= 0 else None
+        if last is None:
+            return False
+        if last.offset >= 0:
+            return header.last_offset == last.offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+    @staticmethod
+    def _empty(header: BatchHeader) -> bytearray:
+        return _build(header, [], None, compressed=False)
+
+
+def _rebuilt(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None) -> bytearray:
+    return _build(header, records, delete_horizon_ms, compressed=True)
+
+
+def _build(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None, *, compressed: bool) -> bytearray:
+    return build_batch(
+        records,
+        base_offset=header.base_offset,
+        leader_epoch=header.partition_leader_epoch,
+        codec=header.codec if compressed else Codec.NONE,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        log_append_time_ms=header.max_timestamp if header.is_log_append_time else None,
+        delete_horizon_ms=delete_horizon_ms,
+        last_offset=header.last_offset,
+        max_timestamp=None if records else header.max_timestamp,
+    )

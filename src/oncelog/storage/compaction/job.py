@@ -1,0 +1,210 @@
+"""One compaction of one log: map the dirty keys, write cleaned segments beside the old ones, swap them in.
+
+Crash-safe as in Apache Kafka: ``.cleaned`` while being written (thrown away at the next start), synced, renamed to
+``.swap`` (from here on the new file counts), the old ones to ``.deleted``, and ``.swap`` to the final name;
+``recovery`` finishes what was cut short. Readers go on in the old files until the list of segments changes, and in
+files they hold after that. The worker sees only :class:`Source` values, taken on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oncelog.base.units import KIB, MIB
+from oncelog.ports import OpenFile
+from oncelog.records.batch import BatchHeader, read_header
+from oncelog.records.control import ControlType, control_type
+from oncelog.records.record import read_records
+from oncelog.storage.batch_scan import iter_batches
+from oncelog.storage.compaction.batch_filter import BatchFilter, LastRecord
+from oncelog.storage.compaction.offset_map import OffsetMap
+from oncelog.storage.compaction.selection import Cleanable, group_by_size
+from oncelog.storage.compaction.transactions import WalkedTransactions
+from oncelog.storage.file_names import CLEANED, SWAP
+from oncelog.storage.segment import IndexBudget, Segment
+from oncelog.storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from oncelog.storage.log import PartitionLog
+
+_READ_BYTES: Final = MIB
+_SLICE_BYTES: Final = 256 * KIB
+
+
+class LogGone(Exception):
+    """The log was deleted or closed while it was being compacted."""
+
+
+class Source(NamedTuple):
+    """A sealed segment as it was when the job was made."""
+
+    segment: Segment
+    file: OpenFile
+    size_bytes: int
+    end_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+
+
+class Compact:
+    """See the module; a ``Job``."""
+
+    name = "compact"
+
+    def __init__(self, log: PartitionLog, what: Cleanable, now_ms: int) -> None:
+        self.partition = log.partition
+        self.ratio = what.ratio
+        self._log = log
+        self._what = what
+        self._now_ms = now_ms
+        self._config = log.config
+        self._limit = log.storage.max_decompressed_bytes
+        self._offsets = OffsetMap(log.storage.cleaner_dedupe_buffer_bytes)
+        self._sources = [
+            Source(segment, segment.file, segment.size_bytes, end, tuple(segment.aborted))
+            for index, segment in enumerate(log.segments.sealed())
+            if (end := log.segments.end_of(index, log.log_end_offset)) <= what.upper_bound
+        ]
+        self._last_records = {
+            entry.producer_id: LastRecord(entry.last_data_offset, entry.epoch)
+            for entry in log.producers.entries.values()
+        }
+        self._budget = IndexBudget()
+        self._results: list[tuple[list[Segment], Segment]] = []
+        self._groups = self._group()
+        self._done: Callable[[], None] = lambda: None
+
+    def _group(self) -> list[list[Source]]:
+        ends = [source.end_offset for source in self._sources]
+        segments = [source.segment for source in self._sources]
+        config = self._config
+        groups = group_by_size(segments, ends, config.segment_bytes, config.segment_index_bytes)
+        by_segment = {id(source.segment): source for source in self._sources}
+        return [[by_segment[id(segment)] for segment in group] for group in groups]
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back when the job was applied or abandoned."""
+        self._done = callback
+
+    # In the worker
+
+    def run(self) -> Iterator[None]:
+        yield from self._map_keys()
+        end = self._offsets.latest_offset + 1
+        transactions = WalkedTransactions()
+        keep = BatchFilter(
+            self._offsets,
+            transactions,
+            self._last_records,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+            upper_bound=self._what.upper_bound,
+            max_decompressed_bytes=self._limit,
+        )
+        for group in self._groups:
+            if group[0].segment.base_offset < end:
+                yield from self._clean(group, transactions, keep)
+
+    def _map_keys(self) -> Iterator[None]:
+        """Fill the offset map from the dirty segments, as far as it goes."""
+        first_dirty = self._what.first_dirty
+        transactions = WalkedTransactions()
+        for source in self._sources:
+            if source.end_offset <= first_dirty:
+                continue
+            transactions.add_aborted(source.aborted)
+            done = 0
+            for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
+                if not self._map_batch(source, position, header, transactions):
+                    return
+                done += header.size_bytes
+                if done >= _SLICE_BYTES:
+                    done = 0
+                    yield
+                    self._stop_if_closed()
+            self._offsets.latest_offset = source.end_offset - 1
+            yield
+
+    def _map_batch(self, source: Source, position: int, header: BatchHeader, transactions: WalkedTransactions) -> bool:
+        """False when the map is full."""
+        if header.is_control:
+            transactions.on_marker(header, self._kind(source, position, header))
+        elif not transactions.on_batch(header) and header.last_offset >= self._what.first_dirty:
+            data = source.file.read(position, header.size_bytes)
+            for record in read_records(data, 0, header, self._limit):
+                if record.key is not None and record.offset >= self._what.first_dirty:
+                    if self._offsets.is_full():
+                        return False
+                    self._offsets.put(record.key, record.offset)
+        self._offsets.latest_offset = max(self._offsets.latest_offset, header.last_offset)
+        return True
+
+    def _kind(self, source: Source, position: int, header: BatchHeader) -> ControlType | None:
+        data = source.file.read(position, header.size_bytes)
+        for record in read_records(data, 0, header, self._limit):
+            return control_type(record.key)
+        return None
+
+    def _stop_if_closed(self) -> None:
+        """The directory may belong to another log by now."""
+        if self._log.closed:
+            raise LogGone(str(self.partition))
+
+    def _clean(self, group: list[Source], transactions: WalkedTransactions, keep: BatchFilter) -> Iterator[None]:
+        """Write one cleaned segment for a group of neighbours."""
+        log = self._log
+        base = group[0].segment.base_offset
+        target = Segment(log.files, log.directory, base, 0, self._budget, CLEANED)
+        target.remove()
+        target.begin(self._now_ms)
+        self._results.append(([source.segment for source in group], target))
+        for source in group:
+            transactions.add_aborted(source.aborted)
+            done = 0
+            for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
+                kept = keep.retain(header, source.file.read(position, header.size_bytes))
+                if kept is not None:
+                    timestamp = read_header(kept).max_timestamp
+                    target.append(kept, header.last_offset, timestamp, self._config.index_interval_bytes)
+                done += header.size_bytes
+                if done >= _SLICE_BYTES:
+                    done = 0
+                    yield
+                    self._stop_if_closed()
+            yield
+        for entry in transactions.take_retained():
+            target.add_aborted(entry)
+        target.write_indexes(seal=True)
+        for file in target.files_with_data():
+            file.sync()
+        yield
+
+    # On the loop
+
+    def apply(self) -> None:
+        log = self._log
+        log.maintenance.finished(self)
+        self._done()
+        if log.closed or not self._results:
+            self._discard()
+            return
+        for old, new in self._results:
+            if not all(segment in log.segments for segment in old):
+                new.remove()
+                continue
+            new.rename(SWAP)
+            new.adopt(log.budget)
+            log.segments.replace(old, new)
+            log.maintenance.retire(old, self._now_ms, replaced_by=new)
+            new.rename("")
+            new.seal()
+        log.cleaned_offset = max(log.cleaned_offset, self._offsets.latest_offset + 1)
+
+    def abandon(self) -> None:
+        self._log.maintenance.finished(self, failed=not self._log.closed)
+        self._done()
+        self._discard()
+
+    def _discard(self) -> None:
+        for _, new in self._results:
+            new.remove()
