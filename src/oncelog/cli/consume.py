@@ -1,0 +1,286 @@
+"""``oncelog consume``: records of topics on stdout, alone or as a member of a group.
+
+The rule: what was printed (and flushed) may be committed, never more; a reader that closes the pipe ends it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Properties, open_client
+
+if TYPE_CHECKING:
+    from oncelog.base.ids import TopicPartition
+    from oncelog.cli.format import Formatter
+    from oncelog.cli.moments import Start
+    from oncelog.client.blocking.client import Client
+    from oncelog.client.machine.positions import Fetched, FetchSettings
+
+
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Topics to read.")],
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", "-o", metavar="WHERE", help="beginning, end, stored, N, -N (before the end), or a time."
+        ),
+    ] = "",
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Stop before the first record this late.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many records.")] = None,
+    stop_at_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="Stop at the end; otherwise wait for more.")
+    ] = False,
+    group: Annotated[str | None, typer.Option("--group", "-G", help="Read as a member of a group, and commit.")] = None,
+    instance_id: Annotated[
+        str | None, typer.Option(help="Stay the same member over restarts (static membership).")
+    ] = None,
+    no_commit: Annotated[bool, typer.Option("--no-commit", help="With --group: leave its offsets alone.")] = False,
+    form: Annotated[
+        str | None, typer.Option("--format", "-f", metavar="FORMAT", help="As kcat's: %t %p %o %T %k %s %h, \\n …")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="One JSON object a record, with kcat's names.")] = False,
+    encode_base64: Annotated[bool, typer.Option("--base64", help="Keys and values as base64.")] = False,
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", help="After each record.")] = "\\n",
+    key_delimiter: Annotated[
+        str | None, typer.Option("--key-delimiter", "-K", help="Print the key too, and this after it.")
+    ] = None,
+    null: Annotated[str, typer.Option("--null", "-Z", help="What to print for null.")] = "",
+    uncommitted: Annotated[
+        bool, typer.Option("--uncommitted", help="Records of open and aborted transactions too.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Print the records of topics.
+
+    Format fields: %s value, %S its length, %k key, %K its length, %T timestamp in ms, %h headers, %t topic,
+    %p partition, %o offset, %R length as 4 bytes; escapes \\n \\t \\xNN.
+
+    \b
+    Examples:
+      oncelog consume flights --exit
+      oncelog consume flights -o -10 -e -f '%p/%o %T %k=%s\\n'
+      oncelog consume flights --from 2013-06-01 --to 2013-06-02 -e --json
+      oncelog consume flights --group watchers
+    """
+    from oncelog.cli.moments import MomentError, parse_start, parse_time_ms
+    from oncelog.client.machine.positions import FetchSettings
+
+    try:
+        where = parse_start(start or ("stored" if group else "beginning"))
+        until_ms = None if to is None else parse_time_ms(to)
+    except MomentError as error:
+        raise typer.BadParameter(str(error)) from None
+    if group and partition:
+        raise typer.BadParameter("--partition and --group exclude each other; the group assigns partitions")
+    if where.keyword == "stored" and not group:
+        raise typer.BadParameter("stored offsets belong to a group; name it with --group", param_hint="--from")
+    if group and (where.offset is not None or where.before_end is not None or where.timestamp_ms is not None):
+        raise typer.BadParameter(
+            "with --group it is beginning, end or stored; move the group with `oncelog group reset-offsets`",
+            param_hint="--from",
+        )
+    sink = Sink(_formatter(form, as_json, encode_base64, delimiter, key_delimiter, null), count, not uncommitted)
+    settings = FetchSettings(read_committed=not uncommitted)
+    with open_client(bootstrap, properties) as client:
+        if group:
+            consume_group(client, sink, topics, group, where, settings, instance_id, stop_at_end, not no_commit, quiet)
+        else:
+            consume_assigned(client, sink, topics, partition or [], where, settings, until_ms, stop_at_end)
+
+
+class Sink:
+    """Writes records to stdout; knows how many are still wanted."""
+
+    def __init__(self, formatter: Formatter, count: int | None, read_committed: bool) -> None:
+        self._formatter = formatter
+        self._left = count
+        self._read_committed = read_committed
+        self._output = sys.stdout.buffer
+
+    def is_full(self) -> bool:
+        """Whether as many as wanted were written."""
+        return self._left == 0
+
+    def write(self, fetched: Fetched, until: int | None = None) -> int:
+        """Write the records of one answer; the offset up to which all is written."""
+        from oncelog.client.machine.reading import read_fetched
+
+        formatter, write = self._formatter, self._output.write
+        for record in read_fetched(fetched, read_committed=self._read_committed):
+            if until is not None and record.offset >= until:
+                return until
+            if self._left is not None:
+                if self._left == 0:
+                    return record.offset
+                self._left -= 1
+            write(formatter(record))
+        return fetched.next_offset
+
+    def flush(self) -> None:
+        """Hand it to the reader."""
+        self._output.flush()
+
+
+def consume_assigned(
+    client: Client,
+    sink: Sink,
+    topics: list[str],
+    partitions: list[int],
+    where: Start,
+    settings: FetchSettings,
+    until_ms: int | None,
+    stop_at_end: bool,
+) -> None:
+    """Read partitions of our own choice until all are at their end, or for ever."""
+    from oncelog.client.errors import BrokerRefused
+
+    chosen = _chosen(client, topics, partitions)
+    positions = start_offsets(client, chosen, where, settings.read_committed)
+    until = stop_offsets(client, chosen, until_ms, stop_at_end, settings.read_committed)
+    for fetched in client.fetch(positions, until=until, settings=settings):
+        if fetched.error_code:
+            raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition} at offset {fetched.position}")
+        sink.write(fetched, None if until is None else until.get(fetched.partition))
+        sink.flush()
+        if sink.is_full():
+            return
+
+
+def start_offsets(
+    client: Client, partitions: Iterable[TopicPartition], where: Start, read_committed: bool
+) -> dict[TopicPartition, int]:
+    """The offset to begin at in each partition."""
+    from oncelog.client.blocking.client import EARLIEST, LATEST
+
+    wanted = list(partitions)
+    if where.offset is not None:
+        return dict.fromkeys(wanted, where.offset)
+
+    def listed(timestamp: int) -> dict[TopicPartition, int]:
+        found = client.list_offsets(dict.fromkeys(wanted, timestamp), read_committed=read_committed)
+        return {partition: one.offset for partition, one in found.items()}
+
+    if where.keyword == "beginning":
+        return listed(EARLIEST)
+    latest = listed(LATEST)
+    if where.timestamp_ms is not None:
+        return {p: latest[p] if offset < 0 else offset for p, offset in listed(where.timestamp_ms).items()}
+    if where.before_end is not None:
+        return {p: max(first, latest[p] - where.before_end) for p, first in listed(EARLIEST).items()}
+    return latest
+
+
+def stop_offsets(
+    client: Client,
+    partitions: Iterable[TopicPartition],
+    until_ms: int | None,
+    stop_at_end: bool,
+    read_committed: bool,
+) -> dict[TopicPartition, int] | None:
+    """The offset to stop before in each partition; None to go on for ever."""
+    from oncelog.client.blocking.client import LATEST
+
+    wanted = list(partitions)
+    if until_ms is None and not stop_at_end:
+        return None
+    ends = client.list_offsets(dict.fromkeys(wanted, LATEST), read_committed=read_committed)
+    stops = {partition: one.offset for partition, one in ends.items()}
+    if until_ms is not None:
+        timed = client.list_offsets(dict.fromkeys(wanted, until_ms), read_committed=read_committed)
+        stops |= {partition: one.offset for partition, one in timed.items() if one.offset >= 0}
+    return stops
+
+
+def consume_group(
+    client: Client,
+    sink: Sink,
+    topics: list[str],
+    group: str,
+    where: Start,
+    settings: FetchSettings,
+    instance_id: str | None,
+    stop_at_end: bool,
+    commit: bool,
+    quiet: bool,
+) -> None:
+    """Read as a member of a group; partitions come and go with the other members."""
+    from oncelog.client.blocking.group import GroupConsumer, require_topics
+    from oncelog.client.machine.group import GroupSettings
+
+    require_topics(client, topics)
+    ends: dict[TopicPartition, int] = {}
+
+    def assigned(positions: Mapping[TopicPartition, int]) -> None:
+        ends.clear()
+        if stop_at_end and positions:
+            ends.update(stop_offsets(client, positions, None, True, settings.read_committed) or {})
+        if not quiet and sys.stderr.isatty():
+            names = ", ".join(map(str, sorted(positions))) or "nothing"
+            print(f"% group {group}: assigned {names}", file=sys.stderr)
+
+    reset = "latest" if where.keyword == "end" else "earliest"
+    member = GroupConsumer(
+        client,
+        group,
+        topics,
+        settings=GroupSettings(instance_id=instance_id),
+        fetch=settings,
+        reset=reset,  # type: ignore[arg-type]  # one of the two literals
+        on_assigned=assigned,
+    )
+    reached: dict[TopicPartition, int] = {}
+    with member:
+        while not sink.is_full():
+            for fetched in member.poll():
+                done = sink.write(fetched)
+                sink.flush()
+                reached[fetched.partition] = done
+                if commit:
+                    member.processed(fetched.partition, done)
+                if sink.is_full():
+                    break
+            at = {p: reached.get(p, member.position(p) or 0) for p in member.assignment}
+            if stop_at_end and member.has_joined and all(at[p] >= ends.get(p, 0) for p in at):
+                break
+
+
+def _chosen(client: Client, topics: list[str], partitions: list[int]) -> list[TopicPartition]:
+    """The partitions to read. Raises UnknownTopic for one that is not there."""
+    from oncelog.base.ids import TopicName, TopicPartition
+
+    chosen = []
+    for topic in dict.fromkeys(topics):
+        there = client.topic(topic).partitions
+        for index in partitions or there:
+            one = TopicPartition(TopicName(topic), index)
+            client.leader(one)
+            chosen.append(one)
+    return chosen
+
+
+def _formatter(
+    form: str | None, as_json: bool, encode_base64: bool, delimiter: str, key_delimiter: str | None, null: str
+) -> Formatter:
+    """The formatter that the options ask for."""
+    from oncelog.cli.format import FormatError, compile_format, json_envelope
+
+    if as_json:
+        return lambda record: json_envelope(record, encode_base64)
+    if form is None:
+        escaped = delimiter.replace("%", "%%")
+        form = f"%s{escaped}" if key_delimiter is None else f"%k{key_delimiter.replace('%', '%%')}%s{escaped}"
+    try:
+        return compile_format(form, null=null.encode(), encode_base64=encode_base64)
+    except FormatError as error:
+        raise typer.BadParameter(str(error)) from None

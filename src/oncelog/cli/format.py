@@ -1,0 +1,126 @@
+"""How ``consume`` prints a record: kcat's format strings, its JSON envelope, or value with key and headers.
+
+Format string: ``%s`` value, ``%S`` its length (−1: null), ``%R`` the same as 4 bytes big-endian, ``%k`` key, ``%K`` its
+length, ``%T`` timestamp in ms, ``%h`` headers as ``a=1,b=2``, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%%``;
+and the escapes ``\\n \\r \\t \\\\ \\0 \\xNN``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Final
+
+from oncelog.client.machine.reading import ConsumedRecord
+
+Formatter = Callable[[ConsumedRecord], bytes]
+_ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
+
+
+class FormatError(ValueError):
+    """A format string that cannot be read."""
+
+
+def unescape(text: str) -> bytes:
+    """Backslash escapes as bytes; anything else as UTF-8. Raises FormatError."""
+    output = bytearray()
+    at = 0
+    while at < len(text):
+        character = text[at]
+        if character != "\\":
+            output += character.encode()
+            at += 1
+            continue
+        following = text[at + 1 : at + 2]
+        if following == "x":
+            try:
+                output.append(int(text[at + 2 : at + 4], 16))
+            except ValueError:
+                raise FormatError(f"\\x must be followed by two hexadecimal digits in {text!r}") from None
+            at += 4
+        elif following in _ESCAPES:
+            output += _ESCAPES[following]
+            at += 2
+        else:
+            raise FormatError(f"unknown escape \\{following} in {text!r}")
+    return bytes(output)
+
+
+def compile_format(text: str, *, null: bytes = b"", encode_base64: bool = False) -> Formatter:
+    """A formatter for a format string. Raises FormatError."""
+
+    def data(value: bytes | None) -> bytes:
+        if value is None:
+            return null
+        return base64.b64encode(value) if encode_base64 else value
+
+    fields: dict[str, Formatter] = {
+        "s": lambda record: data(record.value),
+        "S": lambda record: b"%d" % _length(record.value),
+        "R": lambda record: _length(record.value).to_bytes(4, "big", signed=True),
+        "k": lambda record: data(record.key),
+        "K": lambda record: b"%d" % _length(record.key),
+        "T": lambda record: b"%d" % record.timestamp,
+        "h": lambda record: b",".join(name.encode() + b"=" + data(value) for name, value in record.headers),
+        "t": lambda record: record.topic.encode(),
+        "p": lambda record: b"%d" % record.partition,
+        "o": lambda record: b"%d" % record.offset,
+    }
+    parts: list[bytes | Formatter] = []
+    literal = ""
+    at = 0
+    while at < len(text):
+        if text[at] != "%":
+            literal += text[at]
+            at += 1
+            continue
+        name = text[at + 1 : at + 2]
+        if name == "%":
+            literal += "%"
+        elif name in fields and name:
+            parts += [unescape(literal), fields[name]]
+            literal = ""
+        else:
+            raise FormatError(f"unknown field %{name} in {text!r}; there are %{' %'.join(fields)} %%")
+        at += 2
+    parts.append(unescape(literal))
+    return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
+
+
+def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
+    """One line of JSON with kcat's names; bytes that are not UTF-8 become base64 and say so in ``…_encoding``."""
+    document: dict[str, object] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "tstype": record.timestamp_type,
+        "ts": record.timestamp,
+        "leader_epoch": record.leader_epoch,
+    }
+    if record.headers:
+        flat: list[str | None] = []
+        for name, value in record.headers:
+            flat += [name, None if value is None else _text(value, encode_base64)[0]]
+        document["headers"] = flat
+    for name, data in (("key", record.key), ("payload", record.value)):
+        if data is None:
+            document[name] = None
+            continue
+        document[name], encoding = _text(data, encode_base64)
+        if encoding:
+            document[f"{name}_encoding"] = encoding
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _text(data: bytes, encode_base64: bool) -> tuple[str, str | None]:
+    if not encode_base64:
+        try:
+            return data.decode(), None
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(data).decode(), "base64"
+
+
+def _length(value: bytes | None) -> int:
+    return -1 if value is None else len(value)

@@ -1,0 +1,51 @@
+"""Offsets and times as they are written on the command line.
+
+An offset: ``beginning``, ``end``, ``stored``, ``N``, ``-N`` (N before the end), or a time. A time: ``@MILLISECONDS``
+or ISO 8601 (``2013-06-01``, ``2013-06-01T12:00``, ``…Z``, ``…+02:00``; local unless it says otherwise).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+class MomentError(ValueError):
+    """Text that is neither an offset nor a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin; exactly one is given."""
+
+    keyword: str | None = None
+    offset: int | None = None
+    before_end: int | None = None
+    timestamp_ms: int | None = None
+
+
+def parse_start(text: str) -> Start:
+    """An offset or a time. Raises MomentError."""
+    word = text.strip().lower()
+    word = {"earliest": "beginning", "latest": "end", "start": "beginning"}.get(word, word)
+    if word in ("beginning", "end", "stored"):
+        return Start(keyword=word)
+    if word.isascii() and word.removeprefix("-").isdigit():
+        number = int(word)
+        return Start(before_end=-number) if word.startswith("-") else Start(offset=number)
+    return Start(timestamp_ms=parse_time_ms(text))
+
+
+def parse_time_ms(text: str) -> int:
+    """A time in milliseconds since the epoch. Raises MomentError."""
+    plain = text.strip().removeprefix("s@").removeprefix("e@").removeprefix("@")
+    if plain.isascii() and plain.isdigit():
+        return int(plain)
+    try:
+        moment = datetime.fromisoformat(plain)
+    except ValueError:
+        raise MomentError(
+            f"{text!r} is neither an offset (beginning, end, stored, N, -N) nor a time "
+            "(@MILLISECONDS, 2013-06-01, 2013-06-01T12:00:00Z)"
+        ) from None
+    return int((moment if moment.tzinfo else moment.astimezone()).timestamp() * 1000)

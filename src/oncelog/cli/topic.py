@@ -1,0 +1,254 @@
+"""``oncelog topic``: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Properties, key_values, new_app, open_client
+from oncelog.cli.output import print_json, print_table
+
+app = new_app("Create, list, describe, alter and delete topics.")
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting; may be repeated.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker check the request, change nothing.")]
+
+
+@app.command()
+def create(
+    topic: Name,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Default: the broker's.")] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Default: the broker's.")
+    ] = None,
+    config: Configs = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(metavar="1:2,2:3,…", help="Brokers of each partition, instead of the two numbers."),
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there is no error.")] = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a topic.
+
+    \b
+    Examples:
+      oncelog topic create flights --partitions 6
+      oncelog topic create state -p 1 -c cleanup.policy=compact -c retention.ms=-1
+    """
+    from oncelog.admin.topics import BROKER_DEFAULT, NewTopic, create_topic
+    from oncelog.base.errors import ErrorCode
+    from oncelog.client.errors import BrokerRefused
+
+    new = NewTopic(
+        topic,
+        BROKER_DEFAULT if partitions is None else partitions,
+        BROKER_DEFAULT if replication_factor is None else replication_factor,
+        key_values(config, "--config"),
+        _assignment(replica_assignment),
+    )
+    if new.assignment and (partitions or replication_factor):
+        raise typer.BadParameter("it replaces --partitions and --replication-factor", param_hint="--replica-assignment")
+    with open_client(bootstrap, properties) as client:
+        try:
+            row = create_topic(client, new, validate_only=dry_run)
+        except BrokerRefused as error:
+            if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise
+            print(f"topic {topic} exists already")
+            return
+    if as_json:
+        print_json(row)
+    else:
+        verb = "could be created" if dry_run else "created"
+        print(f"topic {row.name} {verb}: {row.partitions} partition(s), replication factor {row.replication_factor}")
+
+
+@app.command("list")
+def list_(
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    as_json: AsJson = False,
+) -> None:
+    """List topics.
+
+    \b
+    Examples:
+      oncelog topic list
+      oncelog topic list --internal --json -b broker1:9092,broker2:9092
+    """
+    from oncelog.admin.topics import list_topics
+
+    with open_client(bootstrap, properties) as client:
+        rows = list_topics(client, internal=internal)
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(
+            ("topic", "partitions", "replicas"), [(row.name, row.partitions, row.replication_factor) for row in rows]
+        )
+
+
+@app.command()
+def describe(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]…", help="Default: all of them.")] = None,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Bytes on disk, from the brokers' log directories.")] = False,
+    all_configs: Annotated[bool, typer.Option("--all-configs", help="Settings that are defaults too.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show partitions, leaders, offsets and settings of topics.
+
+    \b
+    Examples:
+      oncelog topic describe flights
+      oncelog topic describe flights --sizes --all-configs --json
+    """
+    from oncelog.admin.cluster import LogDirRow, describe_log_dirs
+    from oncelog.admin.configs import ConfigRow, ResourceType, describe_configs
+    from oncelog.admin.topics import TopicDescription, describe_topics
+
+    with open_client(bootstrap, properties) as client:
+        found = describe_topics(client, topics or None)
+        configs: dict[str, list[ConfigRow]] = {}
+        for one in found:
+            rows = describe_configs(client, ResourceType.TOPIC, one.topic.name)
+            configs[one.topic.name] = [row for row in rows if all_configs or row.source == "topic"]
+        replicas: list[LogDirRow] = describe_log_dirs(client, [one.topic.name for one in found]) if sizes else []
+
+    def show(one: TopicDescription) -> None:
+        name = one.topic.name
+        own = ", ".join(f"{row.name}={row.value}" for row in configs[name])
+        print(f"topic {name}  id {one.topic.topic_id or '-'}  partitions {one.topic.partitions}  settings {own or '-'}")
+        bytes_of = {(r.partition, r.broker_id): r.size_bytes for r in replicas if r.topic == name and not r.is_future}
+        columns = ["partition", "leader", "epoch", "replicas", "in sync", "first offset", "next offset"]
+        print_table(
+            [*columns, *(["bytes"] if sizes else [])],
+            [
+                (
+                    row.partition,
+                    row.leader,
+                    row.leader_epoch,
+                    ",".join(map(str, row.replicas)),
+                    ",".join(map(str, row.isr)),
+                    row.earliest,
+                    row.latest,
+                    *([bytes_of.get((row.partition, row.leader or 0))] if sizes else []),
+                )
+                for row in one.partitions
+            ],
+        )
+
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": one.topic,
+                    "partitions": one.partitions,
+                    "configs": configs[one.topic.name],
+                    **({"replicas": [r for r in replicas if r.topic == one.topic.name]} if sizes else {}),
+                }
+                for one in found
+            ]
+        )
+        return
+    for number, one in enumerate(found):
+        if number:
+            print()
+        show(one)
+
+
+@app.command()
+def alter(
+    topic: Name,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="New total; only upwards.")
+    ] = None,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the default; may be repeated.")
+    ] = None,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a topic's settings, or give it more partitions.
+
+    \b
+    Examples:
+      oncelog topic alter flights --partitions 12
+      oncelog topic alter flights -c retention.ms=86400000 --delete-config segment.bytes
+    """
+    from oncelog.admin.configs import ResourceType, alter_configs
+    from oncelog.admin.topics import add_partitions
+
+    change = key_values(config, "--config")
+    if partitions is None and not change and not delete_config:
+        raise typer.BadParameter("nothing to change; give --partitions, --config or --delete-config")
+    with open_client(bootstrap, properties) as client:
+        client.topic(topic)
+        if change or delete_config:
+            alter_configs(
+                client, ResourceType.TOPIC, topic, change=change, delete=delete_config or (), validate_only=dry_run
+            )
+        if partitions is not None:
+            add_partitions(client, topic, partitions, validate_only=dry_run)
+    if as_json:
+        print_json({"topic": topic, "partitions": partitions, "set": change, "deleted": delete_config or []})
+    else:
+        print(f"topic {topic} {'could be altered' if dry_run else 'altered'}")
+
+
+@app.command()
+def delete(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics' names.")],
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete topics with all their records.
+
+    \b
+    Examples:
+      oncelog topic delete flights
+      oncelog topic delete scratch-1 scratch-2 --if-exists
+    """
+    from oncelog.admin.topics import delete_topics
+    from oncelog.base.errors import ErrorCode
+    from oncelog.cli.main import complain
+
+    with open_client(bootstrap, properties) as client:
+        outcomes = delete_topics(client, topics)
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    failed = [one for one in outcomes if one.error and not (if_exists and one.error_code == gone)]
+    if as_json:
+        print_json(outcomes)
+    else:
+        for one in outcomes:
+            if one.error is None:
+                print(f"topic {one.name} deleted")
+    for one in failed:
+        complain(f"topic {one.name!r}: {one.error}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _assignment(text: str | None) -> dict[int, list[int]]:
+    """``1:2,2:3`` as brokers by partition."""
+    if text is None:
+        return {}
+    try:
+        return {number: [int(one) for one in part.split(":")] for number, part in enumerate(text.split(","))}
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not like 1:2,2:3", param_hint="--replica-assignment") from None

@@ -1,0 +1,220 @@
+"""A consumer in a group: its membership, its partitions' positions, and fetching them.
+
+Rules: delivery is at least once: only what the caller reported through ``processed`` is committed, and it is committed
+before partitions are given up. Membership is kept up from ``poll``, which has to be called more often than the
+session time-out. The coordinator has a connection of its own, because a join may wait on it for minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.client.blocking.client import EARLIEST, LATEST, Client
+from oncelog.client.blocking.fetcher import Fetcher
+from oncelog.client.blocking.link import Link, now_ms
+from oncelog.client.blocking.offsets import Committed, Membership, commit_offsets, committed_offsets
+from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
+from oncelog.client.machine.group import GroupMember, GroupSettings, State
+from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.wire.message import Request
+
+AUTO_COMMIT_MS: Final = 5_000
+TOPIC_CHECK_MS: Final = 30_000
+Reset = Literal["earliest", "latest", "none"]
+OnAssigned = Callable[[dict[TopicPartition, int]], None]
+
+
+class GroupConsumer:
+    """One member. ``reset`` says where to begin where the group has no offset; ``none`` raises."""
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        topics: Sequence[str],
+        *,
+        settings: GroupSettings | None = None,
+        fetch: FetchSettings | None = None,
+        reset: Reset = "earliest",
+        on_assigned: OnAssigned | None = None,
+    ) -> None:
+        self._client = client
+        self._member = GroupMember(group, topics, settings or GroupSettings())
+        self._fetcher = Fetcher(client, fetch or FetchSettings())
+        self._reset: Reset = reset
+        self._on_assigned = on_assigned
+        self._link: Link | None = None
+        self._done: dict[TopicPartition, int] = {}
+        self._commit_due_ms = now_ms() + AUTO_COMMIT_MS
+        self._check_due_ms = now_ms() + TOPIC_CHECK_MS
+        self._counts: dict[str, int] = {}
+        self._owned: tuple[TopicPartition, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(commit=kind is None or kind is KeyboardInterrupt)
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions this member has now."""
+        return self._owned
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether it is a member with an assignment (which may be empty) now."""
+        return self._member.state is State.STABLE
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The next offset that will be fetched."""
+        return self._fetcher.positions.of(partition)
+
+    def poll(self, wait_ms: int = 500) -> list[Fetched]:
+        """Keep up the membership, then return what has been fetched, possibly nothing."""
+        if self._done and now_ms() >= self._commit_due_ms:
+            self.commit()
+        self._keep_up()
+        if not len(self._fetcher):
+            time.sleep(min(wait_ms, 100) / 1000)
+            return []
+        return [one for one in self._fetcher.poll(wait_ms) if self._usable(one)]
+
+    def processed(self, partition: TopicPartition, next_offset: int) -> None:
+        """Everything before ``next_offset`` may be committed."""
+        self._done[partition] = next_offset
+
+    def commit(self) -> None:
+        """Commit what was processed. The member joins again if the coordinator says that it has to."""
+        offsets = {p: Committed(offset) for p, offset in self._done.items() if p in self._owned}
+        self._done.clear()
+        self._commit_due_ms = now_ms() + AUTO_COMMIT_MS
+        member = self._member
+        membership = Membership(member.generation, member.member_id, member.settings.instance_id)
+        try:
+            commit_offsets(self._client, member.group, offsets, membership)
+        except BrokerRefused as error:
+            member.refused(error.code)
+
+    def close(self, *, commit: bool = True) -> None:
+        """Commit if wanted, leave the group, and let go of the connections."""
+        try:
+            if commit and self._done:
+                self.commit()
+            goodbye = self._member.leave()
+            if goodbye is not None:
+                self._coordinator().call(goodbye)
+        except ClientError:
+            pass  # the session time-out does the rest
+        finally:
+            self._fetcher.close()
+            if self._link is not None:
+                self._link.close()
+
+    def _usable(self, fetched: Fetched) -> bool:
+        """Whether it is records; an offset that has gone is reset, other errors are raised."""
+        if not fetched.error_code:
+            return True
+        if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or self._reset == "none":
+            raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition} at offset {fetched.position}")
+        positions = {p: self._fetcher.positions.of(p) for p in self._owned}
+        positions |= self._reset_positions([fetched.partition])
+        self._fetcher.assign({p: offset for p, offset in positions.items() if offset is not None})
+        return False
+
+    def _keep_up(self) -> None:
+        """Drive the membership until it is stable and no request is due."""
+        if self._member.is_leader and now_ms() >= self._check_due_ms:
+            self._check_topics()
+        while (request := self._member.next_request(now_ms())) is not None:
+            if self._member.state is not State.STABLE:
+                self._give_up()
+            was = self._member.state
+            self._exchange(request)
+            if self._member.state is State.ASSIGNING:
+                self._counts = self._partition_counts()
+                self._member.assign(self._counts)
+            elif was is State.SYNCING and self._member.state is State.STABLE:
+                self._take_over()
+
+    def _exchange(self, request: Request[Any]) -> None:
+        """One request to the coordinator and its answer, retried while the coordinator moves."""
+        wait_ms = self._client.config.request_timeout_ms
+        if self._member.state is State.UNJOINED:
+            wait_ms += self._member.settings.rebalance_timeout_ms
+
+        def attempt() -> None:
+            try:
+                answer = self._coordinator().call(request, timeout_ms=wait_ms)
+            except ClientError:
+                self._client.forget_coordinator(self._member.group)
+                raise
+            self._member.answered(answer, now_ms())
+
+        self._client.retrying(attempt)
+
+    def _coordinator(self) -> Link:
+        broker = self._client.coordinator(self._member.group)
+        info = self._client.view.brokers.get(broker)
+        if self._link is None or not self._link.is_open or info is None or info.address != self._link.address:
+            if self._link is not None:
+                self._link.close()
+            self._link = self._client.connect(broker)
+        return self._link
+
+    def _partition_counts(self) -> dict[str, int]:
+        topics = self._client.metadata(self._member.topics_to_assign())
+        return {name: len(info.partitions) for name, info in topics.items() if info.exists}
+
+    def _check_topics(self) -> None:
+        """A topic that has appeared or grown: the leader calls for a rebalance."""
+        self._check_due_ms = now_ms() + TOPIC_CHECK_MS
+        if self._partition_counts() != self._counts:
+            self._member.rejoin()
+
+    def _give_up(self) -> None:
+        """The partitions go to others: commit what was done in them, while the generation is still valid."""
+        if not self._owned:
+            return
+        if self._done and self._member.generation >= 0:
+            with contextlib.suppress(ClientError):
+                self.commit()
+        self._done.clear()
+        self._owned = ()
+        self._fetcher.assign({})
+        if self._on_assigned is not None:
+            self._on_assigned({})
+
+    def _take_over(self) -> None:
+        """Start on the new assignment, from the committed offsets."""
+        self._owned = self._member.assignment
+        committed = committed_offsets(self._client, self._member.group, self._owned) if self._owned else {}
+        positions = {p: one.offset for p, one in committed.items() if one.offset >= 0}
+        missing = [p for p in self._owned if p not in positions]
+        if missing and self._reset == "none":
+            raise ClientError(f"group {self._member.group!r} has no offset for {missing[0]}, and may not choose one")
+        positions |= self._reset_positions(missing)
+        self._fetcher.assign(positions)
+        if self._on_assigned is not None:
+            self._on_assigned(positions)
+
+    def _reset_positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        start = EARLIEST if self._reset == "earliest" else LATEST
+        return {p: one.offset for p, one in self._client.list_offsets(dict.fromkeys(partitions, start)).items()}
+
+
+def require_topics(client: Client, topics: Sequence[str]) -> None:
+    """Raise UnknownTopic unless every topic exists: a group would wait for it for ever."""
+    for topic in topics:
+        if not client.topic(topic).exists:
+            raise UnknownTopic(f"topic {topic!r}")

@@ -1,0 +1,206 @@
+"""One member of a group in the classic protocol (KIP-62, 345, 394): join, sync, heartbeat, and back.
+
+State         sends        on success                      on a rebalance   on an unknown member or generation
+------------  -----------  ------------------------------  ---------------  ------------------------------------
+``UNJOINED``  JoinGroup    leader: ``ASSIGNING``;          (again)          forget the member id, ``UNJOINED``
+                           follower: ``SYNCING``
+``ASSIGNING`` nothing      ``assign(counts)`` → SYNCING
+``SYNCING``   SyncGroup    ``STABLE``, with an assignment  ``UNJOINED``     forget the member id, ``UNJOINED``
+``STABLE``    Heartbeat    ``STABLE``                      ``UNJOINED``     forget the member id, ``UNJOINED``
+``LEFT``      nothing
+
+Rules: the rebalance is eager, the assignment is void from the moment the member leaves ``STABLE``. A static member
+(with an instance id) keeps its place and does not leave when it closes. One request is outstanding at a time; one
+whose answer was lost is sent again, which the coordinator tolerates in every state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.base.invariant import invariant
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.assignor import (
+    RANGE,
+    Subscriber,
+    decode_member_assignment,
+    member_assignment,
+    member_subscription,
+    range_assign,
+    subscriber,
+)
+from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.records.internal.consumer_protocol import PROTOCOL_TYPE
+from oncelog.wire.message import Request
+from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from oncelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+
+class State(Enum):
+    """See the table above."""
+
+    UNJOINED = "unjoined"
+    ASSIGNING = "assigning"
+    SYNCING = "syncing"
+    STABLE = "stable"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Apache Kafka's consumer defaults."""
+
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 60_000
+    heartbeat_interval_ms: int = 3_000
+    instance_id: str | None = None
+
+
+_REBALANCE: Final = (ErrorCode.REBALANCE_IN_PROGRESS,)
+_EVICTED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+
+
+class GroupMember:
+    """The machine; ``state`` and ``assignment`` may be read, everything else goes through its methods."""
+
+    def __init__(self, group: str, topics: Sequence[str], settings: GroupSettings) -> None:
+        self.group = group
+        self.topics = tuple(topics)
+        self.settings = settings
+        self.state = State.UNJOINED
+        self.member_id = ""
+        self.generation = -1
+        self.assignment: tuple[TopicPartition, ...] = ()
+        self._heartbeat_due_ms = 0
+        self._subscribers: list[Subscriber] = []
+        self._shares: dict[str, list[TopicPartition]] = {}
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this member assigns for the others."""
+        return bool(self._subscribers)
+
+    def next_request(self, now_ms: int) -> Request[Any] | None:
+        """What to send to the coordinator now; None when nothing is due."""
+        if self.state is State.UNJOINED:
+            return self._join()
+        if self.state is State.SYNCING:
+            return self._sync()
+        if self.state is State.STABLE and now_ms >= self._heartbeat_due_ms:
+            return HeartbeatRequest(
+                group_id=self.group,
+                generation_id=self.generation,
+                member_id=self.member_id,
+                group_instance_id=self.settings.instance_id,
+            )
+        return None
+
+    def answered(self, response: Any, now_ms: int) -> None:
+        """Take a response to ``next_request``. Raises BrokerRefused: retriable ones are to be sent again."""
+        if isinstance(response, JoinGroupResponse) and response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+        elif response.error_code:
+            self.refused(response.error_code)
+        elif isinstance(response, JoinGroupResponse):
+            self._joined(response)
+        elif isinstance(response, SyncGroupResponse):
+            self.assignment = decode_member_assignment(response.assignment)
+            self.state = State.STABLE
+            self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
+        elif isinstance(response, HeartbeatResponse):
+            self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
+
+    def assign(self, partition_counts: Mapping[str, int]) -> None:
+        """In ``ASSIGNING``: how many partitions the topics of ``topics_to_assign`` have."""
+        invariant(self.state is State.ASSIGNING, "assigning without having been asked to", state=self.state)
+        self._shares = range_assign(self._subscribers, partition_counts)
+        self.state = State.SYNCING
+
+    def topics_to_assign(self) -> list[str]:
+        """All topics that members of this generation are subscribed to."""
+        return sorted({topic for one in self._subscribers for topic in one.topics})
+
+    def rejoin(self) -> None:
+        """Start a rebalance, because something changed that the coordinator does not know (new partitions)."""
+        if self.state is not State.LEFT:
+            self._unjoin()
+
+    def refused(self, code: int) -> None:
+        """An error code, in a response to any request of this member (a commit too).
+
+        Returns when the member recovers by joining again; raises BrokerRefused for everything else.
+        """
+        if code in _REBALANCE:
+            self._unjoin()
+            return
+        if code in _EVICTED:
+            self.member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else self.member_id
+            self.generation = -1
+            self._unjoin()
+            return
+        detail = None if remedy(code) is not Remedy.FAIL else _explanation(code)
+        raise BrokerRefused(code, f"group {self.group!r}", detail)
+
+    def leave(self) -> LeaveGroupRequest | None:
+        """The last request, if one is due: none for a static member or one that never joined."""
+        joined, self.state = bool(self.member_id) and self.state is not State.LEFT, State.LEFT
+        self.assignment = ()
+        if not joined or self.settings.instance_id is not None:
+            return None
+        identity = MemberIdentity(member_id=self.member_id, reason="the consumer is being closed")
+        return LeaveGroupRequest(group_id=self.group, member_id=self.member_id, members=[identity])
+
+    def _unjoin(self) -> None:
+        self.state = State.UNJOINED
+        self.assignment = ()
+        self._subscribers = []
+        self._shares = {}
+
+    def _join(self) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self.settings.session_timeout_ms,
+            rebalance_timeout_ms=self.settings.rebalance_timeout_ms,
+            member_id=self.member_id,
+            group_instance_id=self.settings.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=RANGE, metadata=member_subscription(self.topics))],
+        )
+
+    def _joined(self, response: JoinGroupResponse) -> None:
+        self.member_id = response.member_id
+        self.generation = response.generation_id
+        leads = response.leader == response.member_id and not response.skip_assignment
+        self._subscribers = [
+            subscriber(one.member_id, one.group_instance_id, one.metadata) for one in response.members if leads
+        ]
+        self.state = State.ASSIGNING if self._subscribers else State.SYNCING
+
+    def _sync(self) -> SyncGroupRequest:
+        return SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.settings.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=RANGE,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=member_assignment(share))
+                for member, share in self._shares.items()
+            ],
+        )
+
+
+def _explanation(code: int) -> str | None:
+    if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+        return "its members use another assignor than range, or it is no consumer group"
+    if code == ErrorCode.FENCED_INSTANCE_ID:
+        return "another member with the same instance id has taken over"
+    return None
