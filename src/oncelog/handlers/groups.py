@@ -50,11 +50,6 @@ def may(context: Context, operation: Operation, group_id: str) -> bool:
     return context.allows(operation, ResourceType.GROUP, group_id)
 
 
-def may_topic(context: Context, operation: Operation, topic: str) -> bool:
-    """Whether the requester may do ``operation`` on the topic."""
-    return context.allows(operation, ResourceType.TOPIC, topic)
-
-
 def allowed_operations(context: Context, group_id: str) -> int:
     """Bit field of what the requester may do to the group, by the codes of ``AclOperation`` (KIP-430)."""
     return sum(1 << operation.value for operation in _GROUP_OPERATIONS if may(context, operation, group_id))

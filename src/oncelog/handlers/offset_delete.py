@@ -9,7 +9,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
-from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may, may_topic
+from oncelog.handlers.facts import may_topic
+from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may
 from oncelog.handlers.leadership import exists
 from oncelog.handlers.waits import Steps
 from oncelog.wire.messages.offset_delete import (

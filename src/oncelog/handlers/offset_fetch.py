@@ -17,7 +17,8 @@ from oncelog.base.ids import NO_TOPIC_ID, GroupId, TopicId, TopicName
 from oncelog.core.groups.model import FetchedOffset
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
-from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may, may_topic
+from oncelog.handlers.facts import may_topic
+from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may
 from oncelog.handlers.waits import Coordinate, Steps
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
