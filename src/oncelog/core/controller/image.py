@@ -9,15 +9,15 @@ Rules:
 3. A topic exists when its node does; its partitions and its config are committed with it.
 
 ``derived`` is a place for pure functions of the image to keep their results (a listing of all topics, say); it goes
-with the image.
+with the image. What is derived from one topic (``remembered``) lives as long as the topic does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName
 from oncelog.base.tree import ANY_VERSION, Check, Create, Delete, Operation, TreeNode
@@ -29,6 +29,8 @@ from oncelog.core.controller.model import ConfigImage as ConfigImage
 from oncelog.core.controller.model import PartitionImage as PartitionImage
 from oncelog.core.controller.model import TopicImage as TopicImage
 from oncelog.core.controller.topic_replay import TopicReplay
+
+T = TypeVar("T")
 
 _NOTHING_SET: Final = ConfigImage(MappingProxyType({}), ABSENT)
 
@@ -58,6 +60,18 @@ class ClusterImage:
     versions: Mapping[str, int] = field(default_factory=dict)
     """Versions of the single nodes (cluster id, controller, features, producer ids, broker epoch, base), by path."""
     derived: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
+    memory: dict[tuple[object, TopicName], tuple[TopicImage, Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """What ``remembered`` keeps; handed from image to image."""
+
+    def remembered(self, topic: TopicImage, describe: Callable[[TopicImage], T]) -> T:
+        """``describe(topic)``, a pure function, called anew only when the topic has changed."""
+        key = (describe, topic.name)
+        known = self.memory.get(key)
+        if known is None or known[0] is not topic:
+            known = self.memory[key] = (topic, describe(topic))
+        return cast("T", known[1])
 
     def topic_of_id(self, topic_id: TopicId) -> TopicImage | None:
         """The topic with this id, None when there is none."""
@@ -153,12 +167,15 @@ class _Replay:
         names = image.topic_names
         if found.created or found.deleted:
             names = dict(names)
+            lost = {gone.name for gone in found.deleted}
+            for key in [key for key in image.memory if key[1] in lost]:
+                del image.memory[key]
             for gone in found.deleted:
                 names.pop(gone.topic_id, None)
             for name in found.created:
                 names[found.topics[name].topic_id] = name
         return ImageDelta(
-            image=ClusterImage(topics=found.topics, topic_names=names, **facts),
+            image=ClusterImage(topics=found.topics, topic_names=names, memory=image.memory, **facts),
             created=tuple(found.created),
             deleted=tuple(found.deleted),
             altered=tuple(found.altered),

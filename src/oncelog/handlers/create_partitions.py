@@ -1,0 +1,63 @@
+"""CreatePartitions, versions 0 to 3 (KIP-195): more partitions for topics that exist."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.outcomes import Refusal
+from oncelog.core.controller.topics import MorePartitions, create_partitions
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import committed, may_topic, outcome_error
+from oncelog.handlers.waits import Steps
+from oncelog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
+    ErrorCode.INVALID_PARTITIONS: "the topic has that many partitions already, or more",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "the assignments are not as many as partitions are added, or not possible",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "fewer brokers are alive than the topic has replicas",
+    ErrorCode.INVALID_REQUEST: "a topic twice",
+    ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to alter the topic",
+}
+
+
+def handle(request: CreatePartitionsRequest, context: Context) -> Steps[CreatePartitionsResponse]:
+    """Add what can be added, in one commit; or only say what would be (``validate_only``)."""
+    names = Counter(topic.name for topic in request.topics)
+    twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results = [_result(name, twice) for name, count in names.items() if count > 1]
+    wanted = []
+    for topic in request.topics:
+        if names[topic.name] > 1:
+            continue
+        if may_topic(context, Operation.ALTER, topic.name):
+            wanted.append(_more(topic))
+        else:
+            results.append(_result(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+    outcomes = yield from committed(
+        lambda: create_partitions(context.broker.image, wanted), dry_run=request.validate_only
+    )
+    results.extend(_result(topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True))
+    return CreatePartitionsResponse(results=results)
+
+
+def _more(topic: CreatePartitionsTopic) -> MorePartitions:
+    assignments = topic.assignments
+    brokers = None if assignments is None else [assignment.broker_ids for assignment in assignments]
+    return MorePartitions(topic.name, topic.count, brokers)
+
+
+def _result(name: str, outcome: object) -> CreatePartitionsTopicResult:
+    error_code, message = outcome_error(outcome)
+    return CreatePartitionsTopicResult(name=name, error_code=error_code, error_message=message)

@@ -1,0 +1,110 @@
+"""CreateTopics, versions 2 to 7 (KIP-4, KIP-464, KIP-516, KIP-525): topics with partitions, replicas and configs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.configs.broker import Source
+from oncelog.core.configs.kinds import canonical
+from oncelog.core.configs.topic import topic_synonyms, topic_value
+from oncelog.core.configs.topic_keys import TOPIC_KEYS
+from oncelog.core.controller.names import METADATA_TOPIC
+from oncelog.core.controller.outcomes import Refusal
+from oncelog.core.controller.topics import CreatedTopic, NewTopic, create_topics
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import committed, may_cluster, may_topic
+from oncelog.handlers.topic_creation import new_topic_id
+from oncelog.handlers.waits import Steps
+from oncelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: "the topic exists",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name, or it could be taken for another's",
+    ErrorCode.INVALID_PARTITIONS: "the number of partitions is 0 or below −1",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "the number of replicas is 0, below −1 or above the number of brokers",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "the manual assignment has a gap, an unknown broker or a broker twice",
+    ErrorCode.INVALID_CONFIG: "a config is unknown, null, or has a wrong value",
+    ErrorCode.INVALID_REQUEST: "a name twice, __cluster_metadata, or an assignment beside numbers",
+    ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to create the topic, or to see its configs (config error)",
+}
+
+
+def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
+    """Create what can be created, in one commit; or only say what would be (``validate_only``)."""
+    names = Counter(topic.name for topic in request.topics)
+    may_create = may_cluster(context, Operation.CREATE)
+    wanted, results = [], []
+    for topic in request.topics:
+        if names[topic.name] == 1 and topic.name != METADATA_TOPIC:
+            if may_create or may_topic(context, Operation.CREATE, topic.name):
+                wanted.append(topic)
+            else:
+                results.append(_refused(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+    broker = context.broker
+    topics = [_new_topic(topic) for topic in wanted]
+    outcomes = yield from committed(
+        lambda: create_topics(broker.image, broker.config, topics, lambda: new_topic_id(broker)),
+        dry_run=request.validate_only,
+    )
+    created = [
+        _refused(topic.name, outcome) if isinstance(outcome, Refusal) else _created(outcome, context)
+        for topic, outcome in zip(wanted, outcomes, strict=True)
+    ]
+    duplicates = [_refused(name, _DUPLICATE) for name, count in names.items() if count > 1]
+    reserved = [_refused(METADATA_TOPIC, _RESERVED)] if names[METADATA_TOPIC] == 1 else []
+    return CreateTopicsResponse(topics=[*created, *duplicates, *reserved, *results])
+
+
+_DUPLICATE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+_RESERVED: Final = Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
+        [(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.error_code, error_message=refusal.message)
+
+
+def _created(topic: CreatedTopic, context: Context) -> CreatableTopicResult:
+    result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
+    if not may_topic(context, Operation.DESCRIBE_CONFIGS, topic.name):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return result
+    result.num_partitions = len(topic.assignment)
+    result.replication_factor = topic.replication_factor
+    result.configs = _configs(topic, context)
+    return result
+
+
+def _configs(topic: CreatedTopic, context: Context) -> list[CreatableTopicConfigs]:
+    """What the topic's logs will obey, and where each value comes from (KIP-525)."""
+    config = context.broker.config
+    found = []
+    for key in sorted(TOPIC_KEYS, key=lambda key: key.name):
+        if key.internal and key.name not in topic.configs:
+            continue
+        synonyms = topic_synonyms(config, topic.configs, key)
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        value = canonical(topic_value(config, topic.configs, key))
+        found.append(CreatableTopicConfigs(name=key.name, value=value, config_source=source.value))
+    return found

@@ -1,0 +1,240 @@
+"""Metadata, versions 0 to 13 (KIP-4, KIP-430, KIP-516, KIP-526, KIP-899): brokers, topics, and who leads what.
+
+Everybody polls it, so its parts are remembered: a topic's entry as long as the topic does not change, the encoded
+answer to "all topics" as long as nothing changes. A topic that does not exist is created if the broker and the client
+allow it, and then described: clients need not ask twice. Names are not created for an id that is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId, TopicName
+from oncelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
+from oncelog.core.controller.names import is_internal, name_refusal
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import cluster_operations, may_cluster, may_topic, topic_operations
+from oncelog.handlers.topic_creation import auto_create
+from oncelog.handlers.waits import Steps
+from oncelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from oncelog.wire.writer import Writer
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic, and it may not be created",
+    ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
+    ErrorCode.INVALID_REQUEST: "a null name or an id before version 12",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no live leader",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "an automatic creation asks for more replicas than there are brokers",
+    ErrorCode.POLICY_VIOLATION: "an automatic creation of too many partitions at once",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe or create the topic",
+}
+
+_IDS_SINCE: Final = 12
+_CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
+_TOPIC_OPERATIONS_SINCE: Final = 8
+
+
+def handle(request: MetadataRequest, context: Context) -> MetadataResponse | Steps[MetadataResponse]:
+    """Describe all topics, or those named or given by id."""
+    if request.topics is None or (context.version == 0 and not request.topics):
+        return _all_topics(request, context)
+    if context.version < _IDS_SINCE and any(t.name is None or t.topic_id != NO_TOPIC_ID for t in request.topics):
+        return _refuse(request)
+    ids = dict.fromkeys(TopicId(topic.topic_id) for topic in request.topics if topic.topic_id != NO_TOPIC_ID)
+    if ids:
+        return _by_id(request, context, list(ids))
+    if any(topic.name is None for topic in request.topics):
+        return _refuse(request)
+    names = list(dict.fromkeys(TopicName(topic.name or "") for topic in request.topics))
+    return _by_name(request, context, names)
+
+
+def _by_name(
+    request: MetadataRequest, context: Context, names: Sequence[TopicName]
+) -> MetadataResponse | Steps[MetadataResponse]:
+    visible = [name for name in names if may_topic(context, Operation.DESCRIBE, name)]
+    refused = {name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in names if name not in set(visible)}
+    image = context.broker.image
+    missing = [name for name in visible if name not in image.topics]
+    for name in missing:
+        if name_refusal(name) is not None:
+            refused[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+    missing = [name for name in missing if name not in refused]
+    if missing and request.allow_auto_topic_creation and context.broker.config.get("auto.create.topics.enable"):
+        return _create_then_answer(request, context, names, missing, refused)
+    return _answer_names(request, context, names, refused)
+
+
+def _create_then_answer(
+    request: MetadataRequest,
+    context: Context,
+    names: Sequence[TopicName],
+    missing: Sequence[TopicName],
+    refused: dict[TopicName, ErrorCode],
+) -> Steps[MetadataResponse]:
+    if not may_cluster(context, Operation.CREATE):
+        for name in missing:
+            if not may_topic(context, Operation.CREATE, name):
+                refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    creatable = [name for name in missing if name not in refused]
+    if creatable:
+        refusals = yield from auto_create(context.broker, creatable)
+        refused.update((TopicName(name), refusal.error_code) for name, refusal in refusals.items())
+    return _answer_names(request, context, names, refused)
+
+
+def _answer_names(
+    request: MetadataRequest, context: Context, names: Sequence[TopicName], refused: Mapping[TopicName, ErrorCode]
+) -> MetadataResponse:
+    image = context.broker.image
+    topics = []
+    for name in names:
+        topic = image.topics.get(name)
+        error = refused.get(name)
+        if error is None and topic is not None:
+            topics.append(_topic(image, topic))
+        else:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is None else error
+            topics.append(MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name)))
+    return _respond(request, context, topics)
+
+
+def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -> MetadataResponse:
+    image = context.broker.image
+    topics = []
+    for topic_id in ids:
+        topic = image.topic_of_id(topic_id)
+        if topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif may_topic(context, Operation.DESCRIBE, topic.name):
+            topics.append(_topic(image, topic))
+            continue
+        else:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topics.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
+    return _respond(request, context, topics)
+
+
+def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
+    image = context.broker.image
+    version = context.version
+    visible = [name for name in image.topics if may_topic(context, Operation.DESCRIBE, name)]
+    plain = not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
+    shareable = plain and len(visible) == len(image.topics)
+    key = ("metadata of all topics", version, context.listener)
+    known: MetadataResponse | None = image.derived.get(key) if shareable else None
+    if known is not None:
+        return known
+    topics = [_topic(image, image.topics[name]) for name in sorted(visible)]
+    response = _respond(request, context, topics)
+    if shareable:
+        response = image.derived[key] = _Shared.of(response)
+    return response
+
+
+def _respond(request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    response = MetadataResponse(
+        brokers=_brokers(context),
+        cluster_id=context.broker.cluster_id,
+        controller_id=context.broker.image.controller_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations and context.version in _CLUSTER_OPERATIONS_VERSIONS:
+        allowed = may_cluster(context, Operation.DESCRIBE)
+        response.cluster_authorized_operations = cluster_operations(context) if allowed else 0
+    if request.include_topic_authorized_operations and context.version >= _TOPIC_OPERATIONS_SINCE:
+        response.topics = [_with_operations(context, topic) for topic in topics]
+    return response
+
+
+def _with_operations(context: Context, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=topic.error_code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=topic.partitions,
+        topic_authorized_operations=topic_operations(context, topic.name or ""),
+    )
+
+
+def _brokers(context: Context) -> list[MetadataResponseBroker]:
+    """Live brokers; this one by the address of the listener the client came by."""
+    found = []
+    for broker_id, broker in sorted(context.broker.image.brokers.items()):
+        here = broker_id == context.broker.broker_id
+        host, port = context.listener if here else (broker.host, broker.port)
+        found.append(MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=broker.rack))
+    return found
+
+
+def _topic(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
+    """A topic's entry; remembered as long as the topic does not change. Not to be changed."""
+    described: MetadataResponseTopic = image.remembered(topic, _describe)
+    return described
+
+
+def _describe(topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(index, partition) for index, partition in enumerate(topic.partitions)],
+    )
+
+
+def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    error = ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_BROKER else ErrorCode.NONE
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+    )
+
+
+def _refuse(request: MetadataRequest) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics)
+
+
+class _Shared(MetadataResponse):
+    """An answer that many requests of one version share: encoded once."""
+
+    __slots__ = ("_encoded",)
+    _encoded: bytes | None
+
+    @classmethod
+    def of(cls, response: MetadataResponse) -> _Shared:
+        """The same answer, to be shared."""
+        shared = cls(
+            brokers=response.brokers,
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            topics=response.topics,
+        )
+        shared._encoded = None
+        return shared
+
+    def write(self, writer: Writer, version: int) -> None:
+        """Append the encoded answer."""
+        if self._encoded is None:
+            own: Any = self.writer(version)
+            super().write(own, version)
+            self._encoded = bytes(own.buffer)
+        writer.buffer += self._encoded
