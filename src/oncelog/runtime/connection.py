@@ -86,15 +86,18 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """asyncio: ``nbytes`` have arrived."""
         self.last_active_s = self._loop.time()
+        splitter = self._splitter
         try:
-            frames = self._splitter.feed(self._receive_buffer[:nbytes])
-        except PeerError as error:
-            self._gate.garbage(self, str(error))
-            self.close_after_sending()
-            return
+            frames = splitter.feed(self._receive_buffer[:nbytes])
+        except PeerError:
+            frames = []
         for frame in frames:
             self._execution.dispatch(RequestReceived(self.id, frame))
-        held = self._splitter.held_bytes
+        if splitter.refusal is not None:
+            self._gate.garbage(self, str(splitter.refusal))
+            self.close_after_sending()
+            return
+        held = splitter.held_bytes
         if held != self._accounted:
             self._gate.account(self, held - self._accounted)
             self._accounted = held

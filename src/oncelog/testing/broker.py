@@ -27,7 +27,6 @@ DEFAULTS: Final = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
-    "log.cleaner.threads": "1",
 }
 _START_TIMEOUT_S: Final = 30.0
 

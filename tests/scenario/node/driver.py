@@ -1,0 +1,239 @@
+"""Drives a Node by hand: virtual time, memory files, a memory tree; syncs and fact writes happen when the test says.
+
+No sockets, no threads: bytes go in as frames, what comes out is decoded with the request's version.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Mapping
+
+from oncelog.base.ids import BrokerId, uuid_text
+from oncelog.coordination.memory import MemoryTree
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.topic import TopicConfigs
+from oncelog.core.controller.image import load_image
+from oncelog.core.controller.registration import Registration, register
+from oncelog.node.authoriser import AllowAll
+from oncelog.node.events import (
+    Close,
+    ConnectionClosed,
+    ConnectionOpened,
+    Continue,
+    Continued,
+    DeadlineReached,
+    FactsWritten,
+    Fatal,
+    JobFinished,
+    Pause,
+    Report,
+    RequestReceived,
+    Resume,
+    RunJob,
+    Send,
+    Shutdown,
+    Stopped,
+    Sync,
+    Synced,
+    WriteFacts,
+)
+from oncelog.node.log_configs import log_config
+from oncelog.node.node import Node
+from oncelog.ports import Conflict
+from oncelog.sim.files import MemoryFiles
+from oncelog.storage.directory import LogDirectory
+from oncelog.storage.file_range import FileRange
+from oncelog.wire.header import RequestHeader, decode_response_header, encode_request
+
+START_MS = 1_700_000_000_000
+
+
+class CountingEntropy:
+    """Ids that count up: the same in every run."""
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+
+    def token(self, size: int) -> bytes:
+        return next(self._next).to_bytes(16, "big")[-size:].rjust(size, b"\1")
+
+
+class Peer:
+    """A client's end of a connection."""
+
+    def __init__(self, driver: Driver, connection_id: int) -> None:
+        self.driver = driver
+        self.id = connection_id
+        self.closed = False
+        self.paused = False
+        self.responses: deque[object] = deque()
+        self._asked: dict[int, tuple[object, int]] = {}
+        self._next = itertools.count(1)
+
+    def send(self, request, version: int) -> None:
+        """Send a request and let the node do what it can."""
+        correlation_id = next(self._next)
+        self._asked[correlation_id] = (request, version)
+        header = RequestHeader(request.API_KEY, version, correlation_id, "driver")
+        frame = b"".join(bytes(chunk) for chunk in encode_request(header, request))[4:]
+        self.send_frame(frame)
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send raw bytes as one frame."""
+        self.driver.dispatch(RequestReceived(self.id, memoryview(bytearray(frame))))
+
+    def ask(self, request, version: int):
+        """Send and return the response, which must have come."""
+        self.send(request, version)
+        assert self.responses, f"no response to {request}"
+        return self.responses.popleft()
+
+    def received(self, chunks) -> None:
+        data = b"".join(
+            chunk.file.read(chunk.position, chunk.size_bytes) if isinstance(chunk, FileRange) else bytes(chunk)
+            for chunk in chunks
+        )
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            frame, data = data[4 : 4 + size], data[4 + size :]
+            correlation_id = int.from_bytes(frame[:4], "big")
+            request, version = self._asked.pop(correlation_id)
+            _, position = decode_response_header(frame, request.API_KEY, version)
+            self.responses.append(request.response_class().decode(memoryview(frame)[position:], version))
+
+
+class Driver:
+    """One node and its outside world."""
+
+    def __init__(self, config: Mapping[str, str] | None = None) -> None:
+        self.config = BrokerConfig({"log.sync.policy": "commit", **(config or {})})
+        self.files = MemoryFiles(now_ms=lambda: self.now_ms)
+        self.tree = MemoryTree()
+        self.now_ms = START_MS
+        self.entropy = CountingEntropy()
+        self.hold_syncs = False
+        self.hold_facts = False
+        self.held: list[object] = []
+        self.reports: list[str] = []
+        self.fatal: str | None = None
+        self.stopped = False
+        self._connection_ids = itertools.count(1)
+        self.start()
+
+    def start(self) -> None:
+        """Join and start a node over what is in the files and the tree."""
+        self.peers: dict[int, Peer] = {}
+        self.fatal, self.stopped = None, False
+        self.session = self.tree.session()
+        image = load_image(self.session.subtree("/"))
+        who = Registration(BrokerId(1), "localhost", 9092, None, uuid_text(bytes(15) + b"\7"))
+        self.session.commit(register(image, who, self.now_ms))
+        image = load_image(self.session.subtree("/"))
+        configs = TopicConfigs(self.config)
+
+        def config_of(partition):
+            topic = image.topics.get(partition.topic)
+            return log_config(configs.of({} if topic is None else topic.configs))
+
+        logs = LogDirectory.open(self.files, config_of=config_of, now_ms=self.now_ms)
+        self.node = Node(BrokerId(1), self.config, image, logs, self.entropy, AllowAll())
+        self._carry_out(self.node.start(self.now_ms))
+
+    def crash_and_restart(self, seed: int) -> None:
+        """Power cut: what was not synced may be lost or torn."""
+        self.held.clear()
+        self.session.close()
+        self.files.crash(seed)
+        self.start()
+
+    def connect(self) -> Peer:
+        """A new client connection."""
+        peer = Peer(self, next(self._connection_ids))
+        self.peers[peer.id] = peer
+        self.dispatch(ConnectionOpened(peer.id, "/127.0.0.1", ("localhost", 9092)))
+        return peer
+
+    def disconnect(self, peer: Peer) -> None:
+        """The client is gone."""
+        del self.peers[peer.id]
+        self.dispatch(ConnectionClosed(peer.id))
+
+    def advance(self, milliseconds: int) -> None:
+        """Move time on, stopping at every deadline."""
+        target_ms = self.now_ms + milliseconds
+        while (at_ms := self.node.next_deadline_ms()) is not None and at_ms <= target_ms:
+            self.now_ms = max(self.now_ms, at_ms)
+            self.dispatch(DeadlineReached())
+        self.now_ms = target_ms
+
+    def release(self) -> None:
+        """Carry out the syncs and fact writes that were held, in order."""
+        held, self.held = self.held, []
+        hold = self.hold_syncs, self.hold_facts
+        self.hold_syncs = self.hold_facts = False
+        self._carry_out(held)
+        self.hold_syncs, self.hold_facts = hold
+
+    def shutdown(self, within_ms: int = 1000) -> None:
+        """Ask for a clean end."""
+        self.dispatch(Shutdown(self.now_ms + within_ms))
+
+    def dispatch(self, event) -> None:
+        """One event and all that follows from it."""
+        self._carry_out(self.node.handle(event, self.now_ms))
+
+    def _carry_out(self, effects) -> None:
+        queue = deque(effects)
+        while queue:
+            effect = queue.popleft()
+            event = self._event_of(effect)
+            if event is not None:
+                queue.extend(self.node.handle(event, self.now_ms))
+
+    def _event_of(self, effect):
+        match effect:
+            case Send():
+                if effect.connection_id in self.peers:
+                    self.peers[effect.connection_id].received(effect.chunks)
+            case Sync() if self.hold_syncs:
+                self.held.append(effect)
+            case Sync():
+                return self._sync(effect)
+            case WriteFacts() if self.hold_facts:
+                self.held.append(effect)
+            case WriteFacts():
+                return self._write_facts(effect)
+            case RunJob():
+                for _ in effect.slices:
+                    pass
+                return JobFinished(effect.token)
+            case Continue():
+                return Continued()
+            case Close():
+                if effect.connection_id in self.peers:
+                    self.peers[effect.connection_id].closed = True
+            case Pause() | Resume():
+                self.peers[effect.connection_id].paused = isinstance(effect, Pause)
+            case Report():
+                self.reports.append(effect.message)
+            case Fatal():
+                self.fatal = effect.message
+            case Stopped():
+                self.stopped = True
+        return None
+
+    def _sync(self, effect: Sync) -> Synced:
+        try:
+            for file in effect.files:
+                file.sync()
+        except OSError as error:
+            return Synced(effect.token, error)
+        return Synced(effect.token)
+
+    def _write_facts(self, effect: WriteFacts) -> FactsWritten:
+        try:
+            self.session.commit(effect.operations)
+        except Conflict:
+            return FactsWritten(effect.token, conflict=True)
+        return FactsWritten(effect.token)
