@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
-from oncelog.spark.load import LoadReport, load
+from oncelog.spark.loading import LoadReport, load
 from oncelog.spark.source import OncelogSource
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from oncelog.base.ids import TopicPartition
+from oncelog.client.errors import ClientError
 
 
-class SparkSourceError(Exception):
+class SparkSourceError(ClientError):
     """Anything the source or a load refuses to do; the text is one line."""
 
 

@@ -62,11 +62,8 @@ def check_staged(path: Path, piece: Piece) -> FileFacts:
         )
     for group in range(metadata.num_row_groups):
         if metadata.row_group(group).num_rows:
-            partition = _statistics(metadata, group, "partition", path)
-            if (partition.min, partition.max) != (wanted.partition, wanted.partition):
-                raise TableError(
-                    f"{path.name} was to hold {wanted.topic_partition} and holds partition {partition.min}"
-                )
+            _check_column(metadata, group, "topic", wanted.topic, path)
+            _check_column(metadata, group, "partition", wanted.partition, path)
     return facts
 
 
@@ -81,6 +78,12 @@ def merge_kept(old: Path, staged: Path, below: int, merged: Path) -> None:
                 writer.write_batch(kept.cast(schema))
         for batch in new_file.iter_batches():
             writer.write_batch(batch.cast(schema))
+
+
+def _check_column(metadata: pq.FileMetaData, group: int, column: str, wanted: object, path: Path) -> None:
+    statistics = _statistics(metadata, group, column, path)
+    if not statistics.min == statistics.max == wanted:
+        raise TableError(f"{path.name} was to hold {column} {wanted} and holds {statistics.min} to {statistics.max}")
 
 
 def _statistics(metadata: pq.FileMetaData, group: int, column: str, path: Path) -> Any:

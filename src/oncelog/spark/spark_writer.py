@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.spark import register
 from oncelog.spark.errors import SparkSourceError
-from oncelog.spark.load import ranges_option
+from oncelog.spark.loading import ranges_option
 from oncelog.spark.table import TableError
 
 if TYPE_CHECKING:
