@@ -1,0 +1,294 @@
+"""An idempotent producer: records into batches, batches into requests, and every batch into the log exactly once.
+
+Rules:
+1. A batch gets its sequence when it is first sent, and keeps it: sent again it is recognised (KIP-98).
+2. At most five batches of a partition are in flight, because the broker remembers five. They are sent in order, and
+   after a failure again in order: a batch is never sent while an earlier one of its partition waits to be repeated.
+3. When a batch is given up, the sequences after it no longer fit: once nothing of the partition is in flight, the
+   epoch is raised and what is left of that partition is numbered from 0 again under the new epoch (KIP-360). Other
+   partitions keep id, epoch and sequences until they have nothing numbered left. What may have been appended is
+   never numbered anew, it is given up as ``maybe_appended``. Exhausted epochs need a new producer id.
+4. Sequences wrap from 2³¹−1 to 0.
+
+Without an id (``producer_id`` −1) the same machine gives at-least-once delivery.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.base.invariant import invariant
+from oncelog.base.units import INT16_MAX, KIB
+from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.records.batch import next_sequence
+from oncelog.records.builder import build_batch
+from oncelog.records.compression import Codec
+from oncelog.records.record import Record
+
+MAX_IN_FLIGHT: Final = 5
+_RECORD_OVERHEAD_BYTES: Final = 21
+_HEADER_OVERHEAD_BYTES: Final = 10
+_APPENDED: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+_NOT_OF_THIS_SEQUENCE: Final = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+_PERHAPS_APPENDED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """Apache Kafka's producer defaults, but with larger batches."""
+
+    batch_bytes: int = 256 * KIB
+    linger_ms: int = 5
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    acks: int = -1
+    delivery_timeout_ms: int = 120_000
+    max_batches_a_request: int = 64
+
+
+@dataclass(slots=True, eq=False)
+class PendingBatch:
+    """Records on their way to one partition."""
+
+    partition: TopicPartition
+    created_ms: int
+    records: list[Record] = field(default_factory=list)
+    size_bytes: int = 0
+    sequence: int = -1
+    attempts: int = 0
+    not_before_ms: int = 0
+    encoded: bytearray | None = None
+    ambiguous: bool = False
+    """An attempt ended without a clear answer: it may be in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A batch was appended at ``base_offset`` (−1 where the broker does not say: a duplicate, or acks=0)."""
+
+    partition: TopicPartition
+    records: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A batch was given up; its records are not in the log, or (``maybe_appended``) nobody can say."""
+
+    partition: TopicPartition
+    records: list[Record]
+    error_code: int
+    message: str | None
+    maybe_appended: bool = False
+
+
+Outcome = Delivered | Failed
+
+
+@dataclass(slots=True)
+class _Partition:
+    queue: deque[PendingBatch] = field(default_factory=deque)
+    in_flight: list[PendingBatch] = field(default_factory=list)
+    identity: tuple[int, int] = (-1, -1)
+    next_sequence: int = 0
+    renumber: bool = False
+    unsure: bool = False
+    """What was given up may have been appended."""
+
+
+class ProducerMachine:
+    """The machine. ``identify`` gives it an id; ``add`` takes records; ``ready`` and ``drain`` say what to send."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self.settings = settings
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.buffered_bytes = 0
+        self._partitions: dict[TopicPartition, _Partition] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is waiting or in flight."""
+        return not any(state.queue or state.in_flight for state in self._partitions.values())
+
+    @property
+    def needs_identity(self) -> bool:
+        """The epochs of the present id are used up (or it has never had one)."""
+        return self.producer_id < 0 or self.producer_epoch >= INT16_MAX
+
+    def identify(self, producer_id: int, producer_epoch: int) -> None:
+        """A new id from InitProducerId."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+
+    def add(self, partition: TopicPartition, record: Record, now_ms: int) -> None:
+        """Put a record into the partition's last batch, or a new one when that is full."""
+        state = self._partitions.setdefault(partition, _Partition())
+        size = record_size(record)
+        last = state.queue[-1] if state.queue else None
+        if last is None or last.attempts or last.size_bytes + size > self.settings.batch_bytes:
+            last = PendingBatch(partition, now_ms)
+            state.queue.append(last)
+        last.records.append(record)
+        last.size_bytes += size
+        self.buffered_bytes += size
+
+    def ready(self, now_ms: int, *, flush: bool = False) -> Iterator[TopicPartition]:
+        """Partitions whose next batch may be sent now: full, old enough, or ``flush``."""
+        for partition, state in self._partitions.items():
+            if not state.queue or state.renumber or len(state.in_flight) >= MAX_IN_FLIGHT:
+                continue
+            first = state.queue[0]
+            if first.not_before_ms > now_ms or (first.attempts and state.in_flight):
+                continue
+            full = len(state.queue) > 1 or first.size_bytes >= self.settings.batch_bytes
+            if full or flush or first.attempts or now_ms - first.created_ms >= self.settings.linger_ms:
+                yield partition
+
+    def drain(self, partition: TopicPartition) -> PendingBatch:
+        """Take the next batch of a ready partition; ``encoded`` is what to send."""
+        state = self._partitions[partition]
+        batch = state.queue.popleft()
+        state.in_flight.append(batch)
+        batch.attempts += 1
+        if batch.encoded is None:
+            self._number(state, batch)
+            batch.encoded = build_batch(
+                batch.records,
+                codec=self.settings.codec,
+                level=self.settings.level,
+                producer_id=state.identity[0],
+                producer_epoch=state.identity[1],
+                base_sequence=batch.sequence,
+            )
+        return batch
+
+    def answered(
+        self, batch: PendingBatch, error_code: int, base_offset: int, message: str | None, now_ms: int
+    ) -> Outcome | None:
+        """What the broker said of one batch; None when it will be sent again."""
+        if error_code in _APPENDED:
+            self._finish(batch)
+            return Delivered(batch.partition, len(batch.records), base_offset)
+        state = self._partitions[batch.partition]
+        if error_code in _PERHAPS_APPENDED:
+            batch.ambiguous = True
+        if error_code in _NOT_OF_THIS_SEQUENCE and self._follows_a_failure(state, batch, error_code):
+            again = True
+        else:
+            again = remedy(error_code) is not Remedy.FAIL and not self._is_late(batch, now_ms)
+        if again:
+            self._again(batch, now_ms)
+            return None
+        return self._give_up(batch, error_code, message)
+
+    def lost(self, batch: PendingBatch, now_ms: int) -> Outcome | None:
+        """The connection ended before the answer: send it again, or give up when it is too late."""
+        batch.ambiguous = True
+        if self._is_late(batch, now_ms):
+            return self._give_up(batch, ErrorCode.REQUEST_TIMED_OUT, "not delivered in time")
+        self._again(batch, now_ms)
+        return None
+
+    def sent_unanswered(self, batch: PendingBatch) -> Outcome:
+        """With acks=0 a batch is done once it is sent."""
+        self._finish(batch)
+        return Delivered(batch.partition, len(batch.records), -1)
+
+    def renumber(self) -> list[Failed]:
+        """Raise the epoch for partitions that lost their sequence and have nothing in flight; what that gives up."""
+        waiting = [one for one in self._partitions.values() if one.renumber and not one.in_flight]
+        if not waiting or self.producer_id < 0 or self.producer_epoch >= INT16_MAX:
+            return []
+        self.producer_epoch += 1
+        return [failed for state in waiting for failed in self._restart(state)]
+
+    def queue_depth(self) -> Mapping[TopicPartition, int]:
+        """Batches waiting, by partition."""
+        return {partition: len(state.queue) for partition, state in self._partitions.items() if state.queue}
+
+    def _number(self, state: _Partition, batch: PendingBatch) -> None:
+        if self.producer_id < 0:
+            return
+        current = (self.producer_id, self.producer_epoch)
+        if state.identity != current and state.in_flight == [batch]:
+            state.identity, state.next_sequence = current, 0
+        batch.sequence = state.next_sequence
+        state.next_sequence = next_sequence(batch.sequence, len(batch.records))
+
+    def _follows_a_failure(self, state: _Partition, batch: PendingBatch, error_code: int) -> bool:
+        """Whether the broker refused the sequence because of an earlier batch that failed, or has forgotten the id."""
+        if state.renumber or state.in_flight[0] is not batch or any(_before(one, batch) for one in state.queue):
+            return True
+        if error_code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.attempts == 1:
+            state.renumber = True
+            return True
+        return False
+
+    def _again(self, batch: PendingBatch, now_ms: int) -> None:
+        """Back to the front of its queue, in the order of the sequences."""
+        state = self._partitions[batch.partition]
+        state.in_flight.remove(batch)
+        batch.not_before_ms = now_ms + min(50 << min(batch.attempts, 5), 1000)
+        at = sum(1 for one in state.queue if _before(one, batch))
+        state.queue.insert(at, batch)
+
+    def _give_up(self, batch: PendingBatch, error_code: int, message: str | None) -> Failed:
+        state = self._partitions[batch.partition]
+        self._finish(batch)
+        if self.producer_id >= 0:
+            state.renumber = True
+            state.unsure |= batch.ambiguous
+        return Failed(batch.partition, batch.records, error_code, message, batch.ambiguous)
+
+    def _finish(self, batch: PendingBatch) -> None:
+        state = self._partitions[batch.partition]
+        invariant(batch in state.in_flight, "an answer for a batch that is not in flight", partition=batch.partition)
+        state.in_flight.remove(batch)
+        self.buffered_bytes -= batch.size_bytes
+
+    def _restart(self, state: _Partition) -> list[Failed]:
+        """Sequences from 0 under the present epoch: batches that wait are encoded again, or given up."""
+        doubtful = [one for one in state.queue if one.ambiguous and state.unsure]
+        for batch in doubtful:
+            state.queue.remove(batch)
+            self.buffered_bytes -= batch.size_bytes
+        for batch in state.queue:
+            batch.encoded = None
+            batch.sequence = -1
+        state.renumber = state.unsure = False
+        state.identity = (self.producer_id, self.producer_epoch)
+        state.next_sequence = 0
+        text = "an earlier batch is lost, so it cannot be repeated safely"
+        return [
+            Failed(one.partition, one.records, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text, True) for one in doubtful
+        ]
+
+    def _is_late(self, batch: PendingBatch, now_ms: int) -> bool:
+        return now_ms - batch.created_ms >= self.settings.delivery_timeout_ms
+
+
+def record_size(record: Record) -> int:
+    """An upper bound of a record's bytes before compression."""
+    size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += _HEADER_OVERHEAD_BYTES + 4 * len(name) + len(value or b"")
+    return size
+
+
+def _before(one: PendingBatch, other: PendingBatch) -> bool:
+    """Whether ``one`` was sent and its sequence comes before ``other``'s, over the wrap; without sequences, by age."""
+    if not one.attempts:
+        return False
+    if one.sequence < 0 or other.sequence < 0:
+        return one.created_ms <= other.created_ms
+    return (other.sequence - one.sequence) % (1 << 31) < 1 << 30
