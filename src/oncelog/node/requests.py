@@ -135,10 +135,10 @@ class Requests:
             return loaded
         if key != API_VERSIONS_KEY:
             raise PeerError(f"request for {loaded.api.name} version {version}, which this broker does not have")
-        from oncelog.handlers.api_versions import unsupported_version_response
+        from oncelog.handlers.api_versions import unsupported_version
 
         slot = connection.reserve()
-        slot.chunks = encode_response(header.correlation_id, key, 0, unsupported_version_response())
+        slot.chunks = encode_response(header.correlation_id, key, 0, unsupported_version())
         self._flush(connection)
         return None
 
