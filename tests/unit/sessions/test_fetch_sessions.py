@@ -1,0 +1,267 @@
+"""Incremental fetch sessions: opening, changing, refusing, evicting, and that an answer holds exactly the news."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
+from oncelog.core.sessions import fetch_cache
+from oncelog.core.sessions.fetch import FetchContext, FetchSessions, Finished, next_epoch
+from oncelog.core.sessions.fetch_cache import EVICTION_MS, FetchPartition, PartitionKey
+
+TOPIC = TopicName("t")
+
+
+@dataclass
+class Told:
+    """What is answered for one partition."""
+
+    high_watermark: int = 0
+    log_start_offset: int = 0
+    error_code: int = 0
+    diverging_epoch: object | None = None
+    preferred_read_replica: int = -1
+    records: bytes = b""
+
+
+@dataclass
+class Fetcher:
+    """A client of ``sessions`` whose partitions answer what ``state`` says."""
+
+    sessions: FetchSessions
+    state: dict[int, Told] = field(default_factory=dict)
+    by_id: bool = False
+    privileged: bool = False
+    now_ms: int = 0
+
+    def begin(
+        self, session_id: int, epoch: int, asked: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
+    ) -> FetchContext:
+        topic_id = TopicId(b"i" * 16) if self.by_id else NO_TOPIC_ID
+        keys: list[PartitionKey] = [(topic_id if self.by_id else TOPIC, index) for index in forgotten]
+        partitions = [
+            FetchPartition(topic_id, TOPIC, index, offset, 1000, -1, -1) for index, offset in (asked or {}).items()
+        ]
+        return self.sessions.begin(
+            session_id,
+            epoch,
+            partitions,
+            keys,
+            uses_topic_ids=self.by_id,
+            privileged=self.privileged,
+            now_ms=self.now_ms,
+        )
+
+    def finish(self, context: FetchContext) -> Finished[Told]:
+        return context.finish(
+            [(asked, self.state.setdefault(asked.partition, Told())) for asked in context.partitions], self.now_ms
+        )
+
+    def fetch(
+        self, session_id: int, epoch: int, asked: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
+    ) -> tuple[ErrorCode, int, list[int]]:
+        context = self.begin(session_id, epoch, asked, forgotten)
+        if context.error_code:
+            return context.error_code, 0, []
+        error_code, answered_id, answers = self.finish(context)
+        return error_code, answered_id, [partition.partition for partition, _ in answers]
+
+
+def new_sessions(slots: int = 10) -> FetchSessions:
+    return FetchSessions(slots, random.Random(1).randbytes)
+
+
+def opened(fetcher: Fetcher, count: int = 2) -> int:
+    error_code, session_id, _ = fetcher.fetch(0, 0, dict.fromkeys(range(count), 0))
+    assert error_code == ErrorCode.NONE
+    return session_id
+
+
+def test_a_full_request_opens_a_session_and_incremental_ones_tell_only_news() -> None:
+    client = Fetcher(new_sessions())
+    error_code, session_id, told = client.fetch(0, 0, {0: 0, 1: 0, 2: 0})
+    assert (error_code, told) == (ErrorCode.NONE, [0, 1, 2])
+    assert 0 < session_id < 2**31
+    assert client.fetch(session_id, 1) == (ErrorCode.NONE, session_id, [])
+    client.state[1].high_watermark = 5
+    client.state[2].log_start_offset = 1
+    assert client.fetch(session_id, 2) == (ErrorCode.NONE, session_id, [1, 2])
+    assert client.fetch(session_id, 3) == (ErrorCode.NONE, session_id, [])
+
+
+def test_an_error_is_told_until_it_is_over_and_once_more_when_it_is() -> None:
+    client = Fetcher(new_sessions())
+    session_id = opened(client)
+    client.state[0] = Told(high_watermark=-1, log_start_offset=-1, error_code=3)
+    assert [client.fetch(session_id, epoch)[2] for epoch in (1, 2)] == [[0], [0]]
+    client.state[0] = Told()
+    assert [client.fetch(session_id, epoch)[2] for epoch in (3, 4)] == [[0], []]
+
+
+def test_divergence_and_preferred_replicas_are_always_told() -> None:
+    client = Fetcher(new_sessions())
+    session_id = opened(client)
+    client.state[0].diverging_epoch = object()
+    client.state[1].preferred_read_replica = 2
+    assert client.fetch(session_id, 1)[2] == [0, 1]
+
+
+def test_a_partition_that_gave_records_goes_to_the_end() -> None:
+    client = Fetcher(new_sessions())
+    session_id = opened(client, 3)
+    client.state[0].records = b"x"
+    assert client.fetch(session_id, 1)[2] == [0]
+    assert [asked.partition for asked in client.begin(session_id, 2).partitions] == [1, 2, 0]
+
+
+def test_incremental_requests_add_change_and_forget() -> None:
+    client = Fetcher(new_sessions())
+    session_id = opened(client)
+    context = client.begin(session_id, 1, {1: 9, 2: 4}, forgotten=(0, 7))
+    assert {asked.partition: asked.fetch_offset for asked in context.partitions} == {1: 9, 2: 4}
+    _, _, answers = client.finish(context)
+    assert [asked.partition for asked, _ in answers] == [2]
+
+
+def test_a_partition_named_twice_counts_as_named_last() -> None:
+    sessions = new_sessions()
+    twice = [FetchPartition(NO_TOPIC_ID, TOPIC, 0, offset, 1, -1, -1) for offset in (5, 9)]
+    context = sessions.begin(0, -1, twice, [], uses_topic_ids=False, privileged=False, now_ms=0)
+    assert [asked.fetch_offset for asked in context.partitions] == [9]
+
+
+def test_a_session_that_forgets_everything_is_closed() -> None:
+    client = Fetcher(new_sessions())
+    session_id = opened(client)
+    assert client.fetch(session_id, 1, forgotten=(0, 1)) == (ErrorCode.NONE, 0, [])
+    assert client.fetch(session_id, 2)[0] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_epoch_minus_one_closes_and_epoch_zero_replaces() -> None:
+    client = Fetcher(new_sessions())
+    first = opened(client)
+    _, second, _ = client.fetch(first, 0, {0: 0})
+    assert second not in (0, first)
+    assert client.fetch(first, 1)[0] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.fetch(second, -1, {0: 0}) == (ErrorCode.NONE, 0, [0])
+    assert len(client.sessions.cache) == 0
+
+
+def test_the_wrong_epoch_and_the_wrong_kind_of_topic_are_refused_and_change_nothing() -> None:
+    client = Fetcher(new_sessions())
+    session_id = opened(client)
+    for epoch in (2, 5, 2**31 - 1):
+        assert client.fetch(session_id, epoch, {7: 0})[0] == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    client.by_id = True
+    assert client.fetch(session_id, 1)[0] == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    client.by_id = False
+    assert client.fetch(session_id, 1) == (ErrorCode.NONE, session_id, [])
+
+
+def test_a_request_that_waited_while_another_came_is_refused_at_its_end() -> None:
+    client = Fetcher(new_sessions())
+    session_id = opened(client)
+    waiting = client.begin(session_id, 1)
+    assert client.fetch(session_id, 2)[0] == ErrorCode.NONE
+    assert client.finish(waiting)[:2] == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id)
+
+
+def test_epochs_wrap_to_one() -> None:
+    assert [next_epoch(epoch) for epoch in (0, 1, 2**31 - 1, -1)] == [1, 2, 1, -1]
+
+
+def test_a_full_cache_gives_no_session_until_one_is_stale() -> None:
+    client = Fetcher(new_sessions(2))
+    ids = [opened(client), opened(client)]
+    assert opened(client) == 0
+    client.now_ms = EVICTION_MS
+    assert client.fetch(ids[0], 1)[0] == ErrorCode.NONE
+    client.now_ms = EVICTION_MS + 1
+    assert opened(client) != 0
+    assert client.fetch(ids[1], 1)[0] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.fetch(ids[0], 2)[0] == ErrorCode.NONE
+    assert client.sessions.cache.evictions == 1
+
+
+def test_an_old_session_in_use_gives_way_to_a_larger_one_only() -> None:
+    client = Fetcher(new_sessions(1))
+    session_id = opened(client, 3)
+    client.now_ms = EVICTION_MS + 1
+    assert client.fetch(session_id, 1)[0] == ErrorCode.NONE
+    assert opened(client, 2) == 0
+    assert opened(client, 3) != 0
+    assert client.fetch(session_id, 2)[0] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_follower_takes_a_consumers_slot_but_not_the_reverse() -> None:
+    sessions = new_sessions(1)
+    consumer, follower = Fetcher(sessions), Fetcher(sessions, privileged=True)
+    assert opened(consumer, 5) != 0
+    assert opened(follower, 1) != 0
+    assert opened(consumer, 5) == 0
+
+
+def test_no_slots_means_no_sessions() -> None:
+    assert opened(Fetcher(new_sessions(0))) == 0
+
+
+def test_the_partitions_of_a_session_and_of_all_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_cache, "MAX_SESSION_PARTITIONS", 4)
+    monkeypatch.setattr(fetch_cache, "MAX_CACHED_PARTITIONS", 6)
+    client = Fetcher(new_sessions())
+    assert opened(client, 5) == 0
+    session_id = opened(client, 4)
+    assert session_id != 0
+    assert opened(client, 3) == 0
+    assert client.fetch(session_id, 1, {3: 1}) == (ErrorCode.NONE, session_id, [])
+    assert client.fetch(session_id, 2, {9: 1})[0] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.sessions.cache.partition_count == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from("hsexrf"), st.integers(0, 3)), max_size=25))
+def test_what_a_client_was_told_is_always_what_is(changes: list[tuple[int, str, int]]) -> None:
+    client = Fetcher(new_sessions())
+    view: dict[int, tuple[int, int, int]] = {}
+
+    def see(answers: Finished[Told]) -> None:
+        for asked, told in answers.answers:
+            view[asked.partition] = (told.error_code, told.high_watermark, told.log_start_offset)
+
+    finished = client.finish(client.begin(0, 0, dict.fromkeys(range(4), 0)))
+    see(finished)
+    epoch = 1
+    for index, what, value in changes:
+        told = client.state.setdefault(index, Told())
+        asked: dict[int, int] = {}
+        forgotten: tuple[int, ...] = ()
+        if what == "h":
+            told.high_watermark = value
+        elif what == "s":
+            told.log_start_offset = value
+        elif what == "e":
+            client.state[index] = Told(high_watermark=-1, log_start_offset=-1, error_code=3)
+        elif what == "x":
+            client.state[index] = Told()
+        elif what == "r":
+            asked = {index: value}
+        else:
+            forgotten = (index,) if len(view) > 1 else ()
+        context = client.begin(finished.session_id, epoch, asked, forgotten)
+        for gone in set(view) - {partition.partition for partition in context.partitions}:
+            del view[gone]
+        see(client.finish(context))
+        epoch += 1
+        assert view == {
+            partition.partition: (
+                client.state[partition.partition].error_code,
+                client.state[partition.partition].high_watermark,
+                client.state[partition.partition].log_start_offset,
+            )
+            for partition in context.partitions
+        }
