@@ -42,9 +42,7 @@ class Event(NamedTuple):
 
 def save(path: Path, events: Iterable[Event]) -> int:
     """Write a recording; its size in bytes."""
-    plain = b"".join(
-        _EVENT.pack(event.connection, event.direction, len(event.frame)) + event.frame for event in events
-    )
+    plain = b"".join(_EVENT.pack(event.connection, event.direction, len(event.frame)) + event.frame for event in events)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lzma.compress(plain, preset=9 | lzma.PRESET_EXTREME))
     return path.stat().st_size

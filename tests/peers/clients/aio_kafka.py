@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndMetadata, Topi
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import InvalidPartitionsError, KafkaError, OffsetOutOfRangeError
+
 from tests.peers.clients.scenario import CODECS, Scenario, expect, expect_equal
 
 

@@ -16,6 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
+
 from tests.peers.clients.scenario import CODECS, Scenario, expect, expect_equal, wait_until
 
 TIMEOUT_S: Final = 20
@@ -65,7 +66,13 @@ def consume(consumer: Consumer, count: int) -> list[Message]:
 def read_partition(bootstrap: str, topic: str, count: int, **config: Any) -> list[Message]:
     """Read `count` messages of partition 0 from its beginning, without a group."""
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "check.crcs": True, **config}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            **config,
+        }
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     try:

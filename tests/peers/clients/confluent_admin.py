@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
     NewTopic,
     OffsetSpec,
 )
+
 from tests.peers.clients.confluent import TIMEOUT_S, consume, make_topic, produce_all
 from tests.peers.clients.scenario import Scenario, expect, expect_equal, wait_until
 
@@ -66,16 +67,12 @@ def configs(bootstrap: str) -> None:
     change.add_incremental_config(
         ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
     )
-    change.add_incremental_config(
-        ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE)
-    )
+    change.add_incremental_config(ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE))
     expect_equal(_refusal(admin.incremental_alter_configs([change])[change]), 0, "incremental alter")
     wait_until(lambda: values()["cleanup.policy"] == ("delete,compact", False), "the appended policy")
     expect_equal(values()["retention.ms"], ("604800000", True), "a value deleted")
     bad = ConfigResource(ConfigResource.Type.TOPIC, "ca-configs")
-    bad.add_incremental_config(
-        ConfigEntry("min.insync.replicas", "none", incremental_operation=AlterConfigOpType.SET)
-    )
+    bad.add_incremental_config(ConfigEntry("min.insync.replicas", "none", incremental_operation=AlterConfigOpType.SET))
     expect_equal(_refusal(admin.incremental_alter_configs([bad])[bad]), KafkaError.INVALID_CONFIG, "a bad value")
     missing = ConfigResource(ConfigResource.Type.TOPIC, "ca-nowhere")
     expect_equal(

@@ -1,4 +1,4 @@
-"""franz-go and KafkaJS: small programs under `go/` and `js/`, built once under `.work/` through their own registries."""
+"""franz-go and KafkaJS: small programs under `go/` and `js/`, built once under `.work/`."""
 
 from __future__ import annotations
 

@@ -121,7 +121,9 @@ def verifiable(bootstrap: str) -> None:
     expect_equal((summary["sent"], summary["acked"]), (500, 500), "acknowledged")
     group = ("--group-id", "jv-group", "--max-messages", "500", "--reset-policy", "earliest")
     consumed = _run(tools, "kafka-verifiable-consumer", "--topic", "jv-one", *group)
-    counts = [event["count"] for line in consumed.splitlines() if (event := json.loads(line))["name"] == "records_consumed"]
+    counts = [
+        event["count"] for line in consumed.splitlines() if (event := json.loads(line))["name"] == "records_consumed"
+    ]
     expect_equal(sum(counts), 500, "consumed")
 
 
@@ -129,13 +131,13 @@ def performance(bootstrap: str) -> None:
     """The performance tools run to their end."""
     tools = KafkaTools(bootstrap)
     _run(tools, "kafka-topics", "--create", "--topic", "jp-one", "--partitions", "1")
-    size = ("--topic", "jp-one", "--num-records", "2000", "--record-size", "100", "--throughput", "-1")
+    size = ("--topic", "jp-one", "--num-records", "300", "--record-size", "100", "--throughput", "-1")
     properties = f"bootstrap.servers={bootstrap}"
     produced = tools.run_bare("kafka-producer-perf-test", *size, "--producer-props", properties, "compression.type=lz4")
-    expect("2000 records sent" in produced.stdout, produced.stdout + produced.stderr)
-    consume = ("--topic", "jp-one", "--num-records", "2000", "--timeout", "15000")
+    expect("300 records sent" in produced.stdout, produced.stdout + produced.stderr)
+    consume = ("--topic", "jp-one", "--num-records", "300", "--timeout", "15000")
     consumed = tools.run("kafka-consumer-perf-test", *consume)
-    expect(", 2000, " in consumed.stdout, consumed.stdout + consumed.stderr)
+    expect(", 300, " in consumed.stdout, consumed.stdout + consumed.stderr)
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {

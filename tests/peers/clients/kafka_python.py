@@ -21,6 +21,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka.structs import OffsetAndMetadata
+
 from tests.peers.clients.scenario import CODECS, Scenario, expect, expect_equal, wait_until
 
 TIMEOUT_S: Final = 20
@@ -193,9 +194,7 @@ def admin_topics(bootstrap: str) -> None:
         _refused(InvalidTopicError, admin.create_topics, [NewTopic("kp admin", 2, 1)])
         _refused(InvalidReplicationFactorError, admin.create_topics, [NewTopic("kp-two", 2, 3)])
         _refused(InvalidPartitionsError, admin.create_topics, [NewTopic("kp-two", 0, 1)])
-        _refused(
-            InvalidConfigurationError, admin.create_topics, [NewTopic("kp-two", 1, 1, topic_configs={"a.b": "1"})]
-        )
+        _refused(InvalidConfigurationError, admin.create_topics, [NewTopic("kp-two", 1, 1, topic_configs={"a.b": "1"})])
         admin.create_partitions({"kp-admin": 3})
         _refused(InvalidPartitionsError, admin.create_partitions, {"kp-admin": 3})
         expect("kp-admin" in admin.list_topics(), "the topic is listed")
