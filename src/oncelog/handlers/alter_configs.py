@@ -1,0 +1,44 @@
+"""AlterConfigs, versions 0 to 2 (KIP-133): replaces all that a resource sets itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.core.controller.config_changes import Alteration, ConfigChange
+from oncelog.core.controller.resources import Resource
+from oncelog.handlers.config_alteration import ALTERATION_ERRORS, alter
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import outcome_error
+from oncelog.handlers.waits import Steps
+from oncelog.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+ERRORS: Final = ALTERATION_ERRORS
+
+
+def handle(request: AlterConfigsRequest, context: Context) -> Steps[AlterConfigsResponse]:
+    """Keys that are not named go back to their defaults."""
+    alterations = [
+        Alteration(
+            Resource(resource.resource_type, resource.resource_name),
+            [ConfigChange(config.name, config.value) for config in resource.configs],
+            replace=True,
+        )
+        for resource in request.resources
+    ]
+    outcomes = yield from alter(alterations, context, dry_run=request.validate_only)
+    responses = []
+    for alteration, outcome in zip(alterations, outcomes, strict=True):
+        error_code, message = outcome_error(outcome)
+        responses.append(
+            AlterConfigsResourceResponse(
+                error_code=error_code,
+                error_message=message,
+                resource_type=alteration.resource.type,
+                resource_name=alteration.resource.name,
+            )
+        )
+    return AlterConfigsResponse(responses=responses)

@@ -1,0 +1,65 @@
+"""DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827, KIP-1066): sizes of the partitions in the data directory.
+
+Sizes of the volume (version 4) are "unknown" (−1): the centre does not ask the operating system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import may_cluster
+from oncelog.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to describe the cluster (version 3)",
+}
+
+_ERROR_SINCE: Final = 3
+
+
+def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+    """All partitions this broker has, or those asked for that it has."""
+    if not may_cluster(context, Operation.DESCRIBE):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= _ERROR_SINCE else ErrorCode.NONE
+        return DescribeLogDirsResponse(error_code=error)
+    result = DescribeLogDirsResult(
+        log_dir=context.broker.config.data_directory,
+        topics=_topics(context, _wanted(request, context)),
+    )
+    return DescribeLogDirsResponse(results=[result])
+
+
+def _wanted(request: DescribeLogDirsRequest, context: Context) -> Iterable[TopicPartition]:
+    if request.topics is None:
+        for topic in context.broker.image.topics.values():
+            for partition in range(len(topic.partitions)):
+                yield TopicPartition(topic.name, partition)
+        return
+    for wanted in request.topics:
+        for partition in dict.fromkeys(wanted.partitions):
+            yield TopicPartition(TopicName(wanted.topic), partition)
+
+
+def _topics(context: Context, wanted: Iterable[TopicPartition]) -> list[DescribeLogDirsTopic]:
+    found: dict[str, DescribeLogDirsTopic] = {}
+    for partition in wanted:
+        log = context.broker.log(partition)
+        if log is None:
+            continue
+        topic = found.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+        size_bytes = log.size_bytes
+        topic.partitions.append(
+            DescribeLogDirsPartition(partition_index=partition.partition, partition_size=size_bytes)
+        )
+    return list(found.values())

@@ -1,0 +1,109 @@
+"""DescribeTopicPartitions, version 0 (KIP-966): topics in order, a limited number of partitions at a time.
+
+The cursor names the first partition of the next page. Eligible leader replicas do not exist here, so they are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_BROKER, TopicName
+from oncelog.core.controller.image import PartitionImage, TopicImage
+from oncelog.core.controller.names import is_internal, name_refusal
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import may_topic, topic_operations
+from oncelog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
+    ErrorCode.INVALID_REQUEST: "the cursor's topic is not among those asked for, or its partition is negative",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no live leader",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
+}
+
+
+def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
+    """One page of the topics asked for, or of all."""
+    all_topics = not request.topics
+    cursor = request.cursor
+    first_topic = "" if cursor is None else cursor.topic_name
+    asked = context.broker.image.topics if all_topics else {TopicName(topic.name): None for topic in request.topics}
+    names = sorted(name for name in asked if name >= first_topic)
+    if cursor is not None and (cursor.partition_index < 0 or (not all_topics and first_topic not in names)):
+        return _refuse(request)
+    visible = [name for name in names if may_topic(context, Operation.DESCRIBE, name)]
+    limit = max(1, min(request.response_partition_limit, context.broker.config.get("max.request.partition.size.limit")))
+    response = _page(context, visible, cursor, limit)
+    if not all_topics:
+        hidden = set(names) - set(visible)
+        response.topics.extend(_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in sorted(hidden))
+    return response
+
+
+def _page(
+    context: Context, names: Sequence[TopicName], cursor: Cursor | None, limit: int
+) -> DescribeTopicPartitionsResponse:
+    response = DescribeTopicPartitionsResponse()
+    left = limit
+    for name in names:
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=start)
+            break
+        topic = context.broker.image.topics.get(name)
+        if topic is None:
+            known_bad = name_refusal(name) is not None
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION if known_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            described = _error(name, error)
+        else:
+            described = _describe(topic, start, left)
+            left -= len(described.partitions)
+        described.topic_authorized_operations = topic_operations(context, name)
+        response.topics.append(described)
+        end = start + len(described.partitions)
+        if topic is not None and end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _describe(topic: TopicImage, start: int, limit: int) -> DescribeTopicPartitionsResponseTopic:
+    page = topic.partitions[start : start + limit]
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(index, partition) for index, partition in enumerate(page, start)],
+    )
+
+
+def _partition(index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_BROKER else ErrorCode.NONE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )
+
+
+def _error(name: str, error_code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=error_code, name=name, is_internal=is_internal(name))
+
+
+def _refuse(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    topics = [_error(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
+    return DescribeTopicPartitionsResponse(topics=topics)

@@ -1,0 +1,43 @@
+"""IncrementalAlterConfigs, versions 0 to 1 (KIP-339): sets, removes, appends to and takes from single keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.core.controller.config_changes import Alteration, ConfigChange
+from oncelog.core.controller.resources import Resource
+from oncelog.handlers.config_alteration import ALTERATION_ERRORS, alter
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import outcome_error
+from oncelog.handlers.waits import Steps
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+ERRORS: Final = ALTERATION_ERRORS
+
+
+def handle(request: IncrementalAlterConfigsRequest, context: Context) -> Steps[IncrementalAlterConfigsResponse]:
+    """Keys that are not named stay as they are."""
+    alterations = [
+        Alteration(
+            Resource(resource.resource_type, resource.resource_name),
+            [ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    outcomes = yield from alter(alterations, context, dry_run=request.validate_only)
+    responses = []
+    for alteration, outcome in zip(alterations, outcomes, strict=True):
+        error_code, message = outcome_error(outcome)
+        responses.append(
+            AlterConfigsResourceResponse(
+                error_code=error_code,
+                error_message=message,
+                resource_type=alteration.resource.type,
+                resource_name=alteration.resource.name,
+            )
+        )
+    return IncrementalAlterConfigsResponse(responses=responses)
