@@ -1,0 +1,164 @@
+"""A broker for the handlers that read logs: real logs over files in memory, nothing else of a node."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Generic, TypeVar, cast
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicId, TopicName, TopicPartition
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.model import BrokerImage, PartitionImage, TopicImage
+from oncelog.core.groups.shard import GroupShard
+from oncelog.core.sessions.fetch import FetchSessions
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.context import Context
+from oncelog.handlers.waits import Steps, UntilReadable
+from oncelog.records.builder import build_batch
+from oncelog.records.compression import Codec
+from oncelog.records.record import Record
+from oncelog.sim.files import MemoryFiles
+from oncelog.storage.config import LogConfig
+from oncelog.storage.directory import LogDirectory
+from oncelog.storage.log import Appended, PartitionLog
+
+NOW_MS = 1_700_000_000_000
+ME = BrokerId(1)
+R = TypeVar("R")
+
+
+def topic_id_of(name: str) -> TopicId:
+    """The id of a topic of :class:`LogBroker`."""
+    return TopicId(name.encode().ljust(16, b".")[:16])
+
+
+class LogBroker:
+    """Implements ``handlers.context.Broker``; topics are added with :meth:`add_topic`."""
+
+    def __init__(self, *, slots: int = 10, config: dict[str, str] | None = None) -> None:
+        entropy = random.Random(1)
+        self.broker_id = ME
+        self.cluster_id = "cluster"
+        self.config = BrokerConfig(config)
+        self.image = ClusterImage(brokers={ME: BrokerImage(ME, "advertised", 9092, None, 0)})
+        self.random_bytes = entropy.randbytes
+        self.fetch_sessions = FetchSessions(slots, entropy.randbytes)
+        self.logs = LogDirectory.open(MemoryFiles(), config_of=lambda _: LogConfig(), now_ms=NOW_MS)
+        self.changed: list[TopicPartition] = []
+
+    def add_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        leader_epoch: int = 0,
+        topic_id: TopicId | None = None,
+        **config: object,
+    ) -> None:
+        """A topic that this broker leads, with its logs."""
+        topic = TopicName(name)
+        topic_id = topic_id or topic_id_of(name)
+        values = {key.replace("_", "."): value for key, value in config.items()}
+        for index in range(partitions):
+            key = TopicPartition(topic, index)
+            if key not in self.logs.logs:
+                self.logs.create(key, topic_id, LogConfig.from_values(values), now_ms=NOW_MS)
+        image = PartitionImage(ME, LeaderEpoch(leader_epoch), (ME,), (ME,))
+        described = TopicImage(topic, topic_id, (image,) * partitions)
+        self.image = ClusterImage(
+            topics={**self.image.topics, topic: described},
+            topic_names={**self.image.topic_names, topic_id: topic},
+            brokers=self.image.brokers,
+        )
+
+    def append(
+        self,
+        name: str,
+        partition: int = 0,
+        values: Iterable[bytes] = (b"v",),
+        *,
+        timestamp: int = NOW_MS,
+        **batch: object,
+    ) -> Appended:
+        """Append one batch of records and make it readable."""
+        log = self.logs.logs[TopicPartition(TopicName(name), partition)]
+        records = [Record(-1, timestamp + i, b"k", value) for i, value in enumerate(values)]
+        codec = cast("Codec", batch.pop("codec", Codec.NONE))
+        data = build_batch(records, codec=codec, **batch)  # type: ignore[arg-type]  # keywords of build_batch
+        return self.append_bytes(log, data, internal=bool(batch))
+
+    def append_bytes(self, log: PartitionLog, data: bytearray, *, internal: bool = True) -> Appended:
+        """Append a batch as it is and make it readable."""
+        epoch = self.leader_epoch(log.partition)
+        appended = log.append(memoryview(data), now_ms=NOW_MS, leader_epoch=epoch, internal=internal)
+        log.set_high_watermark(log.log_end_offset)
+        return appended
+
+    def log(self, partition: TopicPartition) -> PartitionLog | None:
+        return self.logs.logs.get(partition)
+
+    def in_sync_count(self, partition: TopicPartition) -> int:
+        return 1
+
+    def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
+        topic = self.image.topics.get(partition.topic)
+        return LeaderEpoch(-1) if topic is None else topic.partitions[partition.partition].leader_epoch
+
+    def group_shards(self) -> Iterable[GroupShard]:
+        return ()
+
+    def coordinates(self, group_id: GroupId) -> ErrorCode:
+        return ErrorCode.NOT_COORDINATOR
+
+    def appended(self, partition: TopicPartition, record_count: int, size_bytes: int) -> None:
+        self.changed.append(partition)
+
+    def readable_changed(self, partition: TopicPartition) -> None:
+        self.changed.append(partition)
+
+    def create_logs_now(self, topic: TopicName) -> None:
+        """They are there."""
+
+
+class Allows:
+    """Allows everything but what is named: (operation, resource name)."""
+
+    def __init__(self, *denied: tuple[Operation, str]) -> None:
+        self._denied = denied
+
+    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        return (operation, name) not in self._denied
+
+
+def context_of(broker: LogBroker, api_key: int, version: int, *denied: tuple[Operation, str]) -> Context:
+    """A request's circumstances."""
+    return Context(
+        broker=broker,
+        authoriser=Allows(*denied),
+        api_key=api_key,
+        version=version,
+        connection_id=1,
+        client_id="client",
+        client_host="/127.0.0.1",
+        principal="User:ANONYMOUS",
+        listener=("127.0.0.1", 19092),
+        now_ms=NOW_MS,
+    )
+
+
+class Parked(Generic[R]):
+    """A handler that waits: what for, and how it goes on."""
+
+    def __init__(self, steps: Steps[R]) -> None:
+        self._steps = steps
+        self.wait = cast("UntilReadable", next(steps))
+
+    def resume(self) -> R:
+        """Let the wait be over; the response."""
+        try:
+            self._steps.send(None)
+        except StopIteration as done:
+            return cast("R", done.value)
+        raise AssertionError("waits again")
