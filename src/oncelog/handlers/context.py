@@ -66,8 +66,9 @@ class Broker(Protocol):
     def coordinates(self, group_id: GroupId) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the group now."""
 
-    def appended(self, partition: TopicPartition) -> None:
-        """Tell the node that a handler appended: it sees to durability, the high watermark and those who wait."""
+    def appended(self, partition: TopicPartition, record_count: int, size_bytes: int) -> None:
+        """Tell the node that a handler appended: it sees to durability, the high watermark and those who wait, and
+        counts what came in."""
 
     def readable_changed(self, partition: TopicPartition) -> None:
         """Tell the node that a handler moved a log's readable range otherwise (DeleteRecords)."""

@@ -155,7 +155,7 @@ def _append_partition(
     except OSError as error:
         _refuse(result, ErrorCode.KAFKA_STORAGE_ERROR, f"could not write {partition}: {error.strerror}")
         return
-    broker.appended(partition)
+    broker.appended(partition, appended.record_count, appended.size_bytes)
     result.base_offset = appended.base_offset
     result.log_append_time_ms = appended.log_append_time_ms
     result.log_start_offset = appended.log_start_offset

@@ -238,8 +238,10 @@ class Node:
         """See ``handlers.context.Broker``."""
         return self._coordinators.refusal(group_id)
 
-    def appended(self, partition: TopicPartition) -> None:
+    def appended(self, partition: TopicPartition, record_count: int, size_bytes: int) -> None:
         """See ``handlers.context.Broker``."""
+        self.traffic.records_in += record_count
+        self.traffic.record_bytes_in += size_bytes
         log = self._cluster.log(partition)
         if log is not None:
             self._durability.appended(log, self.now_ms)

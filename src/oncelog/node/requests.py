@@ -27,8 +27,10 @@ from oncelog.ports import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
 
 if TYPE_CHECKING:
+    from oncelog.wire.chunks import Chunk
     from oncelog.wire.message import Message
 
+FETCH_KEY: Final = 1
 API_VERSIONS_KEY: Final = 18
 
 
@@ -42,6 +44,11 @@ class _Loaded:
         messages = import_module(f"oncelog.wire.messages.{api.module}")
         self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
         self.handle: Callable[[Any, Context], Any] = import_module(f"oncelog.handlers.{api.module}").handle
+
+
+def _range_size(chunk: Chunk) -> int:
+    """Bytes of records in a chunk: a buffer is the response around them."""
+    return 0 if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.size_bytes
 
 
 class Requests:
@@ -193,7 +200,9 @@ class Requests:
         if response is None:
             slot.chunks = ()
         else:
-            slot.chunks = encode_response(correlation_id, api.key, context.version, response)
+            slot.chunks = chunks = encode_response(correlation_id, api.key, context.version, response)
+            if api.key == FETCH_KEY:
+                self._traffic.record_bytes_out += sum(map(_range_size, chunks))
         self._flush(connection)
 
     def _flush(self, connection: Connection) -> None:
