@@ -147,19 +147,20 @@ class _Describer:
     def _broker_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
         key = BROKER_KEYS.get(name)
         if key is None:
-            source = synonyms[0].source if synonyms else Source.STATIC_BROKER
-            shown = [DescribeConfigsSynonym(name=name, value=None, source=source.value)] if self._with_synonyms else []
-            return Entry(
-                name=name,
-                value=None,
-                read_only=True,
-                config_source=source.value,
-                is_sensitive=True,
-                synonyms=shown,
-                documentation=None,
-            )
+            return self._unknown_entry(name, synonyms)
         value = self._config.node_id if name == "broker.id" else self._config.get(name)
         return self._entry(key, value, synonyms, read_only=key.update is Update.READ_ONLY)
+
+    def _unknown_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
+        return Entry(
+            name=name,
+            value=None,
+            read_only=True,
+            config_source=synonyms[0].source.value,
+            is_sensitive=True,
+            synonyms=self._shown(synonyms),
+            documentation=None,
+        )
 
     def _loggers(self, name: str) -> Sequence[Entry]:
         """None: log levels are not changed through the protocol here."""
@@ -199,10 +200,13 @@ class _Describer:
             read_only=read_only,
             config_source=source.value,
             is_sensitive=key.sensitive,
-            synonyms=[
-                DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source.value)
-                for each in (synonyms if self._with_synonyms else ())
-            ],
+            synonyms=self._shown(synonyms),
             config_type=key.type.value,
             documentation=key.documentation if self._with_documentation else None,
         )
+
+    def _shown(self, synonyms: Sequence[Synonym]) -> list[DescribeConfigsSynonym]:
+        return [
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source.value)
+            for each in (synonyms if self._with_synonyms else ())
+        ]

@@ -1,4 +1,7 @@
-"""UpdateFeatures, versions 0 to 2 (KIP-584, KIP-1022): sets the finalized levels of features, all or none."""
+"""UpdateFeatures, versions 0 to 2 (KIP-584, KIP-1022): sets the finalized levels of features, all or none.
+
+What version 0 says of downgrades is not heard, as in Apache Kafka: it can only raise levels.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.features import FeatureUpdate, UpgradeType, update_features
+from oncelog.core.controller.features import FeatureUpdate, update_features
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import committed, may_cluster
 from oncelog.handlers.waits import Steps
 from oncelog.wire.messages.update_features import (
-    FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -25,7 +27,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
 }
 
-_UPGRADE_TYPE_SINCE: Final = 1
 _LAST_WITH_RESULTS: Final = 1
 
 
@@ -40,7 +41,7 @@ def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesRe
 
 def _update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
     updates = [
-        FeatureUpdate(update.feature, update.max_version_level, _upgrade_type(update, context.version))
+        FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates
     ]
     broker = context.broker
@@ -54,9 +55,3 @@ def _update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFea
         UpdatableFeatureResult(feature=update.feature, error_message="NONE") for update in request.feature_updates
     ]
     return UpdateFeaturesResponse(error_message=None, results=results if context.version <= _LAST_WITH_RESULTS else [])
-
-
-def _upgrade_type(update: FeatureUpdateKey, version: int) -> int:
-    if version >= _UPGRADE_TYPE_SINCE:
-        return update.upgrade_type
-    return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE

@@ -79,10 +79,13 @@ class BrokerConfig:
         return name in self.static or name in self.dynamic_default or name in self.dynamic
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Where the value of ``name`` comes from, most decisive first; empty when nothing gives it a value."""
+        """Where the value of ``name`` comes from, most decisive first; empty when nothing gives it a value.
+
+        Values of sensitive keys are not shown, nor those of unknown ones: who knows what they are.
+        """
         names = synonym_names(name)
         found = [
-            Synonym(each, None if BROKER_KEYS[each].sensitive else layer[each], source)
+            Synonym(each, None if each not in BROKER_KEYS or BROKER_KEYS[each].sensitive else layer[each], source)
             for layer, source in (
                 (self.dynamic, Source.DYNAMIC_BROKER),
                 (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
