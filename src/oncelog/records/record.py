@@ -75,14 +75,35 @@ def read_records(buffer: Buffer, position: int, header: BatchHeader, max_bytes: 
 
 def read_record(data: bytes, at: int) -> tuple[int, int, int, bytes | None, bytes | None, Headers]:
     """The record at ``at``: position after it, offset delta, timestamp delta, key, value, headers."""
-    length, at = read_varint(data, at)
+    try:
+        return _read_record(data, at)
+    except IndexError:
+        raise CorruptBatch(f"record at {at} reaches past the end") from None
+
+
+def _read_record(data: bytes, at: int) -> tuple[int, int, int, bytes | None, bytes | None, Headers]:
+    # Varints of one byte, most of them, are decoded in place: this is where a batch's time goes.
+    byte = data[at]
+    length, at = ((byte >> 1) ^ -(byte & 1), at + 1) if byte < 0x80 else read_varint(data, at)
     end = at + length
     if length < MIN_RECORD_BYTES - 1 or end > len(data):
         raise CorruptBatch(f"record of {length} bytes at {at}, {len(data) - at} left")
-    timestamp_delta, at = read_varlong(data, at + 1)
-    offset_delta, at = read_varint(data, at)
-    key, at = _read_bytes(data, at, end)
-    value, at = _read_bytes(data, at, end)
+    byte = data[at + 1]
+    timestamp_delta, at = ((byte >> 1) ^ -(byte & 1), at + 2) if byte < 0x80 else read_varlong(data, at + 1)
+    byte = data[at]
+    offset_delta, at = ((byte >> 1) ^ -(byte & 1), at + 1) if byte < 0x80 else read_varint(data, at)
+    key: bytes | None = None
+    byte = data[at]
+    size, at = ((byte >> 1) ^ -(byte & 1), at + 1) if byte < 0x80 else read_varint(data, at)
+    if size >= 0:
+        key = data[at : at + size]
+        at += size
+    value: bytes | None = None
+    byte = data[at]
+    size, at = ((byte >> 1) ^ -(byte & 1), at + 1) if byte < 0x80 else read_varint(data, at)
+    if size >= 0:
+        value = data[at : at + size]
+        at += size
     headers: Headers = ()
     if at < end and data[at] == 0:
         at += 1
