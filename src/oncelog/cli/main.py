@@ -143,10 +143,11 @@ def _failed(error: Exception) -> int:
     """Print what was expected to go wrong; a bug is raised on, with its traceback."""
     if isinstance(error, _ClickException):
         return _usage_failed(error)
-    from oncelog.client.errors import ClientError
+    from oncelog.client.errors import ClientError, ConfigError
 
     if isinstance(error, ClientError):
-        return complain(str(error))
+        complain(str(error))
+        return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in (
         "pyspark",
         "pyarrow",

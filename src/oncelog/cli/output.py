@@ -72,9 +72,9 @@ class Progress(Protocol):
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Progress]:
-    """Progress of long work on stderr, if that is a terminal; else nothing."""
-    if not sys.stderr.isatty():
+def progress(what: str | None) -> Iterator[Progress]:
+    """Progress of long work on stderr, if that is a terminal; else, and for None, nothing."""
+    if what is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console

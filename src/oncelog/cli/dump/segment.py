@@ -1,0 +1,130 @@
+"""Rows of a log segment: its batches, and their records where wanted.
+
+The rule: the file is mapped, not read; a damaged batch is a row of type ``error`` with its position, and what follows
+it is not guessed at.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from oncelog.base.ids import partition_of_directory
+from oncelog.base.units import MIB
+from oncelog.cli.dump.files import Row, error
+from oncelog.cli.dump.internal import decode_internal
+from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
+from oncelog.records.control import ControlType, control_type, end_transaction_marker_of
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.record import Record, read_records
+
+MAX_BATCH_BYTES: Final = 512 * MIB
+
+
+class Wanted(NamedTuple):
+    """What to show of a segment; offsets are of whole batches."""
+
+    records: bool = False
+    values: bool = True
+    decode_internal: bool = True
+    from_offset: int = 0
+    to_offset: int | None = None
+    check: bool = True
+
+
+def segment_rows(path: Path, wanted: Wanted) -> Iterator[Row]:
+    """Batches of a ``.log`` file, each followed by its records if those are wanted."""
+    if path.stat().st_size == 0:
+        return
+    partition = partition_of_directory(path.resolve().parent.name)
+    topic = partition.topic if partition is not None else ""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        view = memoryview(mapped)
+        try:
+            yield from _batches(view, topic, wanted)
+        finally:
+            view.release()
+
+
+def _batches(view: memoryview, topic: str, wanted: Wanted) -> Iterator[Row]:
+    end = 0
+    try:
+        for position, header in iter_headers(view):
+            end = position + header.size_bytes
+            if header.last_offset < wanted.from_offset:
+                continue
+            if wanted.to_offset is not None and header.base_offset >= wanted.to_offset:
+                return
+            sound = not wanted.check or crc_matches(view, position, header)
+            yield _batch(position, header, sound if wanted.check else None)
+            if wanted.records and sound:
+                yield from _records(view, position, header, topic, wanted)
+    except CorruptBatch as problem:
+        yield error(f"at position {end}: {problem}; the {len(view) - end} bytes from there on are not read")
+
+
+def _batch(position: int, header: BatchHeader, sound: bool | None) -> Row:
+    row: Row = {
+        "type": "batch",
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.record_count,
+        "position": position,
+        "size_bytes": header.size_bytes,
+        "leader_epoch": header.partition_leader_epoch,
+        "codec": _codec(header),
+        "timestamp_type": "logappend" if header.is_log_append_time else "create",
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "crc": header.crc,
+    }
+    if header.delete_horizon_ms is not None:
+        row["delete_horizon_ms"] = header.delete_horizon_ms
+    if sound is not None:
+        row["valid"] = sound
+    return row
+
+
+def _codec(header: BatchHeader) -> str:
+    try:
+        return header.codec.name.lower()
+    except CorruptBatch:
+        return "unknown"
+
+
+def _records(view: memoryview, position: int, header: BatchHeader, topic: str, wanted: Wanted) -> Iterator[Row]:
+    try:
+        for number, record in enumerate(read_records(view, position, header, MAX_BATCH_BYTES)):
+            row: Row = {"type": "record", "offset": record.offset, "timestamp": record.timestamp}
+            if header.base_sequence >= 0:
+                row["sequence"] = (header.base_sequence + number) & 0x7FFFFFFF
+            yield row | _content(record, header, topic, wanted)
+    except CorruptBatch as problem:
+        yield error(f"batch at offset {header.base_offset}: {problem}")
+
+
+def _content(record: Record, header: BatchHeader, topic: str, wanted: Wanted) -> dict[str, Any]:
+    if header.is_control:
+        marker = end_transaction_marker_of(record)
+        kind = control_type(record.key)
+        shown: dict[str, Any] = {"control": kind.name.lower() if kind is not ControlType.UNKNOWN else "unknown"}
+        return shown if marker is None else {**shown, "coordinator_epoch": marker.coordinator_epoch}
+    if wanted.decode_internal:
+        decoded = decode_internal(topic, record.key, record.value)
+        if decoded is not None:
+            return decoded
+    sizes = {
+        "key_bytes": -1 if record.key is None else len(record.key),
+        "value_bytes": -1 if record.value is None else len(record.value),
+    }
+    if not wanted.values:
+        return sizes
+    return {**sizes, "headers": dict(record.headers) or None, "key": record.key, "value": record.value}

@@ -1,0 +1,258 @@
+"""``oncelog group``: list, describe, reset-offsets, delete."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Properties, new_app, open_client
+from oncelog.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from oncelog.admin.groups import ResetTo
+    from oncelog.base.ids import TopicPartition
+    from oncelog.client.blocking.client import Client
+
+app = new_app("List, describe, reset and delete consumer groups.")
+
+Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+
+
+@app.command("list")
+def list_(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only in this state (Stable, Empty, …); may be repeated.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    as_json: AsJson = False,
+) -> None:
+    """List groups.
+
+    \b
+    Examples:
+      oncelog group list
+      oncelog group list --state Empty --json
+    """
+    from oncelog.admin.groups import list_groups
+
+    with open_client(bootstrap, properties) as client:
+        rows = list_groups(client, state or ())
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(
+            ("group", "state", "type", "protocol", "coordinator"),
+            [(r.group, r.state or None, r.group_type or None, r.protocol_type or None, r.coordinator) for r in rows],
+        )
+
+
+@app.command()
+def describe(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
+    members: Annotated[bool, typer.Option("--members", help="Members instead of partitions.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where groups stand: committed offsets, lag, and who reads what.
+
+    \b
+    Examples:
+      oncelog group describe watchers
+      oncelog group describe watchers --members
+    """
+    from oncelog.admin.groups import describe_group, group_lag
+
+    documents = []
+    with open_client(bootstrap, properties) as client:
+        for number, name in enumerate(groups):
+            found = describe_group(client, name)
+            lag = [] if members and not as_json else group_lag(client, found)
+            if as_json:
+                documents.append({"group": found, "partitions": lag})
+                continue
+            if number:
+                print()
+            print(
+                f"group {found.group}  state {found.state}  type {found.group_type}  assignor {found.protocol or '-'}  "
+                f"coordinator {found.coordinator}  members {len(found.members)}"
+            )
+            if members:
+                print_table(
+                    ("member", "instance", "client", "host", "partitions"),
+                    [
+                        (m.member_id, m.instance_id, m.client_id, m.host, _ranges(m.partitions) or None)
+                        for m in found.members
+                    ],
+                )
+            else:
+                print_table(
+                    ("topic", "partition", "committed", "end", "lag", "member", "host"),
+                    [(r.topic, r.partition, r.committed, r.log_end, r.lag, r.member_id, r.host) for r in lag],
+                )
+    if as_json:
+        print_json(documents)
+
+
+@app.command("reset-offsets")
+def reset_offsets(
+    group: Name,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC[:0,2-4]", help="Default: all it has offsets for; may be repeated."
+        ),
+    ] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="After the last record.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is, within the log.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N", min=0, help="This offset.")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option("--to-datetime", metavar="TIME", help="The first record at or after a time.")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="±N", help="So many records on, or back.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; otherwise it is only shown.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a group's committed offsets, while it has no members. Shows the plan unless told to --execute.
+
+    \b
+    Examples:
+      oncelog group reset-offsets watchers --to-earliest
+      oncelog group reset-offsets watchers --topic flights:0,2-4 --shift-by -100 --execute
+      oncelog group reset-offsets watchers --to-datetime 2013-06-01T00:00:00Z --execute
+    """
+    from oncelog.admin.groups import execute_reset, plan_reset
+    from oncelog.client.errors import ClientError
+
+    to = _target(to_earliest, to_latest, to_current, to_offset, to_datetime, shift_by)
+    with open_client(bootstrap, properties) as client:
+        rows = plan_reset(client, group, to, _partitions(client, topic))
+        if not rows:
+            raise ClientError(f"group {group!r} has no committed offsets there; name topics with --topic")
+        if execute:
+            execute_reset(client, group, rows)
+    if as_json:
+        print_json({"group": group, "executed": execute, "offsets": rows})
+        return
+    print_table(
+        ("topic", "partition", "from", "to"), [(row.topic, row.partition, row.current, row.target) for row in rows]
+    )
+    if not execute:
+        print("nothing is changed yet; add --execute to do it")
+
+
+@app.command()
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC[:0,2-4]", help="Only forget its offsets in this topic; may be repeated."
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete groups without members and their offsets, or only their offsets in some topics.
+
+    \b
+    Examples:
+      oncelog group delete watchers
+      oncelog group delete watchers --topic old-topic
+    """
+    from oncelog.admin.groups import delete_groups, delete_offsets
+    from oncelog.cli.main import complain
+
+    with open_client(bootstrap, properties) as client:
+        if topic:
+            partitions = _partitions(client, topic) or []
+            outcomes = [one for group in groups for one in delete_offsets(client, group, partitions)]
+        else:
+            outcomes = delete_groups(client, groups)
+    what = "offsets of" if topic else "group"
+    if as_json:
+        print_json(outcomes)
+    for one in outcomes:
+        if one.error is not None:
+            complain(f"{what} {one.name!r}: {one.error}")
+        elif not as_json:
+            print(f"{what} {one.name} deleted")
+    if any(one.error for one in outcomes):
+        raise typer.Exit(1)
+
+
+def _target(
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: int | None,
+    to_datetime: str | None,
+    shift_by: int | None,
+) -> ResetTo:
+    """The one target that was given. Raises BadParameter for none or several."""
+    from oncelog.admin.groups import ResetTo
+    from oncelog.cli.moments import MomentError, parse_time_ms
+
+    given = sum((to_earliest, to_latest, to_current, *(one is not None for one in (to_offset, to_datetime, shift_by))))
+    if given != 1:
+        raise typer.BadParameter(
+            "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, --shift-by"
+        )
+    try:
+        time_ms = None if to_datetime is None else parse_time_ms(to_datetime)
+    except MomentError as error:
+        raise typer.BadParameter(str(error), param_hint="--to-datetime") from None
+    return ResetTo(to_earliest, to_latest, to_current, to_offset, time_ms, shift_by)
+
+
+def _partitions(client: Client, topics: list[str] | None) -> list[TopicPartition] | None:
+    """``topic`` or ``topic:0,2-4`` as partitions; None for none given. Raises UnknownTopic, BadParameter."""
+    from oncelog.base.ids import TopicName, TopicPartition
+
+    if not topics:
+        return None
+    found = []
+    for text in topics:
+        name, _, indexes = text.partition(":")
+        there = client.topic(name).partitions
+        for index in _indexes(indexes, text) if indexes else there:
+            one = TopicPartition(TopicName(name), index)
+            client.leader(one)
+            found.append(one)
+    return found
+
+
+def _indexes(text: str, whole: str) -> list[int]:
+    indexes: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", part.strip())
+        if match is None:
+            raise typer.BadParameter(f"{whole!r} is not like topic:0,2-4", param_hint="--topic")
+        indexes += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return indexes
+
+
+def _ranges(partitions: tuple[TopicPartition, ...]) -> str:
+    """``topic:0,2-4 other:1``."""
+    by_topic: dict[str, list[int]] = {}
+    for one in sorted(partitions):
+        by_topic.setdefault(one.topic, []).append(one.partition)
+    texts = []
+    for topic, indexes in by_topic.items():
+        runs: list[list[int]] = []
+        for index in indexes:
+            if runs and runs[-1][1] == index - 1:
+                runs[-1][1] = index
+            else:
+                runs.append([index, index])
+        texts.append(f"{topic}:" + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs))
+    return " ".join(texts)

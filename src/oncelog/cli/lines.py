@@ -1,0 +1,39 @@
+"""Records from a stream of bytes: cut at a delimiter, without waiting for a full buffer.
+
+The rule: what has arrived is handed on at once, and ``None`` when the stream pauses, so that the caller can send what
+it has. A record is bounded; the last one needs no delimiter.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from typing import Final
+
+from oncelog.base.units import KIB, MIB
+from oncelog.client.errors import ClientError
+
+MAX_RECORD_BYTES: Final = 256 * MIB
+_CHUNK_BYTES: Final = 256 * KIB
+
+
+def split_stream(descriptor: int, delimiter: bytes, idle_ms: int) -> Iterator[bytes | None]:
+    """Records of a file descriptor; None each time nothing arrives for ``idle_ms``, once until more does."""
+    rest = b""
+    paused = False
+    while True:
+        if not paused and not select.select([descriptor], [], [], idle_ms / 1000)[0]:
+            paused = True
+            yield None
+            continue
+        paused = False
+        chunk = os.read(descriptor, _CHUNK_BYTES)
+        if not chunk:
+            break
+        *whole, rest = (rest + chunk).split(delimiter)
+        yield from whole
+        if len(rest) > MAX_RECORD_BYTES:
+            raise ClientError(f"no delimiter within {MAX_RECORD_BYTES} bytes of input; --delimiter says what it is")
+    if rest:
+        yield rest

@@ -1,0 +1,148 @@
+"""``oncelog log``: looking into a data directory without a broker."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog.cli.options import AsJson, new_app
+
+if TYPE_CHECKING:
+    from oncelog.cli.dump.segment import Wanted
+
+app = new_app("Look into a data directory, offline.")
+
+
+@app.callback()
+def _log() -> None:
+    """Look into a data directory, offline."""
+
+
+@app.command()
+def dump(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="Data directories, partition directories, or single files.")
+    ],
+    records: Annotated[bool, typer.Option("--records", "-r", help="Each record too, not only the batches.")] = False,
+    no_values: Annotated[bool, typer.Option("--no-values", help="With --records: sizes only.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Do not decode records of internal topics.")] = False,
+    from_offset: Annotated[int, typer.Option("--from-offset", min=0, help="Batches from this offset on.")] = 0,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="Batches before this offset.")] = None,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not compute checksums.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="KIND", help="log, index, timeindex, txnindex, snapshot, checkpoint."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what is in the files of a log, oncelog's or Apache Kafka's.
+
+    Exit code 1 if anything in them is damaged. With --json, one object a line.
+
+    \b
+    Examples:
+      oncelog log dump ./oncelog-data/flights-0
+      oncelog log dump -r ./oncelog-data/__consumer_offsets-12
+      oncelog log dump --only snapshot --json /var/lib/kafka/flights-0
+    """
+    from oncelog.cli.dump.segment import Wanted
+    from oncelog.client.errors import ClientError
+
+    wanted = Wanted(records, not no_values, not raw, from_offset, to_offset, not no_check)
+    damaged = False
+    shown = 0
+    for path in paths:
+        if not path.exists():
+            raise ClientError(f"{path}: no such file or directory")
+        for file in _files(path, set(only or ())):
+            shown += 1
+            damaged |= _show(file, wanted, as_json)
+    if not shown:
+        raise ClientError(f"{paths[0]}: no files of a log there")
+    if damaged:
+        raise typer.Exit(1)
+
+
+def _files(path: Path, only: set[str]) -> Iterator[Path]:
+    """The files to show under ``path``, partition by partition; a file that was named is always shown."""
+    from oncelog.cli.dump.files import base_offset_of, reader_of
+
+    if not path.is_dir():
+        yield path
+        return
+    for child in sorted(path.iterdir(), key=lambda one: (one.is_dir(), one.name)):
+        if child.is_dir():
+            yield from _files(child, only)
+        elif reader_of(child) is not None or (child.suffix == ".log" and base_offset_of(child) is not None):
+            kind = child.suffix[1:] if base_offset_of(child) is not None else "checkpoint"
+            if not only or kind in only:
+                yield child
+
+
+def _show(path: Path, wanted: Wanted, as_json: bool) -> bool:
+    """Print the rows of one file; whether it is damaged."""
+    from oncelog.cli.output import print_json_line
+
+    damaged = False
+    if not as_json:
+        print(f"{path}")
+    for row in _rows(path, wanted):
+        damaged |= row["type"] == "error" or row.get("valid") is False
+        if as_json:
+            print_json_line({"file": str(path), **row})
+        else:
+            sys.stdout.write(f"  {_line(row)}\n")
+    return damaged
+
+
+def _rows(path: Path, wanted: Wanted) -> Iterator[dict[str, Any]]:
+    from oncelog.cli.dump.files import error, reader_of
+    from oncelog.cli.dump.segment import segment_rows
+
+    reader = reader_of(path)
+    try:
+        if reader is not None:
+            yield from reader(path)
+        elif path.suffix == ".log":
+            yield from segment_rows(path, wanted)
+        else:
+            yield error("not a file of a log")
+    except (ValueError, OSError) as problem:
+        yield error(str(problem))
+
+
+def _line(row: dict[str, Any]) -> str:
+    """A row as ``type name=value …``, with times in words."""
+    parts = []
+    for name, value in row.items():
+        if name == "type":
+            parts.append(("  " if value == "record" else "") + str(value))
+        elif value is None:
+            continue
+        elif ("timestamp" in name and name != "timestamp_type") or name.endswith("horizon_ms"):
+            parts.append(f"{name}={_moment(value)}")
+        elif isinstance(value, bool):
+            parts.extend([name] if value else [f"{name}=no"] if name == "valid" else [])
+        else:
+            parts.append(f"{name}={_text(value)}")
+    return " ".join(parts)
+
+
+def _moment(milliseconds: int) -> str:
+    if milliseconds < 0:
+        return "none"
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError):
+        return str(milliseconds)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return ascii(value.decode()) if value.isascii() else f"0x{value.hex()}"
+    return str(value)

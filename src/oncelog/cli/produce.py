@@ -1,0 +1,261 @@
+"""``oncelog produce``: records from stdin or files to a topic.
+
+The rule: it ends with 0 only when every record was acknowledged; what has been typed or piped is sent when the input
+pauses, not only when a batch is full.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Properties, open_client
+
+if TYPE_CHECKING:
+    from oncelog.client.blocking.producer import Producer
+
+_IDLE_MS: Final = 20
+
+
+class Compression(StrEnum):
+    """Codecs by Apache Kafka's names."""
+
+    none = "none"
+    gzip = "gzip"
+    snappy = "snappy"
+    lz4 = "lz4"
+    zstd = "zstd"
+
+
+class Acks(StrEnum):
+    """When a record counts as written."""
+
+    none = "0"
+    leader = "1"
+    all = "all"
+
+
+class Parsing(NamedTuple):
+    """How a piece of input becomes a record."""
+
+    key_delimiter: bytes | None
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    null: bytes | None
+    is_json: bool
+    is_base64: bool
+    partition: int | None
+    timestamp_ms: int | None
+
+
+class Parsed(NamedTuple):
+    """A record to send."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int | None
+    timestamp_ms: int | None
+
+
+class InputError(ValueError):
+    """A piece of input that is no record."""
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]…", help="Files to read instead of stdin.")
+    ] = None,
+    key_delimiter: Annotated[
+        str | None, typer.Option("--key-delimiter", "-K", help="Input is key, this, value.")
+    ] = None,
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", help="Between records.")] = "\\n",
+    whole: Annotated[bool, typer.Option("--whole", help="Each file (or all of stdin) is one record.")] = False,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The same key for all records.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Default: by key.")] = None,
+    timestamp: Annotated[str | None, typer.Option("--timestamp", "-T", metavar="TIME", help="Default: now.")] = None,
+    null: Annotated[
+        str | None, typer.Option("--null", "-Z", metavar="TEXT", help="Input that stands for null (a tombstone).")
+    ] = None,
+    compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.none,
+    acks: Annotated[Acks, typer.Option("--acks", "-a", help="Whose acknowledgement to wait for.")] = Acks.all,
+    as_json: Annotated[
+        bool, typer.Option("--json", "-J", help="Input is JSON lines, as `consume --json` prints them.")
+    ] = False,
+    encode_base64: Annotated[bool, typer.Option("--base64", help="Keys and values in the input are base64.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No count on stderr.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+) -> None:
+    """Write records to a topic: lines of stdin, or files.
+
+    \b
+    Examples:
+      seq 10 | oncelog produce numbers
+      echo 'N14228:UA 1545' | oncelog produce flights -K : -H source=demo -z lz4
+      oncelog produce pictures --whole a.png b.png
+      oncelog consume flights -e --json | oncelog produce copy --json
+    """
+    from oncelog.cli.format import FormatError, unescape
+    from oncelog.cli.moments import MomentError, parse_time_ms
+    from oncelog.client.blocking.producer import Producer, ProducerSettings
+    from oncelog.records.compression import Codec
+
+    try:
+        parsing = Parsing(
+            None if key_delimiter is None else unescape(key_delimiter),
+            None if key is None else unescape(key),
+            tuple(_header(one) for one in header or ()),
+            None if null is None else null.encode(),
+            as_json,
+            encode_base64,
+            partition,
+            None if timestamp is None else parse_time_ms(timestamp),
+        )
+        cut = unescape(delimiter)
+    except (FormatError, MomentError) as error:
+        raise typer.BadParameter(str(error)) from None
+    if not cut or parsing.key_delimiter == b"":
+        raise typer.BadParameter("a delimiter cannot be empty; --whole makes a file one record")
+    settings = ProducerSettings(
+        codec=Codec[compression.name.upper()], acks={"0": 0, "1": 1, "all": -1}[acks.value], linger_ms=_IDLE_MS
+    )
+    with open_client(bootstrap, properties) as client, Producer(client, settings, create_topics=True) as producer:
+        if partition is not None:
+            _require_partition(client, topic, partition)
+        else:
+            client.topic(topic, create=True)
+        _send_all(producer, topic, _pieces(files or [], cut, whole), parsing, quiet)
+
+
+def _send_all(producer: Producer, topic: str, pieces: Iterator[bytes | None], parsing: Parsing, quiet: bool) -> None:
+    from oncelog.cli.output import progress
+    from oncelog.client.errors import ClientError
+
+    sent = 0
+    with progress("records sent" if not quiet and not sys.stdin.isatty() else None) as report:
+        for number, piece in enumerate(pieces, 1):
+            if piece is None:
+                producer.flush()
+                continue
+            try:
+                record = parse(piece, parsing)
+            except InputError as error:
+                producer.flush()
+                raise ClientError(f"record {number} of the input: {error}; the {sent} before it are written") from None
+            producer.send(
+                topic,
+                record.value,
+                key=record.key,
+                partition=record.partition,
+                headers=record.headers,
+                timestamp_ms=record.timestamp_ms,
+            )
+            sent += 1
+            if sent % 10_000 == 0:
+                report(sent, None)
+        producer.flush()
+
+
+def parse(piece: bytes, parsing: Parsing) -> Parsed:
+    """One piece of input as a record. Raises InputError."""
+    if parsing.is_json:
+        return _parse_json(piece, parsing)
+    key, value = parsing.key, piece
+    if parsing.key_delimiter is not None:
+        key, found, value = piece.partition(parsing.key_delimiter)
+        if not found:
+            raise InputError(f"no key delimiter {parsing.key_delimiter!r} in {piece[:40]!r}")
+    return Parsed(
+        None if parsing.null is not None and key == parsing.null else _decoded(key, parsing.is_base64),
+        None if parsing.null is not None and value == parsing.null else _decoded(value, parsing.is_base64),
+        parsing.headers,
+        parsing.partition,
+        parsing.timestamp_ms,
+    )
+
+
+def _parse_json(piece: bytes, parsing: Parsing) -> Parsed:
+    """A line of ``consume --json``; topic, partition and offset in it are ignored, the timestamp is kept."""
+    try:
+        document: Any = json.loads(piece)
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise InputError("not a JSON object")
+    flat = document.get("headers") or []
+    if not isinstance(flat, list) or len(flat) % 2 or not all(isinstance(name, str) for name in flat[::2]):
+        raise InputError("headers are not a list of names and values in turn")
+    headers = tuple((name, _json_bytes(value, False)) for name, value in zip(flat[::2], flat[1::2], strict=True))
+    timestamp = document.get("ts")
+    if timestamp is not None and not isinstance(timestamp, int):
+        raise InputError("ts is not a whole number of milliseconds")
+    return Parsed(
+        _json_bytes(document.get("key"), parsing.is_base64 or document.get("key_encoding") == "base64"),
+        _json_bytes(document.get("payload"), parsing.is_base64 or document.get("payload_encoding") == "base64"),
+        headers + parsing.headers,
+        parsing.partition,
+        parsing.timestamp_ms if parsing.timestamp_ms is not None else timestamp,
+    )
+
+
+def _json_bytes(value: object, is_base64: bool) -> bytes | None:
+    """A string as it is, null as null, anything else as JSON again."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _decoded(value.encode("utf-8", "surrogatepass"), is_base64)
+
+
+def _decoded(data: bytes | None, is_base64: bool) -> bytes | None:
+    if data is None or not is_base64:
+        return data
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise InputError(f"not base64: {error}") from None
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
+    return name, value.encode() if equals else None
+
+
+def _pieces(files: list[Path], delimiter: bytes, whole: bool) -> Iterator[bytes | None]:
+    """The input cut into records; None where it pauses."""
+    from oncelog.cli.lines import split_stream
+
+    if whole:
+        yield from (path.read_bytes() for path in files) if files else iter([sys.stdin.buffer.read()])
+        return
+    if not files:
+        yield from split_stream(sys.stdin.fileno(), delimiter, _IDLE_MS)
+    for path in files:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            yield from split_stream(descriptor, delimiter, _IDLE_MS)
+        finally:
+            os.close(descriptor)
+
+
+def _require_partition(client: Any, topic: str, partition: int) -> None:
+    from oncelog.base.ids import TopicName, TopicPartition
+
+    client.topic(topic, create=True)
+    client.leader(TopicPartition(TopicName(topic), partition))
