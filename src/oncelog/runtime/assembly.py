@@ -98,7 +98,7 @@ def settings_from(
     listeners = parse_listeners(config.get("listeners")) if config.is_set("listeners") else None
     advertised = config.get("advertised.listeners")
     return Settings(
-        config=config,
+        config=BrokerConfig({**config.static, "log.dirs": str(data_directory.absolute())}),
         data_directory=data_directory,
         listen=listen or listeners or DEFAULT_LISTEN,
         advertised=parse_listeners(advertised) if advertised else None,
@@ -164,7 +164,8 @@ def join_cluster(opened: Opened, settings: Settings, address: Address, clock: Cl
     """Register this broker, open and recover its logs, and make the node. Raises StartRefused."""
     image = load_image(opened.coordination.subtree("/"))
     host, port = settings.advertised or address
-    meta, config = opened.meta, settings.config
+    meta = opened.meta
+    config = BrokerConfig({**settings.config.static, "node.id": str(meta.node_id)})
     who = Registration(meta.node_id, host, port, config.get("broker.rack"), meta.cluster_id)
     try:
         opened.coordination.commit(register(image, who, clock.now_ms()))

@@ -61,4 +61,5 @@ async def _serve(settings: Settings, http: str | None, announce: Callable[[str],
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.remove_signal_handler(number)  # a second Ctrl-C ends it at once
     reason = await server.stop(SHUTDOWN_S)
+    announce("oncelog stopped cleanly" if reason is None else f"oncelog stopped, not cleanly: {reason}")
     return 0 if reason is None else 1

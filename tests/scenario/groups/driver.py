@@ -56,12 +56,13 @@ class Driver:
     now_ms: int = 1_000_000
     log: list[Record] = field(default_factory=list)
     """What the shard is loaded from, and what it writes."""
+    ids: int = 0
+    """Member ids given out so far."""
 
     def __post_init__(self) -> None:
         self.replies: dict[int, object] = {}
         self.last_token = 0
         self.refuse_appends = False
-        self._ids = 0
         self.shard = GroupShard(0, self.settings)
         for key, value in self.log:
             self.shard.apply(key, value)
@@ -128,12 +129,12 @@ class Driver:
         version: int = 9,
     ) -> object | None:
         """JoinGroup; the new member's id is the name and a number."""
-        self._ids += 1
+        self.ids += 1
         offered = tuple(p if isinstance(p, Protocol) else Protocol(p, subscription(TOPIC)) for p in protocols)
         request = JoinRequest(
             GroupId(group),
             MemberId(member_id),
-            MemberId(f"{instance or name}-{self._ids}"),
+            MemberId(f"{instance or name}-{self.ids}"),
             instance,
             name,
             "/127.0.0.1",

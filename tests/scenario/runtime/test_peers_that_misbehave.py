@@ -1,0 +1,108 @@
+"""Raw sockets against the real server: garbage, stalls, slow readers. Nothing but their own connection suffers."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import struct
+
+import pytest
+
+from oncelog.testing import Broker
+from oncelog.wire.header import RequestHeader, encode_request
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        yield broker
+
+
+def connect(broker) -> socket.socket:
+    peer = socket.create_connection((broker.host, broker.port))
+    peer.settimeout(5)
+    return peer
+
+
+def api_versions_request(correlation_id: int) -> bytes:
+    request = ApiVersionsRequest()
+    header = RequestHeader(request.API_KEY, 0, correlation_id, "raw")
+    return b"".join(bytes(chunk) for chunk in encode_request(header, request))
+
+
+def read_frame(peer: socket.socket) -> bytes:
+    size = struct.unpack(">i", read_exactly(peer, 4))[0]
+    return read_exactly(peer, size)
+
+
+def read_exactly(peer: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = peer.recv(size - len(data))
+        assert piece, "closed"
+        data += piece
+    return data
+
+
+def answers(peer: socket.socket, correlation_id: int = 5) -> bool:
+    peer.sendall(api_versions_request(correlation_id))
+    frame = read_frame(peer)
+    response = ApiVersionsResponse.decode(frame[4:], 0)
+    return frame[:4] == struct.pack(">i", correlation_id) and response.error_code == 0
+
+
+def test_a_request_may_arrive_a_byte_at_a_time(broker):
+    with connect(broker) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in api_versions_request(9):
+            peer.sendall(bytes([byte]))
+        assert read_frame(peer)[:4] == struct.pack(">i", 9)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
+        struct.pack(">ihh", 0x7FFFFFFF, 0, 9),
+        struct.pack(">ihh", 2 << 20, 3, 12),
+        struct.pack(">ihh", -1, 0, 0),
+        bytes(64),
+    ],
+    ids=["http", "tls", "2 GiB produce", "2 MiB metadata", "negative size", "zeros"],
+)
+def test_what_is_no_request_closes_the_connection(broker, data):
+    with connect(broker) as peer, connect(broker) as other:
+        peer.sendall(data)
+        assert peer.recv(1) == b""
+        assert answers(other)
+
+
+def test_what_was_asked_before_the_garbage_is_still_answered(broker):
+    with connect(broker) as peer:
+        peer.sendall(api_versions_request(3) + b"\xff" * 16)
+        assert read_frame(peer)[:4] == struct.pack(">i", 3)
+        assert peer.recv(1) == b""
+
+
+@pytest.mark.slow
+def test_many_who_announce_much_and_stall_hold_no_memory(broker):
+    with connect(broker) as honest:
+        assert answers(honest)
+        before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        stalled = []
+        for _ in range(300):
+            peer = connect(broker)
+            peer.sendall(struct.pack(">ihh", 90_000_000, 0, 9) + bytes(100))
+            stalled.append(peer)
+        assert answers(honest, 77)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 100_000
+        for peer in stalled:
+            peer.close()
+
+
+def test_a_client_that_pipelines_gets_its_answers_in_order(broker):
+    with connect(broker) as peer:
+        peer.sendall(b"".join(api_versions_request(number) for number in range(250)))
+        assert [struct.unpack(">i", read_frame(peer)[:4])[0] for _ in range(250)] == list(range(250))

@@ -1,0 +1,101 @@
+"""``oncelog.testing.Broker`` through an unmodified client."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from oncelog.testing import Broker
+
+pytestmark = pytest.mark.slow
+
+
+def produce(broker, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(10) == 0
+
+
+def consume(broker, topic: str, count: int) -> list[bytes]:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "enable.partition.eof": False}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values = []
+    while len(values) < count:
+        message = consumer.poll(10)
+        assert message is not None, f"only {values}"
+        assert message.error() is None, message.error()
+        values.append(message.value())
+    consumer.close()
+    return values
+
+
+def topics(broker) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics)
+
+
+def test_it_starts_fast_and_several_run_at_once():
+    started = time.monotonic()
+    with Broker() as first, Broker() as second:
+        assert time.monotonic() - started < 2
+        assert first.port != second.port
+        produce(first, "t", b"a")
+        assert topics(second) == set()
+
+
+def test_reset_empties_it_and_keeps_the_port():
+    with Broker() as broker:
+        produce(broker, "t", b"a")
+        port = broker.port
+        broker.reset()
+        assert broker.port == port
+        assert topics(broker) == set()
+        produce(broker, "t", b"b")
+        assert consume(broker, "t", 1) == [b"b"]
+
+
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_data_survives_a_restart_and_a_kill(how):
+    with Broker({"log.sync.policy": "commit"}) as broker:
+        produce(broker, "t", b"a", b"b")
+        if how == "restart":
+            broker.restart()
+        else:
+            broker.kill()
+            broker.start()
+        assert consume(broker, "t", 2) == [b"a", b"b"]
+
+
+def test_virtual_time_makes_retention_a_test_without_sleeps():
+    config = {"log.retention.check.interval.ms": "1000"}
+    with Broker(config, virtual_time=True) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        settings = {"retention.ms": "60000", "segment.ms": "10000"}
+        admin.create_topics([NewTopic("t", 1, 1, config=settings)])["t"].result(10)
+        produce(broker, "t", b"old")
+        broker.advance(11_000)
+        produce(broker, "t", b"new")
+        assert first_offset(broker) == 0
+        broker.advance(62_000)
+        assert first_offset(broker) > 0
+
+
+def first_offset(broker) -> int:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test"})
+    low, _ = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=10)
+    consumer.close()
+    return low
+
+
+def test_the_fixture_gives_an_empty_broker(oncelog_broker):
+    produce(oncelog_broker, "fixture", b"a")
+    assert topics(oncelog_broker) == {"fixture"}
+
+
+def test_the_fixture_is_empty_for_the_next_test(oncelog_broker):
+    produce(oncelog_broker, "another", b"a")
+    assert topics(oncelog_broker) == {"another"}
