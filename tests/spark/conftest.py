@@ -1,0 +1,110 @@
+"""One Spark session and one broker for all tests here; each test has topics of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking import Client
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Headers, Record
+from oncelog.testing import Broker
+from tests.spark.connector_jars import connector_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TIME = 1_700_000_000_000
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Finds the source by itself: nothing is registered. Has Spark's own connector where Maven has it."""
+    from oncelog.spark.session import local_session
+
+    jars, _ = connector_jars()
+    config = {"spark.sql.shuffle.partitions": "2", "spark.sql.execution.pyspark.python.traceback.enabled": "true"}
+    if jars:
+        config["spark.jars"] = ",".join(map(str, jars))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=ResourceWarning)  # PySpark leaves its gateway's socket open
+        with local_session(master="local[2]", config=config) as session:
+            session.sparkContext.setLogLevel("ERROR")
+            yield session
+
+
+class Topic:
+    """A topic with known records: value ``v<n>``, time ``TIME`` + n seconds, n counting over all partitions."""
+
+    def __init__(self, broker: Broker, name: str, partitions: int) -> None:
+        self.name, self.bootstrap_servers = name, broker.bootstrap_servers
+        self._client = Client(broker.bootstrap_servers)
+        create_topic(self._client, NewTopic(name, partitions, configs={"retention.ms": "-1"}))  # its records are old
+        self.partitions = partitions
+        self.produced = 0
+
+    def produce(self, count: int, *, headers: Headers = (), key: bytes | None = b"key") -> None:
+        """``count`` records, dealt out to the partitions in turn."""
+        by_partition: dict[int, list[Record]] = {}
+        for number in range(self.produced, self.produced + count):
+            record = Record(-1, TIME + number * 1000, key, b"v%d" % number, headers)
+            by_partition.setdefault(number % self.partitions, []).append(record)
+        for partition, records in by_partition.items():
+            self._client.produce(self.partition(partition), build_batch(records))
+        self.produced += count
+
+    def delete_before(self, offset: int, partition: int = 0) -> None:
+        """Let retention pass: the log begins at ``offset``."""
+        from oncelog.wire.messages.delete_records import (
+            DeleteRecordsPartition,
+            DeleteRecordsRequest,
+            DeleteRecordsTopic,
+        )
+
+        which = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        topics = [DeleteRecordsTopic(name=self.name, partitions=[which])]
+        leader = self._client.leader(self.partition(partition))
+        answer = self._client.request(DeleteRecordsRequest(topics=topics, timeout_ms=5000), broker=leader)
+        assert not answer.topics[0].partitions[0].error_code
+
+    def partition(self, number: int) -> TopicPartition:
+        return TopicPartition(TopicName(self.name), number)
+
+    def values(self, first: int = 0) -> list[bytes]:
+        return sorted(b"v%d" % number for number in range(first, self.produced))
+
+    def read(self, spark: SparkSession, format_name: str = "oncelog", **options: object) -> DataFrame:
+        reader = spark.read.format(format_name).option("kafka.bootstrap.servers", self.bootstrap_servers)
+        subscription = {} if "assign" in options else {"subscribe": self.name}
+        return reader.options(**{**subscription, **options}).load()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@pytest.fixture
+def topic_with(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Callable[..., Topic]]:
+    """Makes topics: ``topic_with(records=10, partitions=2)``."""
+    made: list[Topic] = []
+
+    def make(records: int = 0, partitions: int = 2) -> Topic:
+        name = f"{request.node.originalname}-{len(made)}"
+        topic = Topic(broker, name, partitions)
+        made.append(topic)
+        topic.produce(records)
+        return topic
+
+    yield make
+    for topic in made:
+        topic.close()
