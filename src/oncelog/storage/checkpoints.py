@@ -92,10 +92,10 @@ def read_leader_epochs(files: Files, directory: str) -> list[EpochStart]:
     return entries
 
 
-def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochStart], *, durable: bool = True) -> None:
-    """Replace a partition's leader epochs."""
+def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochStart]) -> None:
+    """Replace a partition's leader epochs, atomically but not for good."""
     data = _encode_rows(f"{entry.epoch} {entry.start_offset}" for entry in entries)
-    replace_file(files, f"{directory}/{LEADER_EPOCHS}", data, durable=durable)
+    replace_file(files, f"{directory}/{LEADER_EPOCHS}", data, durable=False)
 
 
 def read_topic_id(files: Files, directory: str) -> TopicId:

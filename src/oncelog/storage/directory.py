@@ -166,7 +166,7 @@ class LogDirectory:
     def checkpoints(self) -> None:
         """Write down recovery points, log starts, high watermarks, cleaned offsets and leader epochs."""
         for log in self.logs.values():
-            log.write_leader_epochs(durable=False)
+            log.write_leader_epochs()
         self._write(RECOVERY_POINTS, {log.partition: log.durable_offset for log in self.logs.values()})
         self._write(HIGH_WATERMARKS, {log.partition: log.high_watermark for log in self.logs.values()})
         starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}

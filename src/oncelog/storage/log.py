@@ -260,7 +260,7 @@ class PartitionLog:
         self._unsynced.rolled(old, new)
         self._tail.clear()
         self.producers.end_offset = self.log_end_offset
-        self.snapshots.take(self.producers)
+        self.snapshots.take(self.producers, self.log_start_offset)
         return new
 
     # Durability
@@ -361,14 +361,14 @@ class PartitionLog:
             self.topic_id = topic_id
             write_topic_id(self.files, self.directory, topic_id)
 
-    def write_leader_epochs(self, *, durable: bool = True) -> None:
-        """Bring the file of leader epochs up to date."""
+    def write_leader_epochs(self) -> None:
+        """Bring the file of leader epochs up to date. Not synced: recovery reads the epochs off the batches."""
         if self.leader_epochs.changed:
-            write_leader_epochs(self.files, self.directory, self.leader_epochs.entries, durable=durable)
+            write_leader_epochs(self.files, self.directory, self.leader_epochs.entries)
             self.leader_epochs.changed = False
 
     def close(self) -> None:
-        """Clean shutdown: sync what is not, write indexes, snapshot and leader epochs."""
+        """Clean shutdown: sync the records, write what saves the next start from reading them."""
         invariant(not self.closed, "log closed twice", partition=self.partition)
         if self.durable_offset < self.log_end_offset:
             files, upto = self.files_to_sync()
@@ -376,7 +376,7 @@ class PartitionLog:
                 file.sync()
             self.synced(upto)
         self.segments.active.write_indexes(seal=True)
-        self.snapshots.take(self.producers, durable=True)
+        self.snapshots.take(self.producers, self.log_start_offset)
         self.write_leader_epochs()
         self.closed = True
 

@@ -91,6 +91,8 @@ def load_offset_index(data: bytes, base_offset: int, segment_size: int) -> Offse
     end = len(data)
     if end and not any(data[end - ENTRY_SIZE :]):
         end = (len(data.rstrip(b"\0")) + ENTRY_SIZE - 1) // ENTRY_SIZE * ENTRY_SIZE
+        if not end:
+            raise CorruptFile("offset index of zeros")
     previous_offset, previous_position = -1, -1
     for relative, position in _ENTRY.iter_unpack(data[:end]):
         if relative <= previous_offset or position <= previous_position or position >= segment_size:

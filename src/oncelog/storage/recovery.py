@@ -195,8 +195,17 @@ class Recovery:
         active = segments[-1]
         log_end = active.next_offset() if active.size_bytes else active.base_offset
         active.unseal()
-        self._load_producers(segments, log_start, log_end)
+        self._load_producers(segments, segments[0].base_offset, log_end)
+        if not self._epochs.entries:
+            self._read_epochs(segments)
         return log_end
+
+    def _read_epochs(self, segments: list[Segment]) -> None:
+        """Without their file, leader epochs are known as far as the first batches of the segments tell."""
+        for segment in segments:
+            for _, header in segment.batches():
+                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+                break
 
     # Unclean
 
@@ -207,7 +216,7 @@ class Recovery:
             if segment.base_offset <= recovery_point:
                 first = index
         start = segments[first].base_offset
-        self._load_producers(segments[:first], log_start, start)
+        self._load_producers(segments[:first], segments[0].base_offset, start)
         end = start
         for index in range(first, len(segments)):
             segment = segments[index]
@@ -221,7 +230,7 @@ class Recovery:
                     return segments[: index + 1], end
                 self._producers.end_offset = segments[index + 1].base_offset
                 segment.seal()
-                self._snapshots.take(self._producers)
+                self._snapshots.take(self._producers, log_start)
         return segments, end
 
     def _remove_after(self, segments: list[Segment], index: int) -> None:
@@ -273,11 +282,11 @@ class Recovery:
 
     # Producers
 
-    def _load_producers(self, segments: list[Segment], log_start: int, log_end: int) -> None:
+    def _load_producers(self, segments: list[Segment], first_offset: int, log_end: int) -> None:
         """Producer state as of ``log_end``: the newest snapshot, then the batches after it in ``segments``."""
         producers = self._producers
         expired_before = self._now_ms - self._storage.producer_id_expiration_ms
-        self._snapshots.load_into(producers, log_start, log_end, expired_before)
+        self._snapshots.load_into(producers, first_offset, log_end, expired_before)
         start = producers.end_offset
         for index, segment in enumerate(segments):
             end = segments[index + 1].base_offset if index + 1 < len(segments) else log_end

@@ -196,7 +196,7 @@ class Segment:
 
     def write_indexes(self, *, seal: bool = False) -> None:
         """Bring the index files up to what memory holds; ``seal`` adds the largest timestamp, which ends them."""
-        if self._sealed:
+        if self._sealed or (not self.size_bytes and self._index_written < 0):
             return
         if seal:
             self.time_index.append(*self.max_timestamp)

@@ -27,25 +27,27 @@ class Snapshots:
         self._directory = directory
         self.offsets = sorted(offsets)
 
-    def take(self, state: ProducerState, *, durable: bool = False) -> None:
-        """Write the state as of its end offset, unless there is a file for that offset already."""
-        if self.offsets and self.offsets[-1] >= state.end_offset:
+    def take(self, state: ProducerState, log_start_offset: int) -> None:
+        """Write the state as of its end offset, unless there is a file for that offset already.
+
+        Not synced: one that a power cut damages or removes is made up for by an older one and the batches after it.
+        """
+        if state.end_offset <= (self.offsets[-1] if self.offsets else log_start_offset):
             return
         file = self._files.open(self._path(state.end_offset), create=True)
         file.truncate(0)
         file.append((encode_snapshot(state.entries.values()),))
-        if durable:
-            file.sync()
         file.close()
         insort(self.offsets, state.end_offset)
 
-    def load_into(self, state: ProducerState, log_start_offset: int, log_end_offset: int, expired_before: int) -> None:
+    def load_into(self, state: ProducerState, first_offset: int, log_end_offset: int, expired_before: int) -> None:
         """Set ``state`` from the newest sound snapshot; files outside the log are removed.
 
-        Producers without an open transaction whose last batch is at or before ``expired_before`` are left out.
+        ``first_offset`` is where the first segment begins: a snapshot there still tells of producers whose records are
+        gone (Apache Kafka drops it at a restart, and with it what the running broker knew). Producers without an open transaction whose last batch is at or before ``expired_before`` are left out.
         """
         for offset in list(self.offsets):
-            if offset > log_end_offset or offset <= log_start_offset:
+            if offset > log_end_offset or offset < first_offset:
                 self.remove(offset)
         while self.offsets:
             offset = self.offsets[-1]
@@ -61,7 +63,7 @@ class Snapshots:
             )
             state.load(alive, offset)
             return
-        state.load((), log_start_offset)
+        state.load((), first_offset)
 
     def keep_only(self, base_offsets: Iterable[int]) -> None:
         """Remove files that no segment begins at, except the newest."""

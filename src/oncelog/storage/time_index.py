@@ -74,6 +74,8 @@ def load_time_index(data: bytes, base_offset: int) -> TimeIndex:
     end = len(data)
     if end and not any(data[end - ENTRY_SIZE :]):
         end = (len(data.rstrip(b"\0")) + ENTRY_SIZE - 1) // ENTRY_SIZE * ENTRY_SIZE
+        if not end:
+            raise CorruptFile("time index of zeros")
     previous_timestamp, previous_offset = NO_TIMESTAMP, 0
     for timestamp, relative in _ENTRY.iter_unpack(data[:end]):
         if timestamp <= previous_timestamp or relative < previous_offset:

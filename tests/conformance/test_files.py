@@ -1,0 +1,220 @@
+"""What every ``Files`` adapter must do: run against the disk and against memory."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.ports import Files
+from oncelog.runtime.files import DirectoryInUse, DiskFiles
+from oncelog.sim.files import MemoryFiles
+
+
+@pytest.fixture(params=["disk", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
+    if request.param == "memory":
+        yield MemoryFiles()
+        return
+    disk = DiskFiles(tmp_path / "data", max_open_files=3)
+    yield disk
+    disk.close()
+
+
+def write(files: Files, path: str, data: bytes) -> None:
+    file = files.open(path, create=True)
+    file.truncate(0)
+    file.append((data,))
+
+
+def read(files: Files, path: str) -> bytes:
+    file = files.open(path)
+    return file.read(0, file.size())
+
+
+def test_appends_go_to_the_end_and_say_where(files: Files) -> None:
+    file = files.open("a", create=True)
+    assert file.append((b"one", memoryview(b"two"))) == 0
+    assert file.append((bytearray(b"three"),)) == 6
+    assert file.append(()) == 11
+    assert file.append((b"", b"!")) == 11
+    assert file.size() == 12
+    assert file.read(0, 100) == b"onetwothree!"
+    assert file.read(3, 3) == b"two"
+    assert file.read(12, 5) == b""
+
+
+def test_many_chunks_in_one_append(files: Files) -> None:
+    file = files.open("a", create=True)
+    file.append([bytes([index % 256]) * 3 for index in range(3000)])
+    assert file.size() == 9000
+    assert file.read(8997, 3) == bytes([2999 % 256]) * 3
+
+
+def test_cached_read_gives_the_same_or_nothing(files: Files) -> None:
+    file = files.open("a", create=True)
+    file.append((b"x" * 100_000,))
+    assert file.read_cached(10, 50) in (None, b"x" * 50)
+    assert file.read_cached(99_990, 50) in (None, b"x" * 10)
+    assert not file.read_cached(200_000, 50)
+
+
+def test_truncate_cuts_and_appends_go_on_there(files: Files) -> None:
+    file = files.open("a", create=True)
+    file.append((b"0123456789",))
+    file.truncate(4)
+    file.append((b"xy",))
+    assert read(files, "a") == b"0123xy"
+
+
+def test_opening_what_is_not_there(files: Files) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open("a")
+    with pytest.raises(FileNotFoundError):
+        files.open("nowhere/a", create=True)
+    with pytest.raises(FileNotFoundError):
+        files.list("nowhere")
+    assert files.size("a") is None
+
+
+def test_opened_twice_is_one_file(files: Files) -> None:
+    one, two = files.open("a", create=True), files.open("a", create=True)
+    one.append((b"x",))
+    two.append((b"y",))
+    assert one.size() == two.size() == 2
+
+
+def test_lists_names_of_one_directory(files: Files) -> None:
+    files.make_directory("d/e")
+    files.make_directory("d")
+    write(files, "d/b", b"")
+    write(files, "d/a", b"")
+    write(files, "d/e/c", b"")
+    assert files.list("") == ["d"]
+    assert files.list("d") == ["a", "b", "e"]
+    with pytest.raises(NotADirectoryError):
+        files.list("d/a")
+
+
+def test_rename_replaces_and_is_followed(files: Files) -> None:
+    write(files, "old", b"new content")
+    write(files, "target", b"old content")
+    replaced, moved = files.open("target"), files.open("old")
+    files.rename("old", "target")
+    assert read(files, "target") == b"new content"
+    assert files.size("old") is None
+    moved.append((b"!",))
+    assert moved.read(0, 100) == read(files, "target") == b"new content!"
+    assert replaced.read(0, 100) == b"old content"
+
+
+def test_renaming_a_directory_takes_open_files_along(files: Files) -> None:
+    files.make_directory("d")
+    file = files.open("d/a", create=True)
+    file.append((b"x",))
+    file.close()
+    files.rename("d", "e")
+    assert file.read(0, 10) == b"x"
+    assert files.list("e") == ["a"]
+    assert files.list("") == ["e"]
+    files.make_directory("d")
+    assert files.open("d/a", create=True).size() == 0
+
+
+def test_a_removed_file_stays_readable_for_who_has_it(files: Files) -> None:
+    files.make_directory("d")
+    held = [files.open(f"d/{name}", create=True) for name in "abcdef"]
+    for file in held:
+        file.append((b"x",))
+        file.close()
+    files.remove("d/a")
+    assert files.list("d") == list("bcdef")
+    files.remove("d")
+    files.remove("d")
+    assert [file.read(0, 5) for file in held] == [b"x"] * 6
+    assert files.size("d/a") is None
+    assert files.list("") == []
+
+
+def test_more_files_than_descriptors(files: Files) -> None:
+    held = [files.open(f"f{number}", create=True) for number in range(20)]
+    for number, file in enumerate(held):
+        file.append((b"%d" % number,))
+    assert [file.read(0, 5) for file in held] == [b"%d" % number for number in range(20)]
+
+
+def test_sync_and_times(files: Files) -> None:
+    files.make_directory("d")
+    file = files.open("d/a", create=True)
+    file.append((b"x",))
+    file.sync()
+    files.sync_directory("d")
+    files.sync_directory("")
+    assert files.modified_ms("d/a") >= 0
+
+
+def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
+    first, second = DiskFiles(tmp_path), DiskFiles(tmp_path)
+    first.lock()
+    with pytest.raises(DirectoryInUse):
+        second.lock()
+    first.close()
+    second.lock()
+    second.close()
+
+
+def test_without_the_nowait_flag_only_the_end_of_a_file_is_hot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.runtime.files._HOT_TAIL", 10)
+    disk = DiskFiles(tmp_path)
+    disk.nowait = False
+    file = disk.open("a", create=True)
+    file.append((b"0123456789" * 3,))
+    assert file.read_cached(0, 5) is None
+    assert file.read_cached(25, 5) == b"56789"
+    disk.close()
+
+
+def test_a_failed_append_leaves_the_file_as_it_was() -> None:
+    files = MemoryFiles(capacity=10)
+    file = files.open("a", create=True)
+    file.append((b"12345678",))
+    with pytest.raises(OSError, match="no space") as raised:
+        file.append((b"12345678",))
+    assert raised.value.errno == errno.ENOSPC
+    assert file.size() == 8
+
+
+def test_a_crash_keeps_what_was_synced_and_loses_some_of_the_rest() -> None:
+    outcomes = set()
+    for seed in range(40):
+        files = MemoryFiles()
+        file = files.open("a", create=True)
+        file.append((b"synced",))
+        file.sync()
+        files.sync_directory("")
+        file.append((b"not",))
+        files.open("b", create=True)
+        files.crash(seed)
+        content = files.content("a")
+        assert content[:6] == b"synced"
+        outcomes.add((content[6:], files.size("b")))
+        with pytest.raises(OSError, match="crashed"):
+            file.size()
+    assert (b"not", 0) in outcomes
+    assert (b"", None) in outcomes
+    assert any(content.endswith(b"\0") for content, _ in outcomes)
+
+
+def test_a_crash_is_the_same_for_the_same_seed() -> None:
+    def run(seed: int) -> tuple[bytes, list[str]]:
+        files = MemoryFiles()
+        files.open("x", create=True).append((b"abcdef",))
+        files.sync_directory("")
+        for name in "abc":
+            files.open(name, create=True)
+        files.crash(seed)
+        return files.content("x"), files.list("")
+
+    assert [run(seed) for seed in range(10)] == [run(seed) for seed in range(10)]

@@ -1,0 +1,186 @@
+"""Appending: what is accepted, what is refused and how, and that a refusal leaves no trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.units import HOUR_MS
+from oncelog.records.batch import crc_matches, read_header
+from oncelog.records.builder import build_batch, seal
+from oncelog.records.compression import Codec
+from oncelog.records.record import Record
+from oncelog.storage.config import LogConfig
+from oncelog.storage.errors import AppendRefused
+from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers, records
+
+
+def refused(world: World, data: bytearray, **options: bool) -> AppendRefused:
+    """Append, which must be refused without a trace."""
+    log = world.log
+    before = (log.log_end_offset, log.size_bytes, dict(log.producers.entries), log.leader_epoch, world.names())
+    with pytest.raises(AppendRefused) as raised:
+        world.append(data, **options)
+    assert (log.log_end_offset, log.size_bytes, log.producers.entries, log.leader_epoch, world.names()) == before
+    return raised.value
+
+
+def test_offsets_are_set_in_place_and_bytes_stored_as_they_came() -> None:
+    world = World()
+    first = world.append(batch([b"a", b"b"]))
+    data = batch([b"c"], codec=Codec.ZSTD)
+    second = world.log.append(data, now_ms=NOW, leader_epoch=4)
+    assert (first.base_offset, first.last_offset, first.log_append_time_ms) == (0, 1, -1)
+    assert (second.base_offset, second.last_offset, second.record_count) == (2, 2, 1)
+    world.log.set_high_watermark(3)
+    stored = content(world.log.read(2, max_bytes=10_000))
+    assert stored == bytes(data)
+    header = read_header(stored)
+    assert (header.base_offset, header.partition_leader_epoch) == (2, 4)
+    assert crc_matches(stored, 0, header)
+    assert world.log.leader_epoch == 4
+
+
+def test_structural_refusals() -> None:
+    world = World(LogConfig(max_message_bytes=500))
+    good = batch([b"x"])
+    assert refused(world, bytearray()).error_code == ErrorCode.INVALID_RECORD
+    assert refused(world, good[:30]).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert refused(world, good[:-1]).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert refused(world, good + good).error_code == ErrorCode.INVALID_RECORD
+    flipped = bytearray(good)
+    flipped[-1] ^= 1
+    assert refused(world, flipped).error_code == ErrorCode.CORRUPT_MESSAGE
+    old = bytearray(good)
+    old[16] = 1
+    assert refused(world, old).error_code == ErrorCode.INVALID_RECORD
+    assert refused(world, batch([bytes(500)])).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    small = World(LogConfig(segment_bytes=200))
+    assert refused(small, batch([bytes(200)])).error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_header_refusals() -> None:
+    world = World()
+    good = [Record(-1, NOW, b"k", b"v")]
+    assert refused(world, build_batch(good, base_offset=5)).error_code == ErrorCode.INVALID_RECORD
+    assert refused(world, build_batch(good, control=True)).error_code == ErrorCode.INVALID_RECORD
+    assert refused(world, build_batch(good, last_offset=7)).error_code == ErrorCode.INVALID_RECORD
+    assert refused(world, build_batch([], last_offset=0)).error_code == ErrorCode.INVALID_RECORD
+    unsequenced = build_batch(good, producer_id=3, producer_epoch=0)
+    assert refused(world, unsequenced).error_code == ErrorCode.INVALID_RECORD
+    unknown_codec = batch()
+    unknown_codec[22] |= 7
+    seal(unknown_codec)
+    assert refused(world, unknown_codec).error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_keyless_records_on_a_compacted_topic() -> None:
+    world = World(replace(SMALL, cleanup_policy=("compact", "delete")))
+    refusal = refused(world, batch([b"a", b"b", b"c"], keys=[b"k", None, None]))
+    assert refusal.error_code == ErrorCode.INVALID_RECORD
+    assert [index for index, _ in refusal.record_errors] == [1, 2]
+    world.append(batch([b"a"], keys=[b"k"]))
+    World().append(batch([b"a"], keys=[None]))
+
+
+def test_timestamps_out_of_range() -> None:
+    world = World()
+    refusal = refused(world, batch([b"a", b"b"], timestamp=NOW + HOUR_MS))
+    assert refusal.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refusal.record_errors] == [1]
+    world.append(batch([b"a"], timestamp=NOW + HOUR_MS))
+    world.append(batch([b"a"], timestamp=1))
+    world.append(batch([b"a"], timestamp=-1))
+    world.log.config = replace(SMALL, message_timestamp_before_max_ms=1000)
+    assert refused(world, batch(timestamp=NOW - 1001)).error_code == ErrorCode.INVALID_TIMESTAMP
+    world.append(batch(timestamp=NOW - 1000))
+    by_broker = build_batch([Record(-1, NOW, b"k", b"v")], log_append_time_ms=NOW)
+    assert refused(world, by_broker).error_code == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_log_append_time_is_set_by_the_broker() -> None:
+    world = World(replace(SMALL, message_timestamp_type="LogAppendTime"))
+    appended = world.append(batch([b"a", b"b"], timestamp=5, producer=1, epoch=0, sequence=0))
+    assert appended.log_append_time_ms == NOW
+    world.log.set_high_watermark(2)
+    assert [record.timestamp for record in records(world.log)] == [NOW, NOW]
+    (header,) = headers(world.log)
+    assert header.is_log_append_time
+    assert crc_matches(content(world.log.read(0, max_bytes=1)), 0, header)
+    world.now_ms += 77
+    again = world.append(batch([b"a", b"b"], timestamp=5, producer=1, epoch=0, sequence=0))
+    assert again.duplicate
+    assert again.log_append_time_ms == NOW
+
+
+@pytest.mark.parametrize("target", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_another_compression_than_the_producers(target: str) -> None:
+    world = World(replace(SMALL, compression_type=target))
+    world.append(batch([b"a" * 50, b"b" * 50], codec=Codec.ZSTD, producer=9, epoch=1, sequence=3))
+    world.log.set_high_watermark(2)
+    (header,) = headers(world.log)
+    assert header.codec is (Codec.NONE if target == "uncompressed" else Codec[target.upper()])
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 1, 3)
+    assert [record.value for record in records(world.log)] == [b"a" * 50, b"b" * 50]
+    assert [record.timestamp for record in records(world.log)] == [NOW, NOW + 1]
+
+
+def test_a_duplicate_is_not_written_again() -> None:
+    world = World()
+    for sequence in range(6):
+        world.append(batch(producer=1, epoch=0, sequence=sequence, timestamp=NOW - sequence))
+    size = world.log.size_bytes
+    again = world.append(batch(producer=1, epoch=0, sequence=3, timestamp=NOW - 3))
+    assert (again.base_offset, again.last_offset, again.duplicate, again.log_append_time_ms) == (3, 3, True, NOW - 3)
+    assert world.log.size_bytes == size
+    assert refused(world, batch(producer=1, epoch=0, sequence=0)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(world, batch(producer=1, epoch=0, sequence=7)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_transaction_must_be_known_before_it_begins_here() -> None:
+    world = World()
+    stray = batch(producer=1, epoch=0, sequence=0, transactional=True)
+    assert refused(world, stray).error_code == ErrorCode.INVALID_TXN_STATE
+    world.append(batch(producer=1, epoch=0, sequence=0, transactional=True), verified=True)
+    world.append(batch(producer=1, epoch=0, sequence=1, transactional=True))
+    world.mark(1, committed=True)
+    late = batch(producer=1, epoch=0, sequence=2, transactional=True)
+    assert refused(world, late).error_code == ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_full_disk_leaves_no_trace() -> None:
+    world = World()
+    world.append(batch(producer=1, epoch=0, sequence=0))
+    world.memory.capacity = 0
+    before = (world.log.log_end_offset, dict(world.log.producers.entries), world.log.size_bytes)
+    with pytest.raises(OSError, match="no space"):
+        world.append(batch(producer=1, epoch=0, sequence=1))
+    assert (world.log.log_end_offset, world.log.producers.entries, world.log.size_bytes) == before
+    world.memory.capacity = None
+    assert world.append(batch(producer=1, epoch=0, sequence=1)).base_offset == 1
+
+
+def test_rolls_by_size_time_and_age() -> None:
+    world = World(replace(SMALL, segment_ms=10_000))
+    for _ in range(20):
+        world.append(batch([bytes(100)]))
+    assert [segment.size_bytes <= 1000 for segment in world.log.segments] == [True] * len(world.log.segments)
+    count = len(world.log.segments)
+    assert count > 1
+    world.append(batch(timestamp=NOW + 10_001))
+    assert len(world.log.segments) == count + 1
+    world.append(batch(timestamp=NOW + 20_001))
+    assert len(world.log.segments) == count + 1
+    assert world.names(".log") == [f"{segment.base_offset:020d}.log" for segment in world.log.segments]
+    world.log.set_high_watermark(100)
+    assert [record.offset for record in records(world.log)] == list(range(22))
+
+
+def test_an_index_that_is_full_rolls_the_log() -> None:
+    world = World(replace(SMALL, segment_bytes=1 << 20, index_interval_bytes=0, segment_index_bytes=64))
+    for _ in range(30):
+        world.append(batch())
+    assert len(world.log.segments) > 3
+    assert all(len(segment.offset_index) <= 8 for segment in world.log.segments)
