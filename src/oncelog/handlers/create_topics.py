@@ -41,6 +41,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
+_CONFIGS_SINCE: Final = 5
+
+
 def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
     """Create what can be created, in one commit; or only say what would be (``validate_only``)."""
     names = Counter(topic.name for topic in request.topics)
@@ -58,8 +61,9 @@ def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopics
         lambda: create_topics(broker.image, broker.config, topics, lambda: new_topic_id(broker)),
         dry_run=request.validate_only,
     )
+    configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     created = [
-        _refused(topic.name, outcome) if isinstance(outcome, Refusal) else _created(outcome, context)
+        _refused(topic.name, outcome) if isinstance(outcome, Refusal) else _created(outcome, context, configs)
         for topic, outcome in zip(wanted, outcomes, strict=True)
     ]
     duplicates = [_refused(name, _DUPLICATE) for name, count in names.items() if count > 1]
@@ -85,14 +89,22 @@ def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.error_code, error_message=refusal.message)
 
 
-def _created(topic: CreatedTopic, context: Context) -> CreatableTopicResult:
+def _created(
+    topic: CreatedTopic, context: Context, known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
+) -> CreatableTopicResult:
+    """The answer for one topic. ``known``: configs as shown, by what topics of this request set themselves."""
     result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
+    if context.version < _CONFIGS_SINCE:
+        return result
     if not may_topic(context, Operation.DESCRIBE_CONFIGS, topic.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
     result.num_partitions = len(topic.assignment)
     result.replication_factor = topic.replication_factor
-    result.configs = _configs(topic, context)
+    own = frozenset(topic.configs.items())
+    if own not in known:
+        known[own] = _configs(topic, context)
+    result.configs = known[own]
     return result
 
 
