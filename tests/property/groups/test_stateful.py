@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -73,7 +74,7 @@ class Members(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.driver = Driver(GroupSettings(initial_rebalance_delay_ms=1000, max_size=3))
+        self.driver = Driver(GroupSettings(initial_rebalance_delay_ms=1000, max_size=4))
         self.known: list[tuple[str, str | None]] = [("zz", None)]
         self.seen = 0
         self.generation = 0
@@ -142,13 +143,30 @@ class Members(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Another broker loads the log; whoever waited is sent away."""
-        self.driver = Driver(self.driver.settings, self.driver.now_ms, self.driver.log)
+        before = self.driver
+        self.driver = Driver(before.settings, before.now_ms, before.log, before.ids)
         self.seen = 0
         self.generation = 0
 
+    @rule()
+    def settle(self) -> None:
+        """Everybody behaves: the delay passes, all join, all bring or ask for the assignment."""
+        self.driver.advance(1000)
+        for member_id, instance in self.members():
+            self.driver.join(member_id, instance=instance, protocols=("x", "y"))
+        for member_id, instance in self.members():
+            assignment = {m: m.encode() for m, _ in self.members()}
+            self.driver.sync(member_id, self.current(), assignment, instance=instance)
+        self.learn()
+
+    def members(self) -> list[tuple[str, str | None]]:
+        """Who is in the group now, by the shard's own account."""
+        group: Any = self.driver.shard._groups.get(GroupId("g"))
+        return [] if group is None else [(m.member_id, m.group_instance_id) for m in group.members.values()]
+
     def pick(self, data: st.DataObject) -> tuple[str, str | None]:
-        """One of the newest ids."""
-        return data.draw(st.sampled_from(self.known[-6:]))
+        """One of the members, or of the newest ids."""
+        return data.draw(st.sampled_from([*self.members(), *self.members(), *self.known[-2:]]))
 
     def current(self) -> int:
         """The generation by the shard's own account."""
@@ -163,7 +181,7 @@ class Members(RuleBasedStateMachine):
         self.generation = self.current()
 
 
-TestOffsets = Offsets.TestCase
+TestOffsets = pytest.mark.slow(Offsets.TestCase)
 TestOffsets.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
-TestMembers = Members.TestCase
+TestMembers = pytest.mark.slow(Members.TestCase)
 TestMembers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
