@@ -7,8 +7,8 @@ with ``log.sync.policy=commit`` means that they are on disk.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition
@@ -36,9 +36,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUIRED_ACKS: "acks is not -1, 0 or 1",
     ErrorCode.NOT_ENOUGH_REPLICAS: "acks=all and fewer replicas in sync than min.insync.replicas",
     ErrorCode.REQUEST_TIMED_OUT: "acks=all and not durable within the request's time-out",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the topic was deleted while acks=all was waiting",
     ErrorCode.INVALID_TIMESTAMP: "a timestamp outside message.timestamp.before.max.ms or after.max.ms",
     ErrorCode.INVALID_RECORD: "old magic, not exactly one batch, a control batch, or no key on a compacted topic",
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "not given: every topic stores the current format",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "a gap in an idempotent producer's sequence",
     ErrorCode.UNKNOWN_PRODUCER_ID: "the producer's state is gone and the sequence does not begin at 0",
     ErrorCode.INVALID_PRODUCER_EPOCH: "an older epoch than the partition has seen",
@@ -53,17 +53,25 @@ ACKS_ALL: Final = -1
 _KNOWS_TRANSACTION_ABORTABLE: Final = 11
 
 
+class _Waiting(NamedTuple):
+    """What was appended, and the high watermark at which acks=all may be answered."""
+
+    partition: TopicPartition
+    end: Offset
+    result: PartitionProduceResponse
+
+
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     """Append every partition's records; None (no response) for acks=0."""
     response = ProduceResponse()
-    durable: dict[TopicPartition, Offset] = {}
+    waiting: list[_Waiting] = []
     for topic in request.topic_data:
-        response.responses.append(_append_topic(topic, request.acks, context, durable))
+        response.responses.append(_append_topic(topic, request.acks, context, waiting))
     if request.acks == ACKS_NONE:
         _close_on_error(response)
         return None
-    if request.acks == ACKS_ALL and durable:
-        return _when_durable(response, durable, context.now_ms + max(0, request.timeout_ms), context)
+    if request.acks == ACKS_ALL and waiting:
+        return _when_durable(response, waiting, context.now_ms + max(0, request.timeout_ms), context)
     return response
 
 
@@ -76,15 +84,13 @@ def _close_on_error(response: ProduceResponse) -> None:
 
 
 def _when_durable(
-    response: ProduceResponse, durable: Mapping[TopicPartition, Offset], deadline_ms: int, context: Context
+    response: ProduceResponse, waiting: Sequence[_Waiting], deadline_ms: int, context: Context
 ) -> Steps[ProduceResponse]:
-    late: set[TopicPartition] = yield UntilDurable(durable, deadline_ms)
-    if late:
-        for topic in response.responses:
-            name = topic.name or _name_of(topic.topic_id, context)
-            for partition in topic.partition_responses:
-                if TopicPartition(TopicName(name), partition.index) in late:
-                    _refuse(partition, ErrorCode.REQUEST_TIMED_OUT)
+    late: set[TopicPartition] = yield UntilDurable({each.partition: each.end for each in waiting}, deadline_ms)
+    for each in waiting:
+        if each.partition in late:
+            gone = context.broker.log(each.partition) is None
+            _refuse(each.result, ErrorCode.NOT_LEADER_OR_FOLLOWER if gone else ErrorCode.REQUEST_TIMED_OUT)
     return response
 
 
@@ -93,9 +99,7 @@ def _name_of(topic_id: bytes, context: Context) -> str:
     return "" if topic is None else topic.name
 
 
-def _append_topic(
-    data: TopicProduceData, acks: int, context: Context, durable: dict[TopicPartition, Offset]
-) -> TopicProduceResponse:
+def _append_topic(data: TopicProduceData, acks: int, context: Context, waiting: list[_Waiting]) -> TopicProduceResponse:
     by_id = data.topic_id != NO_TOPIC_ID
     name = TopicName(_name_of(data.topic_id, context) if by_id else data.name or "")
     answer = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
@@ -105,7 +109,7 @@ def _append_topic(
         if refusal != ErrorCode.NONE:
             _refuse(result, refusal)
         else:
-            _append_partition(TopicPartition(name, partition.index), partition, result, acks, context, durable)
+            _append_partition(TopicPartition(name, partition.index), partition, result, acks, context, waiting)
         answer.partition_responses.append(result)
     return answer
 
@@ -126,7 +130,7 @@ def _append_partition(
     result: PartitionProduceResponse,
     acks: int,
     context: Context,
-    durable: dict[TopicPartition, Offset],
+    waiting: list[_Waiting],
 ) -> None:
     broker = context.broker
     log = broker.log(partition)
@@ -159,7 +163,7 @@ def _append_partition(
     result.base_offset = appended.base_offset
     result.log_append_time_ms = appended.log_append_time_ms
     result.log_start_offset = appended.log_start_offset
-    durable[partition] = Offset(appended.last_offset + 1)
+    waiting.append(_Waiting(partition, Offset(appended.last_offset + 1), result))
 
 
 def _is_transactional(records: memoryview) -> bool:

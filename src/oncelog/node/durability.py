@@ -117,8 +117,9 @@ class Durability:
     def synced(self, event: Synced, effects: list[Effect]) -> None:
         """A sync came back."""
         log, upto = self._syncs.pop(event.token)
-        if self._in_flight.get(log.partition) == event.token:
-            del self._in_flight[log.partition]
+        if self._in_flight.get(log.partition) != event.token:
+            return  # the partition was deleted meanwhile, its files with it; nobody waits for them
+        del self._in_flight[log.partition]
         if event.failure is not None:
             effects.append(Fatal(f"could not sync {log.partition} to disk: {event.failure}"))
             return

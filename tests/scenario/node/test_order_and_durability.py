@@ -8,6 +8,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.records.batch import iter_headers
 from oncelog.records.record import read_records
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.heartbeat import HeartbeatRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import (
@@ -181,6 +182,18 @@ def test_a_failed_sync_stops_the_node_and_acknowledges_nothing(driver):
     assert not peer.responses
     assert driver.fatal is not None
     assert "sync" in driver.fatal
+
+
+def test_a_sync_that_fails_because_its_topic_was_deleted_is_no_failure(driver):
+    peer, admin = driver.connect(), driver.connect()
+    driver.hold_syncs = True
+    peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
+    response = admin.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3)
+    assert [topic.error_code for topic in response.responses] == [0]
+    driver.files.fail_syncs(1)
+    driver.release()
+    assert driver.fatal is None
+    assert produced(peer.responses.popleft())[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_acks_0_has_no_response_and_an_error_closes_the_connection(driver):
