@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+
+from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym, parse_broker_config
+from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_BOUNDS, GROUP_KEYS
+from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, canonical
+from oncelog.core.configs.limits import between
+from oncelog.core.configs.topic_keys import TOPIC_KEYS
+
+
+def test_every_default_passes_its_own_limits_and_reads_back_as_itself() -> None:
+    for key in (*BROKER_KEYS.values(), *TOPIC_KEYS, *GROUP_KEYS.values(), *CLIENT_METRICS_KEYS.values()):
+        assert canonical(key.default_value()) == key.default, key.name
+
+
+def test_every_key_is_documented_and_every_synonym_exists() -> None:
+    for key in BROKER_KEYS.values():
+        assert key.documentation
+        assert key.synonym is None or key.synonym in BROKER_KEYS
+    for key in (*TOPIC_KEYS, *GROUP_KEYS.values()):
+        assert key.documentation
+        assert key.synonym is None or key.synonym in BROKER_KEYS
+    assert set(GROUP_BOUNDS) == set(GROUP_KEYS)
+    assert all(bound in BROKER_KEYS for bounds in GROUP_BOUNDS.values() for bound in bounds)
+
+
+def test_a_topic_key_has_the_type_and_the_default_of_its_broker_key() -> None:
+    derived = {"retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"}
+    for key in TOPIC_KEYS:
+        if key.synonym is not None and key.name not in derived:
+            broker_key = BROKER_KEYS[key.synonym]
+            assert (broker_key.type, broker_key.default) == (key.type, key.default), key.name
+
+
+def test_unknown_keys_and_keys_without_effect_are_warned_about() -> None:
+    config, warnings = parse_broker_config({"no.such.key": "1", "num.io.threads": "4", "num.partitions": "3"})
+    assert warnings == ["unknown configuration key no.such.key is ignored", "num.io.threads has no effect here"]
+    assert config.get("num.partitions") == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("num.partitions", "x", "Invalid value x for configuration num.partitions: Not a number of type INT"),
+        ("num.partitions", "0", "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
+        ("num.partitions", "1_0", "Invalid value 1_0 for configuration num.partitions: Not a number of type INT"),
+        ("num.partitions", "٣", "Invalid value ٣ for configuration num.partitions: Not a number of type INT"),
+        (
+            "log.sync.policy",
+            "always",
+            "Invalid value always for configuration log.sync.policy: String must be one of: commit, none",
+        ),
+        (
+            "auto.create.topics.enable",
+            "yes",
+            "Invalid value yes for configuration auto.create.topics.enable: Expected value to be either true or false",
+        ),
+        (
+            "log.cleaner.min.cleanable.ratio",
+            "1.5",
+            "Invalid value 1.5 for configuration log.cleaner.min.cleanable.ratio: Value must be no more than 1",
+        ),
+        ("log.dirs", "/a,/b", "Invalid value /a,/b for configuration log.dirs: One data directory is supported"),
+        ("num.io.threads", "0", "Invalid value 0 for configuration num.io.threads: Value must be at least 1"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_key_value_and_reason(key: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_broker_config({key: text})
+    assert str(caught.value) == message
+    assert caught.value.key == key
+
+
+def test_limits_that_concern_two_keys() -> None:
+    with pytest.raises(ConfigError, match=r"group\.min\.session\.timeout\.ms"):
+        BrokerConfig({"group.min.session.timeout.ms": "10", "group.max.session.timeout.ms": "5"})
+    with pytest.raises(ConfigError, match=r"log\.cleaner\.min\.compaction\.lag\.ms"):
+        BrokerConfig({"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "5"})
+
+
+def test_retention_comes_from_the_finest_unit_that_is_set() -> None:
+    assert BrokerConfig().log_retention_ms == 168 * 3_600_000
+    assert BrokerConfig({"log.retention.hours": "-1"}).log_retention_ms == -1
+    assert BrokerConfig({"log.retention.minutes": "2", "log.retention.hours": "9"}).log_retention_ms == 120_000
+    assert BrokerConfig({"log.retention.ms": "5", "log.retention.minutes": "2"}).log_retention_ms == 5
+    assert BrokerConfig({"log.roll.hours": "2"}).log_roll_ms == 7_200_000
+    assert BrokerConfig({"log.roll.jitter.ms": "9"}).log_roll_jitter_ms == 9
+    assert BrokerConfig({"log.flush.scheduler.interval.ms": "7"}).log_flush_interval_ms == 7
+
+
+def test_the_broker_has_one_id_under_two_names() -> None:
+    assert BrokerConfig({"broker.id": "7"}).node_id == 7
+    assert BrokerConfig({"node.id": "3"}).node_id == 3
+
+
+def test_what_is_set_while_running_wins_over_the_file_and_this_broker_over_all() -> None:
+    file = BrokerConfig({"message.max.bytes": "1"})
+    running = file.with_dynamic({"message.max.bytes": "2"}, {"message.max.bytes": "3"})
+    assert (file.get("message.max.bytes"), running.get("message.max.bytes")) == (1, 3)
+    assert running.synonyms("message.max.bytes") == [
+        Synonym("message.max.bytes", "3", Source.DYNAMIC_BROKER),
+        Synonym("message.max.bytes", "2", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym("message.max.bytes", "1", Source.STATIC_BROKER),
+        Synonym("message.max.bytes", "1048588", Source.DEFAULT),
+    ]
+
+
+def test_a_key_without_a_value_has_no_synonyms_though_the_next_one_has() -> None:
+    assert BrokerConfig().synonyms("log.retention.ms") == []
+    assert BrokerConfig({"log.retention.ms": "5"}).synonyms("log.retention.ms") == [
+        Synonym("log.retention.ms", "5", Source.STATIC_BROKER),
+        Synonym("log.retention.hours", "168", Source.DEFAULT),
+    ]
+
+
+def test_secrets_are_not_shown() -> None:
+    config = BrokerConfig({"ssl.key.password": "secret", "unknown": "secret"})
+    assert config.synonyms("ssl.key.password") == [Synonym("ssl.key.password", None, Source.STATIC_BROKER)]
+    assert config.synonyms("unknown") == [Synonym("unknown", None, Source.STATIC_BROKER)]
+
+
+def test_values_read_as_java_reads_them_and_are_shown_as_java_shows_them() -> None:
+    number = ConfigKey("k", ConfigType.DOUBLE, "1", "", between(0, 2))
+    assert canonical(number.parse(" 1 ")) == "1.0"
+    assert canonical(ConfigKey("k", ConfigType.LIST, "", "").parse(" a , b ")) == "a,b"
+    assert ConfigKey("k", ConfigType.BOOLEAN, "true", "").parse(" TRUE ") is True
+    assert ConfigKey("k", ConfigType.LONG, "0", "").parse("+5") == 5
+    assert canonical(1.7976931348623157e308) == "1.7976931348623157E308"
+    for text in ("nan", "0x1", "", "1e"):
+        with pytest.raises(ConfigError, match="Not a number of type DOUBLE"):
+            number.parse(text)
+    for text in ("9223372036854775808", "", "1.0", "1" * 5000):
+        with pytest.raises(ConfigError, match="Not a number of type LONG"):
+            ConfigKey("k", ConfigType.LONG, "0", "").parse(text)
