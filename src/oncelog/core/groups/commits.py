@@ -133,7 +133,7 @@ class Commits:
         for topic, partition in partitions:
             gone.setdefault(topic, set()).add(partition)
         out = Decision()
-        for group_id in self._offsets.group_ids():
+        for group_id in self._offsets.group_ids(gone):
             for topic, partition in self._offsets.partitions_of(group_id, gone):
                 if partition in gone[topic]:
                     out.records.append(offset_tombstone(group_id, topic, partition))

@@ -41,6 +41,10 @@ class OffsetMap:
         """Groups that have an offset."""
         return iter(self._groups)
 
+    def groups_with(self, topics: Collection[TopicName]) -> Iterator[GroupId]:
+        """Groups that have an offset of one of ``topics``."""
+        return (group_id for group_id, of_group in self._groups.items() if not of_group.keys().isdisjoint(topics))
+
     def put(self, group_id: GroupId, topic: TopicName, partition: int, committed: CommittedOffset) -> None:
         """Set one offset."""
         self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
@@ -147,9 +151,10 @@ class OffsetStore:
                 found.update(dict.fromkeys((topic, partition) for partition in of_group.get(topic, ())))
         return list(found)
 
-    def group_ids(self) -> list[GroupId]:
-        """Every group that has an offset, committed or pending, each once."""
-        return list(dict.fromkeys([*self.committed.groups(), *self._producers]))
+    def group_ids(self, topics: Collection[TopicName] | None = None) -> list[GroupId]:
+        """Every group that has an offset (of ``topics``, if given), committed or pending, each once."""
+        committed = self.committed.groups() if topics is None else self.committed.groups_with(topics)
+        return list(dict.fromkeys([*committed, *self._producers]))
 
     def check(self) -> None:
         """Raise InvariantViolation unless O1 and O2 hold."""

@@ -7,6 +7,7 @@ loaded in the middle of a rebalance is the group of the generation before.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 
 from oncelog.base.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
 from oncelog.core.groups.group import Group, Member
@@ -72,7 +73,7 @@ def group_of(group_id: GroupId, value: GroupMetadataValue) -> Group:
     """A group as read: Stable with its members, or Empty; each member offers just the protocol that was chosen."""
     group = Group(group_id, value.current_state_timestamp)
     group.generation = value.generation
-    group.protocol_type = value.protocol_type or None
+    group.protocol_type = intern(value.protocol_type) or None
     group.protocol_name = value.protocol
     for stored in value.members:
         member_id = MemberId(stored.member_id)

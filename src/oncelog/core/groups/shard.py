@@ -14,6 +14,7 @@ the generation of a rebalance that is not in the log yet. It must not read a clo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from sys import intern
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicId, TopicName, TopicPartition
@@ -201,7 +202,8 @@ class GroupShard:
         self._offsets.end_transaction(producer_id, committed=committed)
 
     def _apply_offset(self, named: OffsetCommitKey, value: bytes | None, producer_id: ProducerId) -> None:
-        group_id, topic, partition = GroupId(named.group), TopicName(named.topic), named.partition
+        # Interned, because a hundred thousand groups may have offsets of the same topic.
+        group_id, topic, partition = GroupId(named.group), TopicName(intern(named.topic)), named.partition
         sequence = self._offsets.next_sequence()
         if value is None:
             self._offsets.remove(group_id, topic, partition)
