@@ -40,8 +40,8 @@ def serve(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
-    from oncelog.core.configs.kinds import ConfigError
-    from oncelog.runtime.assembly import StartRefused, read_settings
+    from oncelog.node.assembly import StartRefused
+    from oncelog.node.settings import ConfigError, parse_address, read_settings
     from oncelog.runtime.process import run_until_signalled
 
     logging.basicConfig(
@@ -50,9 +50,32 @@ def serve(
         format="%(asctime)s %(levelname)-7s %(message)s",
     )
     try:
-        settings = read_settings(config, option or [], data_dir=data_dir, listen=listen)
+        settings = read_settings(
+            _values(config, option or []),
+            data_directory=None if data_dir is None else str(data_dir.absolute()),
+            listen=None if listen is None else parse_address(listen),
+        )
         exit_code = run_until_signalled(settings, http=http, announce=lambda line: print(line, flush=True))
     except (ConfigError, StartRefused) as error:
         print(f"oncelog: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     raise typer.Exit(exit_code)
+
+
+def _values(properties: Path | None, options: list[str]) -> dict[str, str]:
+    """Keys and values of a properties file and of ``-o``, which wins."""
+    from oncelog.node.assembly import StartRefused
+    from oncelog.node.settings import parse_properties
+
+    values: dict[str, str] = {}
+    if properties is not None:
+        try:
+            values.update(parse_properties(properties.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise StartRefused(f"cannot read {properties}: {error}") from None
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator or not key:
+            raise StartRefused(f"-o {option}: write -o key=value")
+        values[key.strip()] = value.strip()
+    return values

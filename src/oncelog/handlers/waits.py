@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from oncelog.base.ids import GroupId, Offset, TopicPartition
+from oncelog.base.tree import Operation
 
 if TYPE_CHECKING:
     from oncelog.core.groups.shard import Decision, GroupShard
-    from oncelog.ports import Operation
 
 
 @dataclass(slots=True)

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelog.ports import Buffer, OpenFile, Operation
+from oncelog.base.tree import Operation
+from oncelog.ports import Buffer, OpenFile
+from oncelog.storage.file_range import FileRange as FileRange
 
 if TYPE_CHECKING:
     from oncelog.wire.chunks import Chunk

@@ -5,8 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
+from oncelog.handlers.registry import BY_KEY
+
 LATENCY_BOUNDS_MS: Final = (0, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000)
 """Upper bounds (inclusive) of the latency histogram; a last bucket holds the rest."""
+
+
+def api_name(api_key: int) -> str:
+    """The name of an API by its key."""
+    return BY_KEY[api_key].name
 
 
 class ApiTraffic:

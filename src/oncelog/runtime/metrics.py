@@ -21,8 +21,7 @@ from prometheus_client.registry import Collector
 
 from oncelog import __version__
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.handlers.registry import BY_KEY
-from oncelog.node.traffic import LATENCY_BOUNDS_MS
+from oncelog.node.traffic import LATENCY_BOUNDS_MS, api_name
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node
@@ -72,7 +71,7 @@ class Metrics(Collector):
             "oncelog_request_latency_seconds", "From deciding a request to its response being ready.", labels=["api"]
         )
         for key, traffic in sorted(self._node.traffic.by_api.items()):
-            name = BY_KEY[key].name
+            name = api_name(key)
             requests.add_metric([name], traffic.requests)
             received.add_metric([name], traffic.bytes_in)
             count, buckets = 0, []

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from oncelog import __version__
-from oncelog.runtime.assembly import Settings
+from oncelog.node.settings import Settings
 from oncelog.runtime.server import Server
 
 SWITCH_INTERVAL_S: Final = 0.0005

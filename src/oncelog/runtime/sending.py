@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.units import KIB, MIB
-from oncelog.storage.file_range import FileRange
+from oncelog.node.events import FileRange
 
 if TYPE_CHECKING:
     from oncelog.runtime.workers import Workers

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.units import SECOND_MS
+from oncelog.node.assembly import StartRefused, assemble
 from oncelog.node.events import DeadlineReached, Shutdown
+from oncelog.node.settings import Settings as Settings
+from oncelog.node.settings import read_settings as read_settings
 from oncelog.ports import Clock
-from oncelog.runtime.assembly import Opened, Settings, StartRefused, join_cluster, open_directory
 from oncelog.runtime.clock import ManualClock, WallClock
 from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection
 from oncelog.runtime.execution import Execution
 from oncelog.runtime.gate import Gate
 from oncelog.runtime.loop_health import LoopHealth
+from oncelog.runtime.opening import Opened, open_directory
 from oncelog.wire.framing import request_limit
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from oncelog.runtime.http import HttpEndpoint
 
 BACKLOG: Final = 1024
+_LOG: Final = logging.getLogger("oncelog.broker")
 
 
 class Server:
@@ -62,7 +68,9 @@ class Server:
     async def start(self) -> None:
         """Open, recover, join, listen. Raises StartRefused; then nothing is left open."""
         loop = asyncio.get_running_loop()
-        self._opened = opened = open_directory(self.settings)
+        for warning in self.settings.warnings:
+            _LOG.warning("%s", warning)
+        self._opened = opened = open_directory(Path(self.settings.data_directory))
         try:
             await self._listen(loop, opened)
         except BaseException:
@@ -88,10 +96,12 @@ class Server:
             raise StartRefused(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
         bound_host, bound_port = self._listening.sockets[0].getsockname()[:2]
         self.address = f"{host or bound_host}:{bound_port}"
-        node = self._node = join_cluster(opened, self.settings, (host or bound_host, bound_port), self.clock)
+        address = (host or bound_host, bound_port)
+        node, reports = assemble(opened.outside, self.settings, address, self.clock.now_ms())
+        self._node = node
         manual = isinstance(self.clock, ManualClock)
-        self._execution = Execution(node, loop, self.clock, opened.coordination, manual=manual)
-        self._execution.carry_out(node.start(self.clock.now_ms()))
+        self._execution = Execution(node, loop, self.clock, opened.outside.coordination, manual=manual)
+        self._execution.carry_out(reports + node.start(self.clock.now_ms()))
         self._gate.start_sweeping(loop)
         self._health = LoopHealth(loop)
         self._health.start()

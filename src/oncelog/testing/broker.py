@@ -15,10 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from oncelog.runtime.assembly import Settings, settings_from
 from oncelog.runtime.clock import ManualClock, WallClock
 from oncelog.runtime.process import new_event_loop
-from oncelog.runtime.server import Server
+from oncelog.runtime.server import Server, Settings, read_settings
 
 T = TypeVar("T")
 
@@ -136,7 +135,7 @@ class Broker:
         self._call(self._running().advance(clock, milliseconds))
 
     def _settings(self) -> Settings:
-        return settings_from(self._config, data_directory=self.data_dir, listen=("127.0.0.1", self._port))
+        return read_settings(self._config, data_directory=str(self.data_dir), listen=("127.0.0.1", self._port))
 
     async def _start_server(self) -> None:
         server = Server(self._settings(), clock=self._manual_clock)

@@ -1,0 +1,83 @@
+"""What a broker is started with, from Kafka's configuration keys: parsed and checked, nothing opened yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.core.configs.broker import BrokerConfig, parse_broker_config
+from oncelog.core.configs.kinds import ConfigError
+
+__all__ = ["Address", "ConfigError", "Settings", "parse_address", "parse_properties", "read_settings"]
+
+Address = tuple[str, int]
+"""Host and port."""
+
+DEFAULT_DATA_DIRECTORY: Final = "oncelog-data"
+DEFAULT_LISTEN: Final[Address] = ("127.0.0.1", 9092)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Configuration and what follows from it."""
+
+    config: BrokerConfig
+    data_directory: str
+    listen: Address
+    """Port 0 takes a free one."""
+    advertised: Address | None
+    """What clients are told instead of the address they came by."""
+    warnings: Sequence[str] = ()
+    """What an operator should know of the configuration."""
+
+
+def read_settings(
+    values: Mapping[str, str], *, data_directory: str | None = None, listen: Address | None = None
+) -> Settings:
+    """Settings from configuration keys; the arguments win over them. Raises ConfigError."""
+    config, warnings = parse_broker_config(values)
+    if data_directory is None:
+        given = config.is_set("log.dirs") or config.is_set("log.dir")
+        data_directory = config.data_directory if given else DEFAULT_DATA_DIRECTORY
+    listeners = parse_listeners(config.get("listeners")) if config.is_set("listeners") else None
+    advertised = config.get("advertised.listeners")
+    return Settings(
+        config=config,
+        data_directory=data_directory,
+        listen=listen or listeners or DEFAULT_LISTEN,
+        advertised=parse_listeners(advertised) if advertised else None,
+        warnings=warnings,
+    )
+
+
+def parse_address(text: str) -> Address:
+    """``host:port``, ``:port`` or ``[v6]:port``. Raises ConfigError."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{text}: not an address, write HOST:PORT", key="listen", value=text)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def parse_listeners(listeners: Sequence[str]) -> Address:
+    """The address of the one listener, ``PLAINTEXT://host:port``. Raises ConfigError for what is not supported."""
+    if len(listeners) != 1:
+        raise ConfigError.of_value("listeners", ",".join(listeners), "One listener is supported")
+    protocol, separator, address = listeners[0].partition("://")
+    if not separator or protocol.upper() != "PLAINTEXT":
+        raise ConfigError.of_value("listeners", listeners[0], "Only PLAINTEXT://host:port is supported")
+    return parse_address(address)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java's properties format as far as server.properties uses it: ``key=value``, comments, continued lines."""
+    values: dict[str, str] = {}
+    for line in text.replace("\\\n", "").splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, separator, value = stripped.partition("=")
+        if not separator:
+            key, _, value = stripped.partition(":")
+        values[key.strip()] = value.strip()
+    return values
