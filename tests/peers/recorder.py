@@ -13,6 +13,7 @@ import lzma
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from pathlib import Path
@@ -21,6 +22,8 @@ from typing import Final, NamedTuple, Self
 
 _EVENT: Final = struct.Struct(">HBI")
 _SIZE: Final = struct.Struct(">i")
+_CHANGES: Final = frozenset({19, 20, 21, 33, 37, 44})
+"""Topics, records and configs created, altered and deleted: Apache Kafka answers before all of it has heard."""
 
 
 class Direction(IntEnum):
@@ -81,11 +84,14 @@ def _frames(connection: socket.socket) -> Iterator[bytes]:
 class Recorder:
     """The proxy: `with Recorder(("127.0.0.1", 9092), port) as recorder: …; recorder.events`.
 
-    The broker has to advertise the proxy's address, or clients go past it.
+    The broker has to advertise the proxy's address, or clients go past it. The answer to a change is held back for
+    ``settle_s``, so that what follows does not depend on how fast the broker spreads it among its own parts.
     """
 
-    def __init__(self, upstream: tuple[str, int], port: int) -> None:
+    def __init__(self, upstream: tuple[str, int], port: int, *, settle_s: float = 0.0) -> None:
         self._upstream = upstream
+        self._settle_s = settle_s
+        self._changing: set[tuple[int, bytes]] = set()
         self._listener = socket.create_server(("127.0.0.1", port))
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
@@ -142,6 +148,11 @@ class Recorder:
 
     def _pump(self, number: int, source: socket.socket, target: socket.socket, direction: Direction) -> None:
         for frame in _frames(source):
+            if direction is Direction.REQUEST and int.from_bytes(frame[:2], "big") in _CHANGES:
+                self._changing.add((number, frame[4:8]))
+            elif direction is Direction.RESPONSE and (number, frame[:4]) in self._changing:
+                self._changing.discard((number, frame[:4]))
+                time.sleep(self._settle_s)
             with self._lock:
                 self.events.append(Event(number, direction, frame))
             try:

@@ -1,0 +1,27 @@
+"""franz-go and KafkaJS, from their own registries."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from oncelog.testing import Broker
+from tests.peers.clients import foreign
+from tests.peers.clients.scenario import Scenario
+
+pytestmark = [pytest.mark.slow, pytest.mark.peer]
+
+
+@pytest.mark.xdist_group("go")
+@pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed: franz-go is left out")
+@pytest.mark.parametrize("scenario", list(foreign.FRANZ_GO.values()), ids=list(foreign.FRANZ_GO))
+def test_franz_go_sees_what_it_expects(scenario: Scenario, broker: Broker) -> None:
+    scenario(broker.bootstrap_servers)
+
+
+@pytest.mark.xdist_group("js")
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed: KafkaJS is left out")
+@pytest.mark.parametrize("scenario", list(foreign.KAFKAJS.values()), ids=list(foreign.KAFKAJS))
+def test_kafkajs_sees_what_it_expects(scenario: Scenario, broker: Broker) -> None:
+    scenario(broker.bootstrap_servers)

@@ -1,0 +1,28 @@
+"""The Python clients, unmodified, do everything they do against Apache Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.testing import Broker
+from tests.peers.clients import aio_kafka, confluent, confluent_admin, kafka_python
+from tests.peers.clients.scenario import Scenario
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # the clients', of their own calls
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # kafka-python's connections, left to the collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # the same, while collected
+]
+_MODULES = {
+    "confluent-kafka": confluent,
+    "confluent-kafka-admin": confluent_admin,
+    "kafka-python": kafka_python,
+    "aiokafka": aio_kafka,
+}
+_SCENARIOS = {f"{client}-{name}": run for client, module in _MODULES.items() for name, run in module.SCENARIOS.items()}
+
+
+@pytest.mark.parametrize("scenario", list(_SCENARIOS.values()), ids=list(_SCENARIOS))
+def test_the_client_sees_what_it_expects(scenario: Scenario, broker: Broker) -> None:
+    scenario(broker.bootstrap_servers)

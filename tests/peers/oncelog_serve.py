@@ -1,0 +1,77 @@
+"""`oncelog serve` as a process of its own: the same handle as Apache Kafka's, for killing and for measuring."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.peers.process import Process, free_ports
+
+
+class OncelogServe:
+    """One broker process. Not started until `start` or `with`; the directory outlives it."""
+
+    def __init__(
+        self, directory: Path | None = None, *, properties: Mapping[str, str] | None = None, port: int | None = None
+    ) -> None:
+        self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="oncelog-serve-")
+        self.directory = directory or Path(self._temporary.name)  # type: ignore[union-attr]  # set when no directory is
+        self.data_directory = self.directory / "data"
+        self.host = "127.0.0.1"
+        self.port = port or free_ports(1)[0]
+        self._properties = dict(properties or {})
+        self._process: Process | None = None
+        self.ready_s = 0.0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def process(self) -> Process:
+        """The running broker."""
+        if self._process is None:
+            raise RuntimeError("oncelog is not running")
+        return self._process
+
+    def start(self, timeout_s: float = 120) -> Self:
+        """Run it and wait until it answers."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        command = [str(Path(sys.executable).with_name("oncelog")), "serve"]
+        command += ["--data-dir", str(self.data_directory), "--listen", self.bootstrap_servers]
+        for key, value in self._properties.items():
+            command += ["-o", f"{key}={value}"]
+        self._process = Process(command, self.directory / "broker.log")
+        self.ready_s = self._process.wait_ready(self.host, self.port, timeout_s)
+        return self
+
+    def stop(self) -> int:
+        """SIGTERM: a clean shutdown; the exit code."""
+        code = self.process.stop()
+        self._process = None
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash leaves is in `data_directory`."""
+        self.process.kill()
+        self._process = None
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+        if self._temporary is not None:
+            self._temporary.cleanup()
