@@ -10,16 +10,25 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.groups import may
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-ERRORS: Final[Mapping[ErrorCode, str]] = {}
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "a part of the groups is still being read from the log; try again",
+}
 
 
 def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
-    """All groups of all loaded shards that the filters and the authoriser let through."""
+    """All groups that the filters and the authoriser let through; none while some are still being loaded."""
+    shards = list(context.broker.group_shards())
+    offsets_topic = context.broker.image.topics.get(CONSUMER_OFFSETS)
+    if offsets_topic is not None:
+        led = sum(partition.leader == context.broker.broker_id for partition in offsets_topic.partitions)
+        if len(shards) < led:
+            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states = {state.lower().strip() for state in request.states_filter}
     types = {group_type.lower().strip() for group_type in request.types_filter}
     sees_all = context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -30,7 +39,7 @@ def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
             group_state=group.state,
             group_type=group.group_type,
         )
-        for shard in context.broker.group_shards()
+        for shard in shards
         for group in shard.listings()
         if (not states or group.state.lower() in states)
         and (not types or group.group_type in types)

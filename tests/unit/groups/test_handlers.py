@@ -90,7 +90,7 @@ class Bench:
     def __init__(self) -> None:
         self.driver = Driver()
         self.driver.settings.initial_rebalance_delay_ms = 0
-        self.image = image(topic("t", T_ID, 2), topic("u", U_ID, 1), topic(CONSUMER_OFFSETS, b"o" * 16, 4))
+        self.image = image(topic("t", T_ID, 2), topic("u", U_ID, 1), topic(CONSUMER_OFFSETS, b"o" * 16, 1))
         self.refusal = E.NONE
         self.authoriser = Authoriser()
         self.client_id: str | None = "probe"
@@ -496,6 +496,10 @@ class TestAdministration:
             lg.ListedGroup(group_id="g", protocol_type="consumer", group_state="Stable", group_type="classic")
         ]
         assert bench.ask(lg.ListGroupsRequest(), 0).groups == [lg.ListedGroup(group_id="g", protocol_type="consumer")]
+        bench.image = image(topic(CONSUMER_OFFSETS, b"o" * 16, 2))
+        loading = bench.ask(lg.ListGroupsRequest(), 5)
+        assert (loading.error_code, loading.groups) == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
+        bench.image = image()
         bench.authoriser.denied |= {(Operation.DESCRIBE, "kafka-cluster"), (Operation.DESCRIBE, "g")}
         assert bench.ask(lg.ListGroupsRequest(), 5).groups == []
 
