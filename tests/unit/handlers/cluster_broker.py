@@ -1,0 +1,132 @@
+"""A broker as the handlers see it, with a real tree in memory and a real image; no logs, no groups."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from oncelog.base.ids import BrokerId, TopicPartition
+from oncelog.coordination.memory import MemoryTree
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.controller.image import ClusterImage, changes_of, load_image
+from oncelog.core.controller.producer_ids import ProducerIds, next_block
+from oncelog.core.controller.registration import Registration, register
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.context import Context
+from oncelog.handlers.registry import BY_KEY
+from oncelog.handlers.waits import CommitFacts, UntilProducerId
+from oncelog.ports import Conflict
+
+HOST, PORT = "broker.test", 9092
+
+
+class ClusterBroker:
+    """The facts of one broker in a cluster of its own."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, broker_id: int = 1) -> None:
+        self.broker_id = BrokerId(broker_id)
+        self.static = BrokerConfig(settings)
+        self.session = MemoryTree().session()
+        self.image: ClusterImage = load_image([])
+        self.sizes: dict[TopicPartition, int] = {}
+        self.producer_ids: ProducerIds | None = ProducerIds()
+        self._random = 0
+        self.before_commit: Callable[[], None] | None = None
+        self.commit(register(self.image, Registration(self.broker_id, HOST, PORT, None, "cluster"), 0))
+
+    @property
+    def cluster_id(self) -> str:
+        assert self.image.cluster_id is not None
+        return self.image.cluster_id
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.static.with_dynamic(*self.image.dynamic_broker_configs(self.broker_id))
+
+    def random_bytes(self, size: int) -> bytes:
+        self._random += 1
+        return self._random.to_bytes(size, "big")
+
+    def log(self, partition: TopicPartition) -> Any:
+        size = self.sizes.get(partition)
+        return None if size is None else _Log(size)
+
+    def commit(self, operations: Any) -> bool:
+        if self.before_commit is not None:
+            intervene, self.before_commit = self.before_commit, None
+            intervene()
+        try:
+            self.session.commit(operations)
+        except Conflict:
+            return False
+        self.image = self.image.apply(changes_of(operations)).image
+        return True
+
+    def call(self, request: Any, version: int, authoriser: Any = None) -> Any:
+        """Decide a request as the node would: the response decoded from its bytes in ``version``."""
+        api = BY_KEY[request.API_KEY]
+        handler = importlib.import_module(f"oncelog.handlers.{api.module}")
+        context = Context(
+            broker=self,  # type: ignore[arg-type]  # only what these handlers ask for
+            authoriser=authoriser or AllowAll(),
+            api_key=api.key,
+            version=version,
+            connection_id=1,
+            client_id="test",
+            client_host="/127.0.0.1",
+            principal="User:ANONYMOUS",
+            listener=(HOST, PORT),
+            now_ms=0,
+        )
+        decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
+        answer = handler.handle(decoded, context)
+        if isinstance(answer, Generator):
+            answer = self._drive(answer)
+        response_type = type(answer) if type(answer).__name__[0] != "_" else type(answer).__mro__[1]
+        return response_type.decode(b"".join(bytes(c) for c in answer.encode(version)), version)
+
+    def _drive(self, steps: Any) -> Any:
+        outcome: Any = None
+        while True:
+            try:
+                wait = steps.send(outcome)
+            except StopIteration as done:
+                return done.value
+            if isinstance(wait, CommitFacts):
+                outcome = self.commit(wait.operations)
+            elif isinstance(wait, UntilProducerId):
+                outcome = self._producer_id()
+            else:
+                raise TypeError(wait)
+
+    def _producer_id(self) -> int | None:
+        if self.producer_ids is None:
+            return None
+        if self.producer_ids.wants_block:
+            operation, first = next_block(self.image, self.broker_id)
+            self.commit([operation])
+            self.producer_ids.granted(first)
+        return self.producer_ids.take()
+
+
+class _Log:
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+
+
+class AllowAll:
+    """Everybody may do everything."""
+
+    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        return True
+
+
+class Denying:
+    """Denies what is named: (operation, resource type, name), None for any name."""
+
+    def __init__(self, *denied: tuple[Operation, ResourceType, str | None]) -> None:
+        self._denied = denied
+
+    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        return (operation, resource, name) not in self._denied and (operation, resource, None) not in self._denied
