@@ -6,6 +6,7 @@ After every step all invariants are checked, and a second shard that replays the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, Offset, TopicName
@@ -60,7 +61,7 @@ class Driver:
     """Member ids given out so far."""
 
     def __post_init__(self) -> None:
-        self.replies: dict[int, object] = {}
+        self.replies: dict[int, Any] = {}
         self.last_token = 0
         self.refuse_appends = False
         self.shard = GroupShard(0, self.settings)
@@ -70,7 +71,7 @@ class Driver:
 
     # Driving
 
-    def carry_out(self, decision: Decision, token: int = 0) -> object | None:
+    def carry_out(self, decision: Decision, token: int = 0) -> Any:
         """Append, apply and deliver; returns what the caller was told, None if it is parked."""
         if decision.records and self.refuse_appends:
             self.refuse_appends = False
@@ -122,12 +123,12 @@ class Driver:
         group: str = GROUP,
         name: str = "m",
         instance: str | None = None,
-        protocols: tuple[Protocol, ...] | tuple[str, ...] = ("range",),
+        protocols: tuple[Protocol | str, ...] = ("range",),
         protocol_type: str = "consumer",
         session_ms: int = 10_000,
         rebalance_ms: int = 60_000,
         version: int = 9,
-    ) -> object | None:
+    ) -> Any:
         """JoinGroup; the new member's id is the name and a number."""
         self.ids += 1
         offered = tuple(p if isinstance(p, Protocol) else Protocol(p, subscription(TOPIC)) for p in protocols)
@@ -157,22 +158,20 @@ class Driver:
         group: str = GROUP,
         instance: str | None = None,
         protocol: str | None = None,
-    ) -> object | None:
+    ) -> Any:
         """SyncGroup."""
         parts = [(MemberId(m), part) for m, part in (assignments or {}).items()]
         request = SyncRequest(GroupId(group), MemberId(member_id), generation, instance, None, protocol, parts)
         token = self.token()
         return self.carry_out(self.shard.sync(request, token, self.now_ms), token)
 
-    def heartbeat(
-        self, member_id: str, generation: int, *, group: str = GROUP, instance: str | None = None
-    ) -> object | None:
+    def heartbeat(self, member_id: str, generation: int, *, group: str = GROUP, instance: str | None = None) -> Any:
         """Heartbeat."""
         token = self.token()
         request = HeartbeatRequest(GroupId(group), MemberId(member_id), generation, instance)
         return self.carry_out(self.shard.heartbeat(request, token, self.now_ms), token)
 
-    def leave(self, *leaving: str | tuple[str, str | None], group: str = GROUP) -> object | None:
+    def leave(self, *leaving: str | tuple[str, str | None], group: str = GROUP) -> Any:
         """LeaveGroup."""
         members = [
             LeavingMember(MemberId(m), None) if isinstance(m, str) else LeavingMember(MemberId(m[0]), m[1])
@@ -193,7 +192,7 @@ class Driver:
         metadata: str | None = "",
         retention_ms: int = -1,
         version: int = 9,
-    ) -> object | None:
+    ) -> Any:
         """OffsetCommit of partition → offset."""
         parts = [PartitionCommit(TopicName(topic), p, Offset(o), metadata=metadata) for p, o in offsets.items()]
         unknown = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION

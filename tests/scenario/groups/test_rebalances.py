@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import MemberId
 from oncelog.core.groups.model import GroupSettings, JoinReply, SyncReply
 from tests.scenario.groups.driver import Driver
 
@@ -14,14 +17,14 @@ def joined(reply: object) -> JoinReply:
     return reply
 
 
-def error_of(reply: object) -> ErrorCode:
+def error_of(reply: Any) -> ErrorCode:
     """The error code of any reply."""
-    return reply if isinstance(reply, ErrorCode) else reply.error_code  # type: ignore[attr-defined]  # any reply
+    return ErrorCode(getattr(reply, "error_code", reply))
 
 
-def new_id(driver: Driver, name: str = "m", **kwargs: object) -> str:
+def new_id(driver: Driver, name: str = "m", **kwargs: Any) -> str:
     """A member id, as a new dynamic member gets it."""
-    reply = driver.join(name=name, **kwargs)  # type: ignore[arg-type]  # passed on
+    reply = driver.join(name=name, **kwargs)
     assert isinstance(reply, JoinReply)
     assert reply.error_code is ErrorCode.MEMBER_ID_REQUIRED
     return reply.member_id
@@ -115,7 +118,7 @@ def test_the_leader_leaves_and_another_member_leads() -> None:
     driver = Driver()
     (a, b), generation = stable_group(driver, "a", "b")
     left = driver.leave(a)
-    assert left.members[0][1] is ErrorCode.NONE  # type: ignore[union-attr]  # a LeaveReply
+    assert left.members[0][1] is ErrorCode.NONE
     assert driver.state() == "PreparingRebalance"
     assert driver.heartbeat(b, generation) is ErrorCode.REBALANCE_IN_PROGRESS
     reply = joined(driver.join(b))
@@ -298,7 +301,7 @@ class TestStaticMembers:
         assert driver.join(b, instance="i2", protocols=("range", "x")) is None
         waiting = driver.last_token
         assert driver.join(instance="i2", protocols=("range", "x")) is None
-        assert driver.replies[waiting] == JoinReply(ErrorCode.FENCED_INSTANCE_ID, b)  # type: ignore[arg-type]  # str
+        assert driver.replies[waiting] == JoinReply(ErrorCode.FENCED_INSTANCE_ID, MemberId(b))
 
     def test_static_members_are_not_removed_by_the_rebalance_timeout(self) -> None:
         driver, a, b = self.group()
@@ -312,7 +315,7 @@ class TestStaticMembers:
     def test_an_administrator_removes_a_member_by_its_instance_id(self) -> None:
         driver, a, _ = self.group()
         reply = driver.leave(("", "i2"), ("", "i9"), ("x", None), (a, "i2"))
-        codes = [code for _, code in reply.members]  # type: ignore[union-attr]  # a LeaveReply
+        codes = [code for _, code in reply.members]
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         assert codes == [ErrorCode.NONE, unknown, unknown, unknown]
         assert driver.members() == [a]

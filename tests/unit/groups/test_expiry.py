@@ -20,7 +20,7 @@ def stable(driver: Driver, *, protocol_type: str = "consumer") -> str:
     """One member in a Stable group; its id."""
     driver.join(version=3, protocol_type=protocol_type, session_ms=30 * MINUTE_MS)
     driver.advance(3000)
-    member_id = driver.replies[driver.last_token].member_id  # type: ignore[attr-defined]  # a JoinReply
+    member_id = driver.replies[driver.last_token].member_id
     driver.sync(member_id, 1, {member_id: b""})
     return str(member_id)
 

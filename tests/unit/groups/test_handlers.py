@@ -325,7 +325,7 @@ class TestOffsetCommit:
         assert bench.commit(group="") == [("t", bytes(16), 0, E.NONE)]
 
     def test_a_generation_without_a_group(self, bench: Bench) -> None:
-        who = {"member_id": "x", "generation_id_or_member_epoch": 1}
+        who: dict[str, Any] = {"member_id": "x", "generation_id_or_member_epoch": 1}
         assert bench.commit(8, **who)[0][3] == E.ILLEGAL_GENERATION
         assert bench.commit(9, **who)[0][3] == E.GROUP_ID_NOT_FOUND
 

@@ -172,14 +172,8 @@ class Membership:
             old.session_timeout_ms,
             old.rebalance_timeout_ms,
         )
-        old_leader = group.leader
-        if old.join_token is not None:
-            out.released.append((old.join_token, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old.member_id)))
-            group.park_join(old, None)
-        if old.sync_token is not None:
-            out.released.append((old.sync_token, SyncReply(ErrorCode.FENCED_INSTANCE_ID)))
-            old.sync_token = None
-        self._rebalance.end_session(group, old.member_id)
+        old_leader = group.leader or UNKNOWN_MEMBER
+        self._fence(group, old, out)
         member = group.replace_static(instance_id, request.new_member_id)
         stays_stable = group.state is State.STABLE
         self._update(group, member, request, None if stays_stable else token, out)
@@ -187,19 +181,23 @@ class Membership:
         if stays_stable and group.select_protocol() == group.protocol_name:
             out.records.append(group_record(group))
             out.undo = undo
-            if request.supports_skipping_assignment:
-                is_leader = group.leader == member.member_id
-                out.reply = current_generation_reply(group, member.member_id, skip_assignment=is_leader)
-            else:
-                # Naming the old leader keeps an old client, if it is the leader, from assigning once more.
-                reply = current_generation_reply(group, member.member_id)
-                out.reply = reply._replace(leader=old_leader or UNKNOWN_MEMBER, members=())
+            out.reply = _continuing_reply(group, member.member_id, old_leader, request)
         elif group.state is State.PREPARING_REBALANCE:
             self._rebalance.complete_unless_initial(group, now_ms, out)
         else:
             # In CompletingRebalance the leader may be assigning to the old id at this moment.
             group.park_join(member, token)
             self._rebalance.prepare(group, now_ms, out)
+
+    def _fence(self, group: Group, old: Member, out: Decision) -> None:
+        """Send away whoever waits under a member id that another process takes the place of."""
+        if old.join_token is not None:
+            out.released.append((old.join_token, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old.member_id)))
+            group.park_join(old, None)
+        if old.sync_token is not None:
+            out.released.append((old.sync_token, SyncReply(ErrorCode.FENCED_INSTANCE_ID)))
+            old.sync_token = None
+        self._rebalance.end_session(group, old.member_id)
 
     # SyncGroup
 
@@ -289,6 +287,14 @@ class Membership:
         group.remove(member_id)
         self._rebalance.end_session(group, member_id)
         return ErrorCode.NONE
+
+
+def _continuing_reply(group: Group, member_id: MemberId, old_leader: MemberId, request: JoinRequest) -> JoinReply:
+    """What a restarted static member of a stable group is told: go on in this generation."""
+    if request.supports_skipping_assignment:
+        return current_generation_reply(group, member_id, skip_assignment=group.leader == member_id)
+    # Naming the old leader keeps an old client, if it is the leader, from assigning once more.
+    return current_generation_reply(group, member_id)._replace(leader=old_leader, members=())
 
 
 def _sync_refusal(group: Group, request: SyncRequest) -> ErrorCode:
