@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -72,9 +72,6 @@ class Broker(Protocol):
 
     def readable_changed(self, partition: TopicPartition) -> None:
         """Tell the node that a handler moved a log's readable range otherwise (DeleteRecords)."""
-
-    def create_logs_now(self, topic: TopicName) -> None:
-        """Make sure the logs of a topic in the image exist."""
 
     def random_bytes(self, size: int) -> bytes:
         """From the injected entropy: topic ids, member ids."""

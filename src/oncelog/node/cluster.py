@@ -5,9 +5,12 @@ happens here, and nothing else changes which logs there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
-from oncelog.base.ids import CONSUMER_OFFSETS, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.base.ids import CONSUMER_OFFSETS, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicPartition
+from oncelog.base.invariant import invariant
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from oncelog.storage.log import PartitionLog
 
 
+LOGS_PER_SLICE: Final = 16
+
+
 class Cluster:
     """The image, the configuration it implies, and the logs that follow from both."""
 
@@ -33,6 +39,7 @@ class Cluster:
         self._broker_id = broker_id
         self._logs = logs
         self._entropy = entropy
+        self._missing: dict[TopicPartition, None] = {}
         self.now_ms = 0
         self.image = image
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
@@ -75,12 +82,6 @@ class Cluster:
         if CONSUMER_OFFSETS in (*delta.created, *delta.altered):
             self._lead_groups()
 
-    def create_logs_now(self, name: TopicName) -> None:
-        """Make sure that the logs of a topic exist."""
-        topic = self.image.topics.get(name)
-        if topic is not None:
-            self._create_logs(topic)
-
     def in_sync_count(self, partition: TopicPartition) -> int:
         """How many replicas of a partition are in sync; 0 when there is no such partition."""
         found = self._partition(partition)
@@ -98,11 +99,24 @@ class Cluster:
         return topic.partitions[partition.partition]
 
     def _create_logs(self, topic: TopicImage) -> None:
-        config = log_config(self._topic_configs.of(topic.configs))
+        """Note which logs are missing. They are created in slices, or when somebody asks for one: a directory and a
+        few files each are milliseconds on a busy disk, and a topic may have thousands of partitions."""
         for index, partition in enumerate(topic.partitions):
             key = TopicPartition(topic.name, index)
             if self._broker_id in partition.replicas and key not in self._logs.logs:
-                self._logs.create(key, topic.topic_id, config, now_ms=self.now_ms)
+                self._missing[key] = None
+
+    def create_slice(self) -> bool:
+        """Create some of the missing logs; whether there are more."""
+        for partition in list(islice(self._missing, LOGS_PER_SLICE)):
+            self._create_log(partition)
+        return bool(self._missing)
+
+    def _create_log(self, partition: TopicPartition) -> PartitionLog:
+        del self._missing[partition]
+        topic = self.image.topics[partition.topic]
+        config = log_config(self._topic_configs.of(topic.configs))
+        return self._logs.create(partition, topic.topic_id, config, now_ms=self.now_ms)
 
     def _configure(self, topic: TopicImage) -> None:
         config = log_config(self._topic_configs.of(topic.configs))
@@ -115,6 +129,7 @@ class Cluster:
     def _delete_logs(self, delta: ImageDelta) -> None:
         gone = [TopicPartition(topic.name, index) for topic in delta.deleted for index in range(len(topic.partitions))]
         for partition in gone:
+            self._missing.pop(partition, None)
             if partition in self._logs.logs:
                 self._maintenance.add(self._logs.delete(partition, self._entropy.token(16)))
                 self._durability.dropped(partition)
@@ -131,10 +146,20 @@ class Cluster:
             return
         self._coordinators.set_partition_count(len(topic.partitions))
         for index, partition in enumerate(topic.partitions):
-            log = self._logs.logs.get(TopicPartition(CONSUMER_OFFSETS, index))
-            if log is not None and partition.leader == self._broker_id:
-                self._coordinators.lead(log, partition.leader_epoch)
+            if partition.leader == self._broker_id:
+                key = TopicPartition(CONSUMER_OFFSETS, index)
+                open_log = partial(self._existing_log, key)
+                self._coordinators.lead(index, partition.leader_epoch, open_log, is_new=key in self._missing)
+
+    def _existing_log(self, partition: TopicPartition) -> PartitionLog:
+        log = self.log(partition)
+        invariant(log is not None, "a partition that this broker leads has no log", partition=partition)
+        assert log is not None
+        return log
 
     def log(self, partition: TopicPartition) -> PartitionLog | None:
         """The log of a partition that this broker leads."""
-        return self._logs.logs.get(partition)
+        log = self._logs.logs.get(partition)
+        if log is None and partition in self._missing:
+            return self._create_log(partition)
+        return log

@@ -41,16 +41,28 @@ _REFUSALS: Final = {
 
 
 class _Led:
-    """A shard of this broker with its log and its alarm."""
+    """A shard of this broker with its alarm and its log, which may not exist before the first record."""
 
-    __slots__ = ("alarm", "leader_epoch", "log", "next_offset", "shard")
+    __slots__ = ("_log", "alarm", "leader_epoch", "next_offset", "open_log", "shard")
 
-    def __init__(self, shard: GroupShard, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
-        self.leader_epoch = leader_epoch
+    def __init__(self, shard: GroupShard, leader_epoch: LeaderEpoch, open_log: Callable[[], PartitionLog]) -> None:
         self.shard = shard
-        self.log = log
+        self.leader_epoch = leader_epoch
+        self.open_log = open_log
         self.alarm: Alarm | None = None
-        self.next_offset = Offset(log.log_start_offset)
+        self.next_offset = Offset(0)
+        self._log: PartitionLog | None = None
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log, opened (and created, if need be) when it is first asked for."""
+        if self._log is None:
+            self._log = self.open_log()
+        return self._log
+
+    def is_empty(self) -> bool:
+        """Whether there is no log yet, so nothing to load."""
+        return self._log is None
 
 
 class Coordinators:
@@ -77,14 +89,19 @@ class Coordinators:
 
     # Life cycle
 
-    def lead(self, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
-        """Coordinate the groups of one partition of ``__consumer_offsets``: load it when its log is durable.
-        Nothing happens when it is led already."""
-        partition = log.partition.partition
+    def lead(
+        self, partition: int, leader_epoch: LeaderEpoch, open_log: Callable[[], PartitionLog], *, is_new: bool
+    ) -> None:
+        """Coordinate the groups of one partition of ``__consumer_offsets``: load it when its log is durable, at once
+        when it ``is_new`` and there is nothing to load. Nothing happens when it is led already."""
         if partition in self._led:
             return
-        led = self._led[partition] = _Led(GroupShard(partition, self._settings), log, leader_epoch)
-        self._durability.when_durable(log, log.log_end_offset, lambda: self._loading.append(led))
+        led = self._led[partition] = _Led(GroupShard(partition, self._settings), leader_epoch, open_log)
+        if is_new:
+            self._loading.append(led)
+            return
+        led.next_offset = Offset(led.log.log_start_offset)
+        self._durability.when_durable(led.log, led.log.log_end_offset, lambda: self._loading.append(led))
 
     def set_partition_count(self, count: int) -> None:
         """How many partitions ``__consumer_offsets`` has; 0: it does not exist."""
@@ -103,7 +120,7 @@ class Coordinators:
         """Apply one slice of a log that is being loaded; whether there is more to do."""
         while self._loading:
             led = self._loading[0]
-            following = apply_slice(led.shard, led.log, led.next_offset)
+            following = None if led.is_empty() else apply_slice(led.shard, led.log, led.next_offset)
             if following is not None:
                 led.next_offset = following
                 return True

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicPartition
 from oncelog.base.invariant import InvariantViolation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image import ClusterImage
@@ -75,6 +75,7 @@ class Node:
         self.traffic = Traffic()
         self._entropy = entropy
         self._connections: dict[int, Connection] = {}
+        self._continuing = False
         self._stopping = False
         self._stop_by_ms: int | None = None
         self._deadlines = Deadlines()
@@ -152,7 +153,7 @@ class Node:
         elif isinstance(event, JobFinished):
             self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
-            pass  # what is left of a load goes on in _settle
+            self._continuing = False  # what is left of a load goes on in _settle
         elif isinstance(event, Shutdown):
             self._stopping = True
             self._stop_by_ms = event.deadline_ms
@@ -165,14 +166,19 @@ class Node:
             self._readers.ask_waiting()
             if not ran and self._runnable.is_empty():
                 break
-        if self._coordinators.load_slice(self.now_ms):
-            effects.append(Continue())
+        if self._cluster.create_slice() | self._coordinators.load_slice(self.now_ms):
             self._requests.run_woken()
+            self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
         self._maintenance.start_jobs(effects)
         self._durability.start_syncs(effects)
         if self._stopping:
             self._stop_when_idle(effects)
+
+    def _go_on_later(self, effects: list[Effect]) -> None:
+        if not self._continuing:
+            self._continuing = True
+            effects.append(Continue())
 
     def _stop_when_idle(self, effects: list[Effect]) -> None:
         assert self._stop_by_ms is not None
@@ -249,10 +255,6 @@ class Node:
     def readable_changed(self, partition: TopicPartition) -> None:
         """See ``handlers.context.Broker``."""
         self._readers.changed(partition)
-
-    def create_logs_now(self, topic: TopicName) -> None:
-        """See ``handlers.context.Broker``."""
-        self._cluster.create_logs_now(topic)
 
     def random_bytes(self, size: int) -> bytes:
         """See ``handlers.context.Broker``."""

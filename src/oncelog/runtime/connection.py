@@ -2,13 +2,14 @@
 
 Receiving goes through one buffer shared by all connections of a loop: what arrives is copied once, into the frame it
 belongs to, and only what has arrived takes memory (500 peers that announce 90 MB and stall cost nothing). Bytes held
-in unfinished frames count against a bound for the whole broker; above it, reading pauses where the most is held.
+in unfinished frames and unsent responses count against a bound for the whole broker; above it, reading pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
@@ -48,7 +49,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._sending: SendQueue | None = None
         self._paused_by: set[str] = set()
+        self._undecided: deque[memoryview] = deque()
         self._accounted = 0
+        self._unfinished_since_s: float | None = None
+        self._unsent_since_s: float | None = None
         self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -91,16 +95,32 @@ class ClientConnection(asyncio.BufferedProtocol):
             frames = splitter.feed(self._receive_buffer[:nbytes])
         except PeerError:
             frames = []
-        for frame in frames:
-            self._execution.dispatch(RequestReceived(self.id, frame))
-        if splitter.refusal is not None:
-            self._gate.garbage(self, str(splitter.refusal))
+        self._undecided.extend(frames)
+        if not splitter.held_bytes:
+            self._unfinished_since_s = None
+        elif frames or self._unfinished_since_s is None:
+            self._unfinished_since_s = self.last_active_s
+        self._hand_in()
+
+    def _hand_in(self) -> None:
+        """Give the node what has arrived, as long as the peer takes its answers: a thousand small requests with large
+        responses in one packet must not all be answered into memory."""
+        undecided, sending = self._undecided, self._sending
+        while undecided and sending is not None and not sending.is_full:
+            self._execution.dispatch(RequestReceived(self.id, undecided.popleft()))
+        refusal = self._splitter.refusal
+        if refusal is not None and not undecided and self._transport is not None:
+            self._gate.garbage(self, str(refusal))
             self.close_after_sending()
-            return
-        held = splitter.held_bytes
+        self._account()
+
+    def _account(self) -> None:
+        held = self._splitter.held_bytes + sum(map(len, self._undecided))
+        if self._sending is not None:
+            held += self._sending.held_bytes
         if held != self._accounted:
-            self._gate.account(self, held - self._accounted)
-            self._accounted = held
+            change, self._accounted = held - self._accounted, held
+            self._gate.account(self, change)
 
     def eof_received(self) -> bool:
         """asyncio: the peer has closed; what is queued for it is still handed to the socket."""
@@ -108,6 +128,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """asyncio: the peer reads slowly. What it sends is not read either, or its requests would pile up here."""
+        self._unsent_since_s = self._loop.time()
         if self._sending is not None:
             self._sending.pause()
         self.pause_reading("slow reader")
@@ -115,15 +136,21 @@ class ClientConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """asyncio: the peer has caught up."""
         self.last_active_s = self._loop.time()
-        if self._sending is not None:
-            self._sending.resume()
-        self.resume_reading("slow reader")
+        self._unsent_since_s = None
+        if self._sending is None:
+            return
+        self._sending.resume()
+        self._hand_in()
+        if not self._undecided and not self._sending.is_full:
+            self.resume_reading("slow reader")
 
     def send(self, chunks: Sequence[object]) -> None:
         """Queue chunks for the peer."""
         self.last_active_s = self._loop.time()
         if self._sending is not None:
             self._sending.add(chunks)
+            if self._sending.held_bytes or self._accounted:
+                self._account()
 
     def close_after_sending(self) -> None:
         """Read nothing more; close when what is queued was sent."""
@@ -136,10 +163,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of an unfinished frame."""
-        return self._accounted
+    def stalled_since_s(self) -> float | None:
+        """Since when (loop time) the peer owes the rest of a request, or does not take its responses."""
+        return min(
+            (since for since in (self._unfinished_since_s, self._unsent_since_s) if since is not None), default=None
+        )
 
     def pause_reading(self, why: str) -> None:
         """Stop reading; goes on when every reason is gone."""

@@ -1,8 +1,8 @@
 """Who may be connected and how much they may make the broker hold: limits over all connections.
 
 Kafka's keys: ``max.connections``, ``max.connections.per.ip``, ``connections.max.idle.ms``; and
-``oncelog.buffered.max.bytes`` for what unfinished frames may hold together, ``oncelog.connection.stalled.ms`` for how
-long one may stay unfinished.
+``oncelog.buffered.max.bytes`` for what unfinished requests and unsent responses may hold together,
+``oncelog.connection.stalled.ms`` for how long a peer may leave one so.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ class Gate:
     """Counts connections and held bytes."""
 
     def __init__(
-        self, *, max_connections: int, max_per_ip: int, max_held_bytes: int, max_idle_s: float, max_unfinished_s: float
+        self, *, max_connections: int, max_per_ip: int, max_held_bytes: int, max_idle_s: float, max_stalled_s: float
     ) -> None:
         self._max_connections = max_connections
         self._max_per_ip = max_per_ip
         self._max_held_bytes = max_held_bytes
         self._max_idle_s = max_idle_s
-        self._max_unfinished_s = max_unfinished_s
+        self._max_stalled_s = max_stalled_s
         self._by_ip: Counter[str] = Counter()
         self._admitted: dict[ClientConnection, str] = {}
         self._paused: list[ClientConnection] = []
-        self._unfinished_since: dict[ClientConnection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.held_bytes = 0
         self.refused = 0
@@ -63,7 +62,6 @@ class Gate:
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:
             del self._by_ip[ip]
-        self._unfinished_since.pop(connection, None)
         self._change(-held_bytes)
 
     def garbage(self, connection: ClientConnection, reason: str) -> None:
@@ -72,11 +70,7 @@ class Gate:
         _LOG.info("closing connection from %s: %s", connection.peer, reason)
 
     def account(self, connection: ClientConnection, change_bytes: int) -> None:
-        """A connection holds ``change_bytes`` more of an unfinished frame; too much altogether pauses it."""
-        if connection.held_bytes + change_bytes > 0:
-            self._unfinished_since.setdefault(connection, asyncio.get_running_loop().time())
-        else:
-            self._unfinished_since.pop(connection, None)
+        """A connection holds ``change_bytes`` more; too much altogether pauses those who add to it."""
         self._change(change_bytes)
         if change_bytes > 0 and self.held_bytes > self._max_held_bytes:
             connection.pause_reading(_OVER_BOUND)
@@ -91,7 +85,7 @@ class Gate:
 
     def start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cut off idle and stalled peers from time to time."""
-        self._timer = loop.call_later(min(10.0, self._max_idle_s / 2), self._sweep, loop)
+        self._timer = loop.call_later(min(10.0, self._max_idle_s / 2, self._max_stalled_s / 2), self._sweep, loop)
 
     def stop_sweeping(self) -> None:
         """No more sweeps."""
@@ -101,9 +95,9 @@ class Gate:
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now_s = loop.time()
         for connection in list(self._admitted):
-            started_s = self._unfinished_since.get(connection)
-            if started_s is not None and now_s - started_s > self._max_unfinished_s:
-                self._cut(connection, "an unfinished request for too long")
+            stalled_s = connection.stalled_since_s()
+            if stalled_s is not None and now_s - stalled_s > self._max_stalled_s:
+                self._cut(connection, "stalled inside a request or before its responses")
             elif now_s - connection.last_active_s > self._max_idle_s:
                 self._cut(connection, "idle for too long")
         self.start_sweeping(loop)

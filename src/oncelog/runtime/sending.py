@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.units import KIB, MIB
 from oncelog.node.events import FileRange
+from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
     from oncelog.runtime.workers import Workers
@@ -22,6 +23,10 @@ READ_SIZE: Final = MIB
 HIGH_WATER: Final = 256 * KIB
 """Nothing more is handed to the socket while it holds this much unsent."""
 _JOIN_BELOW: Final = 16 * KIB
+
+
+def _size_in_memory(chunk: object) -> int:
+    return len(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else 0
 
 
 class SendQueue:
@@ -35,12 +40,20 @@ class SendQueue:
         self._reading = False
         self._full = False
         self._close_when_empty = False
+        self.held_bytes = 0
+        """Bytes of responses waiting here; ranges of files hold none."""
         transport.set_write_buffer_limits(high=HIGH_WATER)
 
     def add(self, chunks: Sequence[object]) -> None:
         """Queue chunks and send what the socket takes."""
         self._chunks.extend(chunks)
+        self.held_bytes += sum(map(_size_in_memory, chunks))
         self._pump()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the socket takes nothing more for now."""
+        return self._full
 
     def close_when_empty(self) -> None:
         """Close the transport after what is queued."""
@@ -59,6 +72,7 @@ class SendQueue:
     def drop(self) -> None:
         """The connection is gone."""
         self._chunks.clear()
+        self.held_bytes = 0
         self._full = True
 
     def is_empty(self) -> bool:
@@ -71,25 +85,23 @@ class SendQueue:
             chunk = chunks.popleft()
             if isinstance(chunk, FileRange):
                 self._send_range(chunk)
-            elif hasattr(chunk, "chunks"):
-                chunks.extendleft(reversed(chunk.chunks))
-            else:
-                self._transport.write(self._join_small(chunk))  # type: ignore[arg-type]  # bytes-like, by elimination
+            elif isinstance(chunk, (bytes, bytearray, memoryview)):
+                data = self._join_small(chunk)
+                self.held_bytes -= len(data)
+                self._transport.write(data)
         if self._close_when_empty and self.is_empty() and not self._full:
             self._transport.close()
 
-    def _join_small(self, first: object) -> object:
+    def _join_small(self, first: Buffer) -> Buffer:
         """Neighbouring small chunks as one write: a response head and its tail are one system call."""
         chunks = self._chunks
-        if not chunks or isinstance(chunks[0], FileRange) or hasattr(chunks[0], "chunks"):
-            return first
         parts = [first]
-        size = len(first)  # type: ignore[arg-type]  # bytes-like
-        while chunks and size < _JOIN_BELOW and isinstance(chunks[0], (bytes, bytearray, memoryview)):
-            part = chunks.popleft()
+        size = len(first)
+        while chunks and size < _JOIN_BELOW and isinstance(part := chunks[0], (bytes, bytearray, memoryview)):
+            chunks.popleft()
             parts.append(part)
-            size += len(part)  # type: ignore[arg-type]  # bytes-like
-        return b"".join(parts)  # type: ignore[arg-type]  # bytes-like
+            size += len(part)
+        return b"".join(parts) if len(parts) > 1 else first
 
     def _send_range(self, piece: FileRange) -> None:
         size = min(piece.size_bytes, READ_SIZE)

@@ -84,7 +84,7 @@ class Server:
             max_per_ip=int(config.get("max.connections.per.ip")),
             max_held_bytes=int(config.get("oncelog.buffered.max.bytes")),
             max_idle_s=int(config.get("connections.max.idle.ms")) / SECOND_MS,
-            max_unfinished_s=int(config.get("oncelog.connection.stalled.ms")) / SECOND_MS,
+            max_stalled_s=int(config.get("oncelog.connection.stalled.ms")) / SECOND_MS,
         )
         host, port = self.settings.listen
         protocol = self._protocol_factory()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import socket
 import struct
@@ -11,6 +12,7 @@ import pytest
 from oncelog.testing import Broker
 from oncelog.wire.header import RequestHeader, encode_request
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +27,13 @@ def connect(broker) -> socket.socket:
     return peer
 
 
-def api_versions_request(correlation_id: int) -> bytes:
-    request = ApiVersionsRequest()
-    header = RequestHeader(request.API_KEY, 0, correlation_id, "raw")
+def encoded(request, version: int, correlation_id: int) -> bytes:
+    header = RequestHeader(request.API_KEY, version, correlation_id, "raw")
     return b"".join(bytes(chunk) for chunk in encode_request(header, request))
+
+
+def api_versions_request(correlation_id: int) -> bytes:
+    return encoded(ApiVersionsRequest(), 0, correlation_id)
 
 
 def read_frame(peer: socket.socket) -> bytes:
@@ -106,3 +111,23 @@ def test_a_client_that_pipelines_gets_its_answers_in_order(broker):
     with connect(broker) as peer:
         peer.sendall(b"".join(api_versions_request(number) for number in range(250)))
         assert [struct.unpack(">i", read_frame(peer)[:4])[0] for _ in range(250)] == list(range(250))
+
+
+@pytest.mark.slow
+def test_a_peer_that_asks_much_and_reads_nothing_is_bounded_and_cut_off():
+    with Broker({"oncelog.connection.stalled.ms": "400", "num.partitions": "2000"}) as broker:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="large")], allow_auto_topic_creation=True)
+        with connect(broker) as peer, connect(broker) as other:
+            peer.sendall(encoded(asked, 9, 1))
+            assert len(read_frame(peer)) > 40_000
+            before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            peer.settimeout(0.3)
+            with contextlib.suppress(OSError):
+                peer.sendall(encoded(MetadataRequest(topics=None), 9, 2) * 8000)
+            assert answers(other)
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 60_000
+            peer.settimeout(10)
+            with contextlib.suppress(ConnectionResetError):
+                while peer.recv(1 << 20):
+                    pass  # what was on its way; then the end, because it was cut off
+            assert answers(other)

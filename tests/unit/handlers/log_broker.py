@@ -118,9 +118,6 @@ class LogBroker:
     def readable_changed(self, partition: TopicPartition) -> None:
         self.changed.append(partition)
 
-    def create_logs_now(self, topic: TopicName) -> None:
-        """They are there."""
-
 
 class Allows:
     """Allows everything but what is named: (operation, resource name)."""
