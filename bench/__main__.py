@@ -1,0 +1,58 @@
+"""`python -m bench NAME…`: run benchmarks, print ratios, keep the figures under `.work/bench/`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.peers.jars import PeerMissing, kafka_jars
+
+from bench.benchmarks import BENCHMARKS, Options
+from bench.peers import KAFKA, ONCELOG, ONCELOG_SYNCED
+
+_PEERS = {"oncelog": ONCELOG, "oncelog-synced": ONCELOG_SYNCED, "kafka": KAFKA}
+
+
+def _parser() -> argparse.ArgumentParser:
+    lines = "\n".join(f"  {name:11} {(run.__doc__ or '').strip()}" for name, run in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="oncelog and Apache Kafka 4.3.1 in turn, with the same clients, as ratios.",
+        epilog=f"benchmarks:\n{lines}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "name", nargs="+", choices=[*BENCHMARKS, "all"], metavar="NAME", help="one of those below, or all"
+    )
+    parser.add_argument("--repeat", type=int, default=5, help="pairs of measurements (default 5)")
+    parser.add_argument("--scale", type=float, default=1.0, help="of record and partition counts (default 1)")
+    parser.add_argument("--ours", choices=_PEERS, default="oncelog", help="left side (default oncelog, page cache)")
+    parser.add_argument("--theirs", choices=_PEERS, default="kafka", help="right side (default kafka)")
+    return parser
+
+
+def main() -> int:
+    """Run what is asked for."""
+    asked = _parser().parse_args()
+    options = Options(asked.repeat, asked.scale, _PEERS[asked.ours], _PEERS[asked.theirs])
+    try:
+        kafka_jars()
+    except PeerMissing as missing:
+        print(f"bench: {missing}", file=sys.stderr)
+        return 1
+    names = list(BENCHMARKS) if "all" in asked.name else asked.name
+    comparisons = []
+    for name in names:
+        comparison = BENCHMARKS[name](options)
+        comparison.print()
+        comparison.save(name)
+        comparisons.append(comparison)
+    if len(comparisons) > 1:
+        print("\n## All of it")
+        for comparison in comparisons:
+            comparison.print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""The benchmarks: each compares two peers on one question and returns its comparison."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.peers import (
+    KAFKA,
+    ONCELOG,
+    ONCELOG_SYNCED,
+    Broker,
+    Peer,
+    create_topics,
+    delete_topics,
+    running,
+)
+from bench.report import Comparison, Figures, paired
+from bench.workloads import consume, latencies_ms, percentile, produce, touch_all
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line may change."""
+
+    repeat: int = 5
+    scale: float = 1.0
+    ours: Peer = ONCELOG
+    theirs: Peer = KAFKA
+
+    def scaled(self, count: int) -> int:
+        """A count of records or partitions, at the scale asked for."""
+        return max(10, int(count * self.scale))
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as name:
+        yield Path(name)
+
+
+Measure = Callable[[Broker, str], Figures]
+
+
+def _side_by_side(title: str, options: Options, measure: Measure, goals: Mapping[str, str]) -> Comparison:
+    """Both brokers run throughout and are warmed up once; each repetition has a topic of its own."""
+
+    def side(broker: Broker) -> Callable[[int], Figures]:
+        def once(number: int) -> Figures:
+            (topic,) = create_topics(broker, 1, 1, f"bench{number}-{time.time_ns()}")
+            try:
+                return measure(broker, topic)
+            finally:
+                delete_topics(broker, [topic])
+
+        return once
+
+    with (
+        _directory() as directory,
+        running(options.ours.broker(directory)) as ours,
+        running(options.theirs.broker(directory)) as theirs,
+    ):
+        sides = (side(ours), side(theirs))
+        for each in sides:
+            each(-1)
+        comparison = Comparison(title, options.ours.name, options.theirs.name, goals)
+        return paired(comparison, sides, options.repeat, _progress)
+
+
+def _produce_of(record_bytes: int, count: int, title: str, options: Options) -> Comparison:
+    def measure(broker: Broker, topic: str) -> Figures:
+        return produce(broker, topic, record_bytes, options.scaled(count)).figures("produce")
+
+    goals = {"produce, records/s": "≥ 1.0 ×", "produce, MB/s": "≥ 1.0 ×", "produce, broker CPU s/GB": "≤ 0.8 ×"}
+    return _side_by_side(title, options, measure, goals)
+
+
+def produce_100(options: Options) -> Comparison:
+    """Produce records of 100 B with librdkafka, acks=all, one partition."""
+    return _produce_of(100, 3_000_000, "Produce, 100 B", options)
+
+
+def produce_1000(options: Options) -> Comparison:
+    """Produce records of 1 KB with librdkafka, acks=all, one partition."""
+    return _produce_of(1000, 500_000, "Produce, 1 KB", options)
+
+
+def consume_100(options: Options) -> Comparison:
+    """Consume records of 100 B with librdkafka from the page cache."""
+    count = options.scaled(2_000_000)
+
+    def measure(broker: Broker, topic: str) -> Figures:
+        produce(broker, topic, 100, count)
+        return consume(broker, topic, 100, count).figures("consume")
+
+    goals = {"consume, records/s": "≥ 1.0 ×", "consume, MB/s": "≥ 1.0 ×", "consume, broker CPU s/GB": "≤ 1.0 ×"}
+    return _side_by_side("Consume, 100 B", options, measure, goals)
+
+
+def latency(options: Options) -> Comparison:
+    """Acknowledgement of single records of 100 B, acks=all."""
+
+    def measure(broker: Broker, topic: str) -> Figures:
+        took = latencies_ms(broker, topic, options.scaled(5000))
+        return {f"acknowledged p{share:g}, ms": percentile(took, share / 100) for share in (50, 99, 99.9)}
+
+    goals = {"acknowledged p50, ms": "≤ 0.5 ms", "acknowledged p99, ms": "≤ 1.0 ×"}
+    return _side_by_side("Acknowledgement of single records", options, measure, goals)
+
+
+def start(options: Options) -> Comparison:
+    """From the start of the process to the first answer; memory when idle, three seconds later."""
+
+    def side(peer: Peer) -> Callable[[int], Figures]:
+        def once(_: int) -> Figures:
+            with _directory() as directory:
+                broker = peer.broker(directory)
+                with running(broker):
+                    pass  # formats the directory
+                with running(broker):
+                    time.sleep(3)
+                    return {"ready, s": broker.ready_s, "resident when idle, MB": broker.process.resident_bytes() / 1e6}
+
+        return once
+
+    goals = {"ready, s": "≤ 0.5 s", "resident when idle, MB": "≤ 80 MB"}
+    comparison = Comparison("Start", options.ours.name, options.theirs.name, goals)
+    return paired(comparison, (side(options.ours), side(options.theirs)), options.repeat, _progress)
+
+
+def recovery(options: Options) -> Comparison:
+    """Ready after kill -9 with one large partition: how fast unflushed segments are checked."""
+    count = options.scaled(600_000)
+
+    def side(peer: Peer) -> Callable[[int], Figures]:
+        def once(_: int) -> Figures:
+            with _directory() as directory:
+                broker = peer.broker(directory)
+                with running(broker):
+                    empty_s = _restarted(broker)
+                    (topic,) = create_topics(broker, 1, 1, "recovered")
+                    size_bytes = produce(broker, topic, 1000, count).size_bytes
+                    killed_s = _restarted(broker)
+            scan_s = max(killed_s - empty_s, 0.001)
+            return {"ready after kill -9, s": killed_s, "recovery scan, MB/s": size_bytes / scan_s / 1e6}
+
+        return once
+
+    comparison = Comparison(
+        "Recovery of 600 MB", options.ours.name, options.theirs.name, {"recovery scan, MB/s": "≥ 500 MB/s"}
+    )
+    return paired(comparison, (side(options.ours), side(options.theirs)), options.repeat, _progress)
+
+
+def partitions(options: Options) -> Comparison:
+    """Ready after kill -9 with 10,000 partitions of one record each."""
+    topics, each = options.scaled(100), 100
+
+    def side(peer: Peer) -> Callable[[int], Figures]:
+        def once(_: int) -> Figures:
+            with _directory() as directory:
+                broker = peer.broker(directory)
+                with running(broker):
+                    start_s = time.perf_counter()
+                    names = create_topics(broker, topics, each, "many")
+                    created_s = time.perf_counter() - start_s
+                    touch_all(broker, names, each)
+                    return {
+                        "10,000 partitions created, s": created_s,
+                        "ready after kill -9, s": _restarted(broker),
+                        "resident afterwards, MB": broker.process.resident_bytes() / 1e6,
+                    }
+
+        return once
+
+    comparison = Comparison(
+        "10,000 partitions", options.ours.name, options.theirs.name, {"ready after kill -9, s": "≤ 5 s"}
+    )
+    return paired(comparison, (side(options.ours), side(options.theirs)), min(options.repeat, 2), _progress)
+
+
+def sync(options: Options) -> Comparison:
+    """What waiting for the disk costs us: log.sync.policy=commit against none."""
+
+    def measure(broker: Broker, topic: str) -> Figures:
+        figures = produce(broker, topic, 1000, options.scaled(300_000)).figures("produce")
+        took = latencies_ms(broker, topic, options.scaled(2000))
+        return {**figures, **{f"acknowledged p{share}, ms": percentile(took, share / 100) for share in (50, 99)}}
+
+    both = Options(options.repeat, options.scale, ONCELOG_SYNCED, ONCELOG)
+    return _side_by_side("Group-committed fdatasync, 1 KB", both, measure, {"produce, MB/s": "≥ 0.8 ×"})
+
+
+def _restarted(broker: Broker) -> float:
+    broker.kill()
+    broker.start(timeout_s=300)
+    return broker.ready_s
+
+
+BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
+    "produce": produce_100,
+    "produce-1k": produce_1000,
+    "consume": consume_100,
+    "latency": latency,
+    "start": start,
+    "recovery": recovery,
+    "partitions": partitions,
+    "sync": sync,
+}

@@ -1,0 +1,70 @@
+"""The brokers under measurement, each a process of its own: us, and Apache Kafka at the same durability."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.peers.apache_kafka import ApacheKafka
+from tests.peers.oncelog_serve import OncelogServe
+
+Broker = ApacheKafka | OncelogServe
+PAGE_CACHE: Final = {"log.sync.policy": "none"}
+"""Apache Kafka's durability: acknowledged from the page cache."""
+GROUP_COMMIT: Final = {"log.sync.policy": "commit"}
+"""Our default: acknowledged after a group-committed fdatasync."""
+
+
+def _oncelog(properties: Mapping[str, str], directory: Path) -> Broker:
+    return OncelogServe(directory, properties=properties)
+
+
+def _apache_kafka(properties: Mapping[str, str], directory: Path) -> Broker:
+    return ApacheKafka(directory, heap_mb=1024, properties=properties)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How to make one side of a comparison."""
+
+    name: str
+    make: Callable[[Mapping[str, str], Path], Broker]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def broker(self, directory: Path) -> Broker:
+        """A broker in a directory of its own, not yet started."""
+        return self.make(self.properties, directory / self.name.replace(" ", "-"))
+
+
+ONCELOG: Final = Peer("oncelog", _oncelog, PAGE_CACHE)
+ONCELOG_SYNCED: Final = Peer("oncelog, synced", _oncelog, GROUP_COMMIT)
+KAFKA: Final = Peer("Apache Kafka", _apache_kafka)
+
+
+@contextlib.contextmanager
+def running(broker: Broker) -> Iterator[Broker]:
+    """Start, hand out, kill."""
+    with broker:
+        yield broker
+
+
+def create_topics(broker: Broker, count: int, partitions: int, prefix: str) -> list[str]:
+    """Make topics of so many partitions each; their names."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    names = [f"{prefix}-{number}" for number in range(count)]
+    for start in range(0, count, 20):
+        topics = [NewTopic(name, partitions, 1) for name in names[start : start + 20]]
+        for future in admin.create_topics(topics, operation_timeout=60, request_timeout=120).values():
+            future.result(180)
+    return names
+
+
+def delete_topics(broker: Broker, names: list[str]) -> None:
+    """Remove topics, so that repetitions do not fill the disk."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    for future in admin.delete_topics(names).values():
+        future.result(60)

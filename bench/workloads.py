@@ -1,0 +1,132 @@
+"""What the clients do: librdkafka through confluent-kafka, batched calls, so that Python is not what is measured."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from bench.peers import Broker
+
+_SLICE: Final = 10_000
+_QUIET: Final = {"log_level": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Records moved, and what it cost the broker."""
+
+    records: int
+    size_bytes: int
+    elapsed_s: float
+    broker_cpu_s: float
+
+    def figures(self, verb: str) -> dict[str, float]:
+        """Rates in 10⁶ bytes and 10⁹ bytes."""
+        return {
+            f"{verb}, records/s": self.records / self.elapsed_s,
+            f"{verb}, MB/s": self.size_bytes / self.elapsed_s / 1e6,
+            f"{verb}, broker CPU s/GB": self.broker_cpu_s / (self.size_bytes / 1e9),
+        }
+
+
+def produce(broker: Broker, topic: str, record_bytes: int, count: int, *, acks: str = "all") -> Throughput:
+    """Fill one partition as fast as librdkafka goes, waiting for every acknowledgement."""
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "acks": acks,
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 1_000_000,
+            **_QUIET,
+        }
+    )
+    payload = os.urandom(record_bytes)
+    producer.list_topics(topic, timeout=30)
+    cpu, start = broker.process.cpu_seconds(), time.perf_counter()
+    left = count
+    while left:
+        messages = [{"value": payload} for _ in range(min(_SLICE, left))]
+        while messages:
+            queued = producer.produce_batch(topic, messages, partition=0)
+            left -= queued
+            messages = messages[queued:] if queued < len(messages) else []
+            producer.poll(0.005 if messages else 0)
+    if producer.flush(120):
+        raise RuntimeError("records were not acknowledged")
+    elapsed = time.perf_counter() - start
+    return Throughput(count, count * record_bytes, elapsed, broker.process.cpu_seconds() - cpu)
+
+
+def consume(broker: Broker, topic: str, record_bytes: int, count: int) -> Throughput:
+    """Read one partition from its beginning."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "queued.max.messages.kbytes": 200_000,
+            "queued.min.messages": 1_000_000,
+            "fetch.message.max.bytes": 8_000_000,
+            **_QUIET,
+        }
+    )
+    cpu, start = broker.process.cpu_seconds(), time.perf_counter()
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    seen = 0
+    while seen < count:
+        messages: Sequence[Any] = consumer.consume(_SLICE, 5)
+        if not messages:
+            raise RuntimeError(f"only {seen} of {count} records")
+        seen += len(messages)
+    elapsed = time.perf_counter() - start
+    result = Throughput(seen, seen * record_bytes, elapsed, broker.process.cpu_seconds() - cpu)
+    consumer.close()
+    return result
+
+
+def latencies_ms(broker: Broker, topic: str, count: int, record_bytes: int = 100) -> list[float]:
+    """Acknowledgement of single records, one after the other, sorted."""
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "acks": "all",
+            "linger.ms": 0,
+            "socket.nagle.disable": True,
+            **_QUIET,
+        }
+    )
+    payload = os.urandom(record_bytes)
+    acknowledged: list[object] = []
+    took = []
+    for _ in range(count):
+        acknowledged.clear()
+        start = time.perf_counter()
+        producer.produce(topic, payload, partition=0, on_delivery=lambda error, _: acknowledged.append(error))
+        while not acknowledged:
+            producer.poll(1)
+        took.append((time.perf_counter() - start) * 1000)
+        if acknowledged[0] is not None:
+            raise RuntimeError(f"not acknowledged: {acknowledged[0]}")
+    return sorted(took)
+
+
+def percentile(values: Sequence[float], fraction: float) -> float:
+    """Of sorted values."""
+    return values[min(len(values) - 1, int(len(values) * fraction))]
+
+
+def touch_all(broker: Broker, topics: Sequence[str], partitions: int) -> None:
+    """One record into every partition."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 50, **_QUIET})
+    for topic in topics:
+        for partition in range(partitions):
+            producer.produce(topic, b"x" * 100, partition=partition)
+        producer.poll(0)
+    if producer.flush(300):
+        raise RuntimeError("records were not acknowledged")
