@@ -148,8 +148,7 @@ class _Describer:
         key = BROKER_KEYS.get(name)
         if key is None:
             return self._unknown_entry(name, synonyms)
-        value = self._config.node_id if name == "broker.id" else self._config.get(name)
-        return self._entry(key, value, synonyms, read_only=key.update is Update.READ_ONLY)
+        return self._entry(key, self._config.get(name), synonyms, read_only=key.update is Update.READ_ONLY)
 
     def _unknown_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
         return Entry(

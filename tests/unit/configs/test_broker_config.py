@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import oncelog
 from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym, parse_broker_config
 from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_BOUNDS, GROUP_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, canonical
@@ -91,7 +94,10 @@ def test_retention_comes_from_the_finest_unit_that_is_set() -> None:
 
 def test_the_broker_has_one_id_under_two_names() -> None:
     assert BrokerConfig({"broker.id": "7"}).node_id == 7
-    assert BrokerConfig({"node.id": "3"}).node_id == 3
+    assert BrokerConfig({"node.id": "3"}).get("broker.id") == 3
+    assert BrokerConfig({"node.id": "3", "broker.id": "-1"}).get("broker.id") == 3
+    with pytest.raises(ConfigError, match=r"broker\.id: Value must be that of node\.id"):
+        BrokerConfig({"node.id": "3", "broker.id": "4"})
 
 
 def test_what_is_set_while_running_wins_over_the_file_and_this_broker_over_all() -> None:
@@ -133,3 +139,22 @@ def test_values_read_as_java_reads_them_and_are_shown_as_java_shows_them() -> No
     for text in ("9223372036854775808", "", "1.0", "1" * 5000):
         with pytest.raises(ConfigError, match="Not a number of type LONG"):
             ConfigKey("k", ConfigType.LONG, "0", "").parse(text)
+
+
+def test_a_key_that_nothing_reads_says_so() -> None:
+    """A key counts as read when its name stands in the code somewhere, or a topic key takes its default from it."""
+    package = Path(oncelog.__file__).parent
+    rooms = ("core", "handlers", "node", "runtime", "storage")
+    files = [path for room in rooms for path in (package / room).rglob("*.py") if not path.name.endswith("_keys.py")]
+    code = "\n".join(path.read_text() for path in files)
+    reads = {key.synonym for key in TOPIC_KEYS}
+    for key in BROKER_KEYS.values():
+        is_read = f'"{key.name}"' in code or key.name in reads
+        if not is_read:
+            assert key.inert, f"nothing reads {key.name}: mark it inert"
+        elif key.name not in INERT_DEFAULTS:
+            assert not key.inert, f"{key.name} is read: it is not inert"
+
+
+INERT_DEFAULTS = {"log.local.retention.bytes", "log.local.retention.ms", "log.preallocate"}
+"""Defaults of topic keys that have no effect themselves."""

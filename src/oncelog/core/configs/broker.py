@@ -55,7 +55,7 @@ class BrokerConfig:
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
         """Texts by key; unknown keys are ignored, wrong values raise ConfigError."""
-        self.static = dict(static or {})
+        self.static = _with_both_ids(dict(static or {}))
         self.dynamic_default = dict(dynamic_default or {})
         self.dynamic = dict(dynamic or {})
         self._values: dict[str, Value] = dict(_defaults())
@@ -100,9 +100,7 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> int:
-        """``node.id``, or ``broker.id`` where only that is given."""
-        if not self.is_set("node.id") and self.is_set("broker.id"):
-            return int(self.get("broker.id"))
+        """``node.id``; ``broker.id`` is its older name."""
         return int(self.get("node.id"))
 
     @property
@@ -168,6 +166,16 @@ def synonym_names(name: str) -> list[str]:
         names.append(key.synonym)
         key = BROKER_KEYS.get(key.synonym)
     return names
+
+
+def _with_both_ids(static: dict[str, str]) -> dict[str, str]:
+    """The id under both of its names, whichever was given."""
+    old, new = static.get("broker.id"), static.get("node.id")
+    if old is None or old.strip() == "-1":
+        return static if new is None else {**static, "broker.id": new}
+    if new is not None and new.strip() != old.strip():
+        raise ConfigError.of_value("broker.id", old, f"Value must be that of node.id ({new})")
+    return {**static, "node.id": old}
 
 
 def _defaults() -> Mapping[str, Value]:

@@ -27,6 +27,7 @@ GROUPS_KEYS: Final = (
         "5242880",
         "Bytes read at a time when the cache of offsets is rebuilt.",
         at_least(1),
+        inert=True,
     ),
     ConfigKey(
         "offsets.topic.replication.factor",
@@ -42,6 +43,7 @@ GROUPS_KEYS: Final = (
         INT,
         "0",
         "Codec of the batches written to __consumer_offsets, by its number.",
+        inert=True,
     ),
     ConfigKey("offset.metadata.max.bytes", INT, "4096", "The longest text that may go with a committed offset."),
     ConfigKey(
@@ -76,6 +78,7 @@ GROUPS_KEYS: Final = (
         "5242880",
         "Bytes read at a time when the state of transactions is rebuilt.",
         at_least(1),
+        inert=True,
     ),
     ConfigKey(
         "transaction.state.log.replication.factor",
@@ -94,6 +97,7 @@ GROUPS_KEYS: Final = (
         "true",
         "Whether a transactional write is checked against its coordinator.",
         update=CLUSTER_WIDE,
+        inert=True,
     ),
     ConfigKey(
         "producer.id.expiration.ms",
@@ -117,6 +121,7 @@ GROUPS_KEYS: Final = (
         "604800000",
         "How long an unused transactional id is remembered.",
         at_least(1),
+        inert=True,
     ),
     ConfigKey(
         "transaction.max.timeout.ms", INT, "900000", "The longest time-out a transaction may ask for.", at_least(1)
@@ -127,6 +132,7 @@ GROUPS_KEYS: Final = (
         "10000",
         "Time between two looks for transactions to abort.",
         at_least(1),
+        inert=True,
     ),
     ConfigKey(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
@@ -134,11 +140,13 @@ GROUPS_KEYS: Final = (
         "3600000",
         "Time between two looks for transactional ids to forget.",
         at_least(1),
+        inert=True,
     ),
     ConfigKey(
         "transaction.two.phase.commit.enable",
         BOOLEAN,
         "false",
         "Whether a producer may keep a transaction open without a time-out.",
+        inert=True,
     ),
 )

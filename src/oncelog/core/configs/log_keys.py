@@ -23,6 +23,7 @@ LOG_KEYS: Final = (
         "Tiered storage's limit of local age; there is no tiered storage here.",
         at_least(-2),
         update=CLUSTER_WIDE,
+        inert=True,
     ),
     ConfigKey(
         "log.local.retention.bytes",
@@ -31,6 +32,7 @@ LOG_KEYS: Final = (
         "Tiered storage's limit of local bytes; there is no tiered storage here.",
         at_least(-2),
         update=CLUSTER_WIDE,
+        inert=True,
     ),
     ConfigKey(
         "message.max.bytes",
@@ -73,7 +75,11 @@ LOG_KEYS: Final = (
         update=CLUSTER_WIDE,
     ),
     ConfigKey(
-        "replica.high.watermark.checkpoint.interval.ms", LONG, "5000", "Time between two writes of the high watermarks."
+        "replica.high.watermark.checkpoint.interval.ms",
+        LONG,
+        "5000",
+        "Time between two writes of the high watermarks.",
+        inert=True,
     ),
     ConfigKey(
         "log.cleaner.io.max.bytes.per.second",
@@ -81,6 +87,7 @@ LOG_KEYS: Final = (
         "1.7976931348623157E308",
         "The most compaction reads and writes per second.",
         update=CLUSTER_WIDE,
+        inert=True,
     ),
     ConfigKey(
         "log.cleaner.dedupe.buffer.size",
@@ -96,6 +103,7 @@ LOG_KEYS: Final = (
         "Memory for one read of a compaction.",
         at_least(0),
         update=CLUSTER_WIDE,
+        inert=True,
     ),
     ConfigKey(
         "log.cleaner.backoff.ms",
@@ -258,6 +266,7 @@ LOG_KEYS: Final = (
         "60000",
         "Time between two writes of the log start offsets.",
         at_least(0),
+        inert=True,
     ),
     ConfigKey(
         "log.preallocate",
@@ -265,6 +274,7 @@ LOG_KEYS: Final = (
         "false",
         "Whether segment files get their full length when created; they never do here.",
         update=CLUSTER_WIDE,
+        inert=True,
     ),
     ConfigKey(
         "num.recovery.threads.per.data.dir",
@@ -273,6 +283,7 @@ LOG_KEYS: Final = (
         "Workers that recover logs at start.",
         at_least(1),
         update=CLUSTER_WIDE,
+        inert=True,
     ),
     ConfigKey(
         "log.message.timestamp.type",
@@ -305,5 +316,6 @@ LOG_KEYS: Final = (
         "Time after start before the first look for segments to delete.",
         at_least(0),
         internal=True,
+        inert=True,
     ),
 )

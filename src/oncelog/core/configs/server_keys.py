@@ -42,10 +42,18 @@ SERVER_KEYS: Final = (
         "advertised.listeners", LIST, None, "Addresses told to clients where they differ from the ones listened on."
     ),
     ConfigKey(
-        "socket.send.buffer.bytes", INT, "102400", "Size of a connection's send buffer; -1: the system's choice."
+        "socket.send.buffer.bytes",
+        INT,
+        "102400",
+        "Size of a connection's send buffer; -1: the system's choice.",
+        inert=True,
     ),
     ConfigKey(
-        "socket.receive.buffer.bytes", INT, "102400", "Size of a connection's receive buffer; -1: the system's choice."
+        "socket.receive.buffer.bytes",
+        INT,
+        "102400",
+        "Size of a connection's receive buffer; -1: the system's choice.",
+        inert=True,
     ),
     ConfigKey(
         "socket.request.max.bytes",
@@ -54,7 +62,9 @@ SERVER_KEYS: Final = (
         "The largest Produce request; other requests are limited by oncelog.request.max.bytes.",
         at_least(1),
     ),
-    ConfigKey("socket.listen.backlog.size", INT, "50", "Connections that may wait to be accepted.", at_least(1)),
+    ConfigKey(
+        "socket.listen.backlog.size", INT, "50", "Connections that may wait to be accepted.", at_least(1), inert=True
+    ),
     ConfigKey(
         "max.connections.per.ip",
         INT,
@@ -69,6 +79,7 @@ SERVER_KEYS: Final = (
         "",
         "Other limits for some addresses, as address:number, separated by commas.",
         update=CLUSTER_WIDE,
+        inert=True,
     ),
     ConfigKey(
         "max.connections", INT, "2147483647", "Connections the broker has at a time.", at_least(0), update=CLUSTER_WIDE
@@ -80,14 +91,29 @@ SERVER_KEYS: Final = (
         LONG,
         "30000",
         "Time after which a replica that has not caught up leaves the in-sync set.",
+        inert=True,
     ),
     ConfigKey(
-        "replica.fetch.max.bytes", INT, "1048576", "Bytes of one partition a follower asks for at a time.", at_least(0)
+        "replica.fetch.max.bytes",
+        INT,
+        "1048576",
+        "Bytes of one partition a follower asks for at a time.",
+        at_least(0),
+        inert=True,
     ),
-    ConfigKey("replica.fetch.wait.max.ms", INT, "500", "The longest a follower's fetch waits for data."),
-    ConfigKey("replica.fetch.backoff.ms", INT, "1000", "Time a follower waits after a failed fetch.", at_least(0)),
-    ConfigKey("replica.fetch.min.bytes", INT, "1", "The least data a follower's fetch waits for."),
-    ConfigKey("replica.fetch.response.max.bytes", INT, "10485760", "Bytes a follower asks for at a time.", at_least(0)),
+    ConfigKey("replica.fetch.wait.max.ms", INT, "500", "The longest a follower's fetch waits for data.", inert=True),
+    ConfigKey(
+        "replica.fetch.backoff.ms", INT, "1000", "Time a follower waits after a failed fetch.", at_least(0), inert=True
+    ),
+    ConfigKey("replica.fetch.min.bytes", INT, "1", "The least data a follower's fetch waits for.", inert=True),
+    ConfigKey(
+        "replica.fetch.response.max.bytes",
+        INT,
+        "10485760",
+        "Bytes a follower asks for at a time.",
+        at_least(0),
+        inert=True,
+    ),
     ConfigKey(
         "unclean.leader.election.enable",
         BOOLEAN,
@@ -100,6 +126,7 @@ SERVER_KEYS: Final = (
         STRING,
         None,
         "Chooses the replica a consumer should read from; only the leader is offered.",
+        inert=True,
     ),
     ConfigKey("num.partitions", INT, "1", "Partitions of a topic created without a number of its own.", at_least(1)),
     ConfigKey(
