@@ -165,9 +165,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def stalled_since_s(self) -> float | None:
         """Since when (loop time) the peer owes the rest of a request, or does not take its responses."""
-        return min(
-            (since for since in (self._unfinished_since_s, self._unsent_since_s) if since is not None), default=None
-        )
+        unfinished_s = self._unfinished_since_s
+        if self._paused_by & {"node", "slow reader"}:
+            unfinished_s = None  # the rest cannot come: it is not being read
+        return min((since for since in (unfinished_s, self._unsent_since_s) if since is not None), default=None)
 
     def pause_reading(self, why: str) -> None:
         """Stop reading; goes on when every reason is gone."""
