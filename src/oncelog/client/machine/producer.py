@@ -60,6 +60,8 @@ class PendingBatch:
     """Records on their way to one partition."""
 
     partition: TopicPartition
+    number: int
+    """Counts the batches of a producer, in the order they were begun."""
     created_ms: int
     records: list[Record] = field(default_factory=list)
     size_bytes: int = 0
@@ -100,7 +102,8 @@ class _Partition:
     in_flight: list[PendingBatch] = field(default_factory=list)
     identity: tuple[int, int] = (-1, -1)
     next_sequence: int = 0
-    renumber: bool = False
+    failed_number: int | None = None
+    """The first batch that was given up: those after it are numbered anew, those before it go first as they are."""
     unsure: bool = False
     """What was given up may have been appended."""
 
@@ -113,6 +116,7 @@ class ProducerMachine:
         self.producer_id = -1
         self.producer_epoch = -1
         self.buffered_bytes = 0
+        self._batches = 0
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     @property
@@ -136,7 +140,8 @@ class ProducerMachine:
         size = record_size(record)
         last = state.queue[-1] if state.queue else None
         if last is None or last.attempts or last.size_bytes + size > self.settings.batch_bytes:
-            last = PendingBatch(partition, now_ms)
+            self._batches += 1
+            last = PendingBatch(partition, self._batches, now_ms)
             state.queue.append(last)
         last.records.append(record)
         last.size_bytes += size
@@ -145,9 +150,11 @@ class ProducerMachine:
     def ready(self, now_ms: int, *, flush: bool = False) -> Iterator[TopicPartition]:
         """Partitions whose next batch may be sent now: full, old enough, or ``flush``."""
         for partition, state in self._partitions.items():
-            if not state.queue or state.renumber or len(state.in_flight) >= MAX_IN_FLIGHT:
+            if not state.queue or len(state.in_flight) >= MAX_IN_FLIGHT:
                 continue
             first = state.queue[0]
+            if state.failed_number is not None and first.number > state.failed_number:
+                continue
             if first.not_before_ms > now_ms or (first.attempts and state.in_flight):
                 continue
             full = len(state.queue) > 1 or first.size_bytes >= self.settings.batch_bytes
@@ -206,7 +213,7 @@ class ProducerMachine:
 
     def renumber(self) -> list[Failed]:
         """Raise the epoch for partitions that lost their sequence and have nothing in flight; what that gives up."""
-        waiting = [one for one in self._partitions.values() if one.renumber and not one.in_flight]
+        waiting = [one for one in self._partitions.values() if _may_restart(one)]
         if not waiting or self.producer_id < 0 or self.producer_epoch >= INT16_MAX:
             return []
         self.producer_epoch += 1
@@ -227,10 +234,12 @@ class ProducerMachine:
 
     def _follows_a_failure(self, state: _Partition, batch: PendingBatch, error_code: int) -> bool:
         """Whether the broker refused the sequence because of an earlier batch that failed, or has forgotten the id."""
-        if state.renumber or state.in_flight[0] is not batch or any(_before(one, batch) for one in state.queue):
+        if state.failed_number is not None and batch.number > state.failed_number:
+            return True
+        if state.in_flight[0] is not batch or any(_before(one, batch) for one in state.queue):
             return True
         if error_code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.attempts == 1:
-            state.renumber = True
+            state.failed_number = batch.number - 1
             return True
         return False
 
@@ -246,7 +255,9 @@ class ProducerMachine:
         state = self._partitions[batch.partition]
         self._finish(batch)
         if self.producer_id >= 0:
-            state.renumber = True
+            state.failed_number = min(
+                batch.number, batch.number if state.failed_number is None else state.failed_number
+            )
             state.unsure |= batch.ambiguous
         return Failed(batch.partition, batch.records, error_code, message, batch.ambiguous)
 
@@ -265,7 +276,7 @@ class ProducerMachine:
         for batch in state.queue:
             batch.encoded = None
             batch.sequence = -1
-        state.renumber = state.unsure = False
+        state.failed_number, state.unsure = None, False
         state.identity = (self.producer_id, self.producer_epoch)
         state.next_sequence = 0
         text = "an earlier batch is lost, so it cannot be repeated safely"
@@ -285,10 +296,13 @@ def record_size(record: Record) -> int:
     return size
 
 
-def _before(one: PendingBatch, other: PendingBatch) -> bool:
-    """Whether ``one`` was sent and its sequence comes before ``other``'s, over the wrap; without sequences, by age."""
-    if not one.attempts:
+def _may_restart(state: _Partition) -> bool:
+    """Whether nothing that was numbered before the failure is left to be sent."""
+    if state.failed_number is None or state.in_flight:
         return False
-    if one.sequence < 0 or other.sequence < 0:
-        return one.created_ms <= other.created_ms
-    return (other.sequence - one.sequence) % (1 << 31) < 1 << 30
+    return not state.queue or state.queue[0].number > state.failed_number
+
+
+def _before(one: PendingBatch, other: PendingBatch) -> bool:
+    """Whether ``one`` was sent already and belongs before ``other``: in the order they were made, as sequences are."""
+    return one.attempts > 0 and one.number < other.number

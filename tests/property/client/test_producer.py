@@ -1,0 +1,169 @@
+"""Whatever is lost on the way, each record is in the log at most once, in order, and exactly once if it was delivered.
+
+The broker here is a model of a partition leader's rules for idempotent producers: the next sequence, the last five
+batches as duplicates, a new epoch from 0.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.machine.producer import Delivered, Failed, Outcome, PendingBatch, ProducerMachine, ProducerSettings
+from oncelog.records.batch import next_sequence, read_header
+from oncelog.records.record import Record, read_records
+
+PARTITIONS = [TopicPartition(TopicName("t"), index) for index in range(2)]
+
+
+class LeaderModel:
+    """A partition leader."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self._epoch = -1
+        self._recent: deque[tuple[int, int, int]] = deque(maxlen=5)
+
+    def append(self, data: bytes | bytearray) -> tuple[int, int]:
+        """Error code and base offset."""
+        header = read_header(data)
+        key = (header.producer_epoch, header.base_sequence, header.last_sequence)
+        if key in self._recent:
+            return ErrorCode.NONE, -1
+        if header.producer_epoch < self._epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+        due = 0 if header.producer_epoch > self._epoch else next_sequence(self._recent[-1][2], 1)
+        if header.base_sequence != due:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        if header.producer_epoch > self._epoch:
+            self._epoch = header.producer_epoch
+            self._recent.clear()
+        self._recent.append(key)
+        base_offset = len(self.values)
+        self.values += [record.value or b"" for record in read_records(data, 0, header, 1 << 20)]
+        return ErrorCode.NONE, base_offset
+
+
+FATES = ("answered", "request lost", "response lost", "refused for now", "refused for good")
+
+
+class World:
+    """A producer machine, two leaders, and what happens to each request."""
+
+    def __init__(self, fates: list[str], delivery_timeout_ms: int = 1_000_000) -> None:
+        self.machine = ProducerMachine(
+            ProducerSettings(batch_bytes=60, linger_ms=0, delivery_timeout_ms=delivery_timeout_ms)
+        )
+        self.machine.identify(7, 0)
+        self.leaders = {partition: LeaderModel() for partition in PARTITIONS}
+        self.fates = fates
+        self.now_ms = 0
+        self.flying: deque[tuple[PendingBatch, str]] = deque()
+        self.delivered: list[Delivered] = []
+        self.failed: list[Failed] = []
+
+    def send(self) -> None:
+        """Everything that may be sent now. On a connection that has lost something nothing more arrives."""
+        for partition in list(self.machine.ready(self.now_ms, flush=True)):
+            batch = self.machine.drain(partition)
+            fate = self.fates.pop() if self.fates else "answered"
+            earlier = {one[1] for one in self.flying}
+            if "request lost" in earlier:
+                fate = "request lost"
+            elif "response lost" in earlier:
+                fate = "response lost" if fate == "answered" else "request lost"
+            self.flying.append((batch, fate))
+
+    def settle(self) -> None:
+        """The oldest flight ends."""
+        batch, fate = self.flying.popleft()
+        self.now_ms += 100
+        if fate == "refused for now":
+            self.note(self.machine.answered(batch, ErrorCode.NOT_ENOUGH_REPLICAS, -1, None, self.now_ms))
+        elif fate == "refused for good":
+            self.note(self.machine.answered(batch, ErrorCode.MESSAGE_TOO_LARGE, -1, None, self.now_ms))
+        elif fate == "request lost":
+            self.note(self.machine.lost(batch, self.now_ms))
+        else:
+            code, offset = self.leaders[batch.partition].append(batch.encoded or b"")
+            if fate == "response lost":
+                self.note(self.machine.lost(batch, self.now_ms))
+            else:
+                self.note(self.machine.answered(batch, code, offset, None, self.now_ms))
+
+    def note(self, outcome: Outcome | None) -> None:
+        if isinstance(outcome, Delivered):
+            self.delivered.append(outcome)
+        elif outcome is not None:
+            self.failed.append(outcome)
+
+    def run_dry(self) -> None:
+        for _ in range(10_000):
+            for failed in self.machine.renumber():
+                self.note(failed)
+            self.send()
+            if self.flying:
+                self.settle()
+            elif self.machine.is_empty:
+                return
+            self.now_ms += 50
+        raise AssertionError("the producer does not come to an end")
+
+
+@pytest.mark.slow
+@settings(max_examples=400)
+@given(
+    st.lists(st.tuples(st.sampled_from(PARTITIONS), st.integers(0, 3)), min_size=1, max_size=60),
+    st.lists(st.sampled_from(FATES), max_size=60),
+    st.sampled_from([500, 2_000, 1_000_000]),
+)
+def test_at_most_once_in_order_and_exactly_once_when_delivered(
+    plan: list[tuple[TopicPartition, int]], fates: list[str], delivery_timeout_ms: int
+) -> None:
+    world = World(fates, delivery_timeout_ms)
+    sent: dict[TopicPartition, list[bytes]] = {partition: [] for partition in PARTITIONS}
+    for number, (partition, flights) in enumerate(plan):
+        value = b"%d" % number
+        sent[partition].append(value)
+        world.machine.add(partition, Record(-1, 0, None, value), world.now_ms)
+        world.send()
+        for _ in range(min(flights, len(world.flying))):
+            world.settle()
+    world.run_dry()
+    assert world.machine.buffered_bytes == 0
+    for one in world.failed:
+        assert one.maybe_appended or one.error_code in (
+            ErrorCode.MESSAGE_TOO_LARGE,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if delivery_timeout_ms < 1_000_000 else ErrorCode.MESSAGE_TOO_LARGE,
+        ), "given up because of an earlier failure"
+    for partition in PARTITIONS:
+        lost = {r.value for one in world.failed if one.partition == partition for r in one.records}
+        doubtful = {
+            r.value for one in world.failed if one.partition == partition and one.maybe_appended for r in one.records
+        }
+        values = world.leaders[partition].values
+        assert len(values) == len(set(values)), "twice in the log"
+        positions = [sent[partition].index(value) for value in values]
+        assert positions == sorted(positions), "out of order"
+        assert set(sent[partition]) - lost <= set(values), "delivered and not in the log"
+        assert set(values) & lost <= doubtful, "given up for certain and yet in the log"
+
+
+def test_sequences_wrap_to_zero() -> None:
+    machine = ProducerMachine(ProducerSettings(batch_bytes=1, linger_ms=0))
+    machine.identify(7, 0)
+    partition = PARTITIONS[0]
+    machine.add(partition, Record(-1, 0, None, b"a"), 0)
+    first = machine.drain(partition)
+    machine.answered(first, 0, 0, None, 0)
+    machine._partitions[partition].next_sequence = 2**31 - 1
+    for value in (b"b", b"c"):
+        machine.add(partition, Record(-1, 0, None, value), 0)
+    numbers = [read_header(machine.drain(partition).encoded or b"").base_sequence for _ in range(2)]
+    assert numbers == [2**31 - 1, 0]

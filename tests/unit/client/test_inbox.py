@@ -1,0 +1,53 @@
+"""Frames are cut the same way however the bytes arrive, and nothing is allocated for a length that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.base.errors import PeerError
+from oncelog.client.machine.inbox import Inbox
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+def drained(inbox: Inbox) -> list[bytes]:
+    frames = []
+    while (frame := inbox.next()) is not None:
+        frames.append(bytes(frame))
+    return frames
+
+
+BODIES = [b"", b"a", b"bc" * 50, b"x" * 1000, b"tail"]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 63, 64, 65, 4096])
+def test_frames_do_not_depend_on_how_bytes_arrive(step: int) -> None:
+    inbox = Inbox(10_000, read_ahead_bytes=64)
+    data = framed(*BODIES)
+    frames: list[bytes] = []
+    for at in range(0, len(data), step):
+        inbox.feed(data[at : at + step])
+        frames += drained(inbox)
+    assert frames == BODIES
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 10_001, 2**31 - 1])
+def test_an_impossible_length_is_refused_before_its_bytes_come(size: int) -> None:
+    inbox = Inbox(10_000)
+    with pytest.raises(PeerError):
+        inbox.feed(size.to_bytes(4, "big", signed=True))
+
+
+def test_a_large_frame_announced_and_not_sent_costs_little() -> None:
+    inbox = Inbox(1 << 30)
+    inbox.feed((1 << 30).to_bytes(4, "big") + bytes(1 << 17))
+    assert len(inbox.buffer()) <= 4 << 20
+
+
+def test_a_frame_is_whole_after_its_buffer_has_grown() -> None:
+    inbox = Inbox(1 << 30, read_ahead_bytes=1024)
+    body = bytes(range(256)) * (9 << 12)
+    inbox.feed(framed(body, b"next"))
+    assert drained(inbox) == [body, b"next"]
