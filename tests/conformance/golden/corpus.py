@@ -13,11 +13,13 @@ BROKER_PROPERTIES: Final = {
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     "node.id": "1",
+    "transaction.state.log.num.partitions": "1",
 }
 """Both brokers are configured so; the rest are Apache Kafka's defaults."""
 
 _INIT_PRODUCER_ID_V0: Final = struct.pack(">hhihhi", 22, 0, 1, -1, -1, 60_000)
 _FIND_COORDINATOR_V0: Final = struct.pack(">hhih", 10, 0, 1, -1) + b"\0\7warm-up"
+_LIST_GROUPS_V0: Final = struct.pack(">hhih", 16, 0, 1, -1)
 
 
 def _call(address: tuple[str, int], request: bytes) -> bytes:
@@ -37,7 +39,7 @@ def warm_up(address: tuple[str, int]) -> None:
 
     Without it a recording would begin with however many COORDINATOR_NOT_AVAILABLE the machine was slow enough for.
     """
-    for request, error_position in ((_INIT_PRODUCER_ID_V0, 4), (_FIND_COORDINATOR_V0, 0)):
+    for request, error_position in ((_INIT_PRODUCER_ID_V0, 4), (_FIND_COORDINATOR_V0, 0), (_LIST_GROUPS_V0, 0)):
         deadline = time.monotonic() + 30
         while int.from_bytes(_call(address, request)[error_position : error_position + 2], "big"):
             if time.monotonic() > deadline:

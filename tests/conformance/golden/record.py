@@ -43,7 +43,7 @@ def record(scenario: Scenario) -> list[Event]:
     (port,) = free_ports(1)
     with ApacheKafka(properties=BROKER_PROPERTIES, advertised=("127.0.0.1", port)) as kafka:
         warm_up((kafka.host, kafka.port))
-        with Recorder((kafka.host, kafka.port), port) as recorder:
+        with Recorder((kafka.host, kafka.port), port, settle_s=0.15) as recorder:
             scenario(recorder.bootstrap_servers)
             time.sleep(0.1)
             return recorder.take()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -52,6 +53,29 @@ def _consumer(bootstrap: str, *topics: str, **config: Any) -> Iterator[Any]:
         yield client
     finally:
         client.close()
+
+
+@contextlib.contextmanager
+def _polled(consumer: Any) -> Iterator[Callable[[], int]]:
+    """Poll in a thread of its own, as applications do: a join that is not polled for is begun again.
+
+    Yields how many partitions it owns; nothing but that thread may touch the consumer.
+    """
+    stopping = threading.Event()
+    owned = [0]
+
+    def poll() -> None:
+        while not stopping.is_set():
+            consumer.poll(timeout_ms=100)
+            owned[0] = len(consumer.assignment())
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield lambda: owned[0]
+    finally:
+        stopping.set()
+        thread.join()
 
 
 def _refused(kind: type[KafkaError], call: Any, *arguments: Any, **options: Any) -> None:
@@ -113,17 +137,17 @@ def groups(bootstrap: str) -> None:
     _make_topic(bootstrap, topic, 4)
     config = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
     quick = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6000}
+
+    def owned(count: int, *members: Callable[[], int]) -> bool:
+        time.sleep(0.02)
+        return all(member() == count for member in members)
+
     with _consumer(bootstrap, topic, **config, **quick) as first:
-        wait_until(lambda: first.poll(timeout_ms=100) or len(first.assignment()) == 4, "all partitions")
-        with _consumer(bootstrap, topic, **config, **quick) as second:
-
-            def shared() -> bool:
-                first.poll(timeout_ms=100)
-                second.poll(timeout_ms=100)
-                return len(first.assignment()) == len(second.assignment()) == 2
-
-            wait_until(shared, "two partitions each")
-        wait_until(lambda: first.poll(timeout_ms=100) or len(first.assignment()) == 4, "all partitions again")
+        with _polled(first) as one:
+            wait_until(lambda: owned(4, one), "all partitions")
+            with _consumer(bootstrap, topic, **config, **quick) as second, _polled(second) as two:
+                wait_until(lambda: owned(2, one, two), "two partitions each")
+            wait_until(lambda: owned(4, one), "all partitions again")
         first.commit({TopicPartition(topic, 1): OffsetAndMetadata(0, "note", -1)})
         expect_equal(first.committed(TopicPartition(topic, 1)), 0, "committed offset")
         expect_equal(first.committed(TopicPartition(topic, 2)), None, "no committed offset")

@@ -1,0 +1,51 @@
+"""Differences that need more than the name of a field: APIs that we do not have, topics that spread late."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from oncelog.handlers.registry import BY_KEY
+
+FEATURES_OF_OTHER_APIS: Final = frozenset(
+    {
+        "eligible.leader.replicas.version",
+        "group.version",
+        "kraft.version",
+        "share.version",
+        "streams.version",
+        "transaction.version",
+    }
+)
+"""Features that say something of APIs, or of a quorum, that we do not have."""
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+LEADER_NOT_AVAILABLE: Final = 5
+UNKNOWN_TOPIC_ID: Final = 100
+_SPREADING: Final = (UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE)
+
+
+def leave_out_what_we_do_not_speak(api: str, recorded: Any) -> None:
+    """Take what is not in our registry from Apache Kafka's list of APIs and features."""
+    if api == "ApiVersions":
+        recorded.api_keys = [row for row in recorded.api_keys if row.api_key in BY_KEY]
+        for features in (recorded.supported_features, recorded.finalized_features):
+            features[:] = [feature for feature in features if feature.name not in FEATURES_OF_OTHER_APIS]
+
+
+def is_timed_out_fetch(api: str, answer: Any) -> bool:
+    """Whether the recorded answer is a fetch that brought nothing, so that its wait need not be repeated."""
+    return api == "Fetch" and not any(
+        partition.records or partition.error_code for topic in answer.responses for partition in topic.partitions
+    )
+
+
+def excused(api: str, recorded: Any, ours: Any, line: str, created: set[str]) -> bool:
+    """Whether a difference is only Apache Kafka's delay in telling its brokers of a topic."""
+    if api == "Metadata" and line.startswith("topics"):
+        late = {topic.name for topic in recorded.topics if topic.error_code in _SPREADING} & created
+        listed = {topic.name for topic in recorded.topics}
+        late |= {topic.name for topic in ours.topics if topic.name in created and topic.name not in listed}
+        return bool(late) and all(topic.error_code == 0 for topic in ours.topics if topic.name in late)
+    if api in ("DescribeConfigs", "CreateTopics"):
+        # With eligible leader replicas, Apache Kafka 4 writes this key down as a cluster-wide dynamic value.
+        return ".configs[min.insync.replicas]." in line
+    return False

@@ -1,0 +1,44 @@
+"""What may differ between Apache Kafka's answer and ours, and why; everything else has to be equal.
+
+Paths are as in `responses.partitions.records`: nested fields, list positions left out. `*` as API stands for all.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAY_DIFFER: Final[dict[tuple[str, str], str]] = {
+    ("*", "host"): "the address of the broker",
+    ("*", "port"): "the address of the broker",
+    ("*", "cluster_id"): "made once per cluster",
+    ("*", "log_dir"): "the broker's own directory",
+    ("*", "total_bytes"): "the disk",
+    ("*", "usable_bytes"): "the disk",
+    ("*", "error_message"): "wording; whether there is one has to agree",
+    ("*", "documentation"): "our own words; whether there is any has to agree",
+    ("*", "log_append_time_ms"): "the time of the append, where the topic asks for it; -1 has to agree",
+    ("ApiVersions", "finalized_features_epoch"): "counts changes of metadata",
+}
+"""Fields whose value is not compared. Of strings and numbers it is compared whether they are there at all."""
+
+LEARNED: Final = frozenset({"topic_id", "member_id", "producer_id", "session_id", "leader"})
+"""Ids that each broker makes for itself: the first pair seen is kept, later ones have to be that pair."""
+
+IDENTITY: Final = (
+    "name",
+    "topic",
+    "topic_id",
+    "resource_name",
+    "group_id",
+    "key",
+    "partition_index",
+    "partition_id",
+    "partition",
+    "index",
+    "api_key",
+    "feature",
+    "node_id",
+    "broker_id",
+    "member_id",
+)
+"""What elements of a list are put in order by before they are compared: brokers do not promise any."""

@@ -1,0 +1,220 @@
+"""Send a recording's requests to a broker, in the recorded order of requests and answers, and compare the answers.
+
+Ids that a broker makes for itself are translated; a long poll that ended without data is shortened, since waiting
+proves nothing. `python -m tests.conformance.golden.replay ADDRESS RECORDING…` prints the differences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.base.errors import PeerError
+from oncelog.handlers.registry import BY_KEY
+from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header, encode_request
+from tests.conformance.golden.compare import Translation, differences
+from tests.conformance.golden.corpus import DATA, warm_up
+from tests.conformance.golden.exceptions import excused, is_timed_out_fetch, leave_out_what_we_do_not_speak
+from tests.peers.recorder import Direction, Event, load
+
+_SIZE: Final = struct.Struct(">i")
+_SETTLE_S: Final = 0.002
+"""Between requests on different connections, so that the broker meets them in the recorded order."""
+_SHORT_POLL_MS: Final = 10
+_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of the recording."""
+
+    header: RequestHeader
+    message: Any
+    name: str
+
+
+def decode_request(frame: bytes) -> Asked | None:
+    """The request in a frame; None when it is not one that we know."""
+    try:
+        header, position = decode_request_header(frame)
+        api = BY_KEY[header.api_key]
+        if not api.min_version <= header.api_version <= api.max_version:
+            return None
+        message = _request_class(header.api_key).decode(frame[position:], header.api_version)
+    except (PeerError, KeyError):
+        return None
+    return Asked(header, message, api.name)
+
+
+def decode_response(frame: bytes, asked: Asked) -> Any:
+    """The answer to a request; ApiVersions falls back to version 0 when it does not know the version."""
+    _, position = decode_response_header(frame, asked.header.api_key, asked.header.api_version)
+    return asked.message.response_class().decode(frame[position:], asked.header.api_version)
+
+
+def _request_class(api_key: int) -> Any:
+    api = BY_KEY[api_key]
+    module = importlib.import_module(f"oncelog.wire.messages.{api.module}")
+    return getattr(module, f"{api.name}Request")
+
+
+class Connection:
+    """One of the recording's connections, to the broker under test."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, timeout=_TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, frame: bytes) -> None:
+        """Send one frame; a broker that has closed already is found out when it is read from."""
+        with contextlib.suppress(ConnectionError):
+            self._socket.sendall(_SIZE.pack(len(frame)) + frame)
+
+    def receive(self) -> bytes | None:
+        """The next frame; None when the broker has closed the connection."""
+        size = self._exactly(4)
+        return self._exactly(_SIZE.unpack(size)[0]) if size else None
+
+    def close(self) -> None:
+        """Close it from our side."""
+        self._socket.close()
+
+    def _exactly(self, size: int) -> bytes | None:
+        received = b""
+        while len(received) < size:
+            try:
+                more = self._socket.recv(size - len(received))
+            except ConnectionError:
+                more = b""
+            if not more:
+                return None
+            received += more
+        return received
+
+
+class Replay:
+    """One recording against one broker."""
+
+    def __init__(self, address: tuple[str, int], events: Sequence[Event]) -> None:
+        self._address = address
+        self._events = events
+        self._translation = Translation()
+        self._connections: dict[int, Connection] = {}
+        self._asked: dict[tuple[int, int], Asked | None] = {}
+        self._created: set[str] = set()
+
+    def run(self) -> Iterator[str]:
+        """One line for every difference."""
+        answers = _answers(self._events)
+        previous: Event | None = None
+        try:
+            for number, event in enumerate(self._events):
+                if event.direction is Direction.REQUEST:
+                    if previous and previous.direction is Direction.REQUEST and previous.connection != event.connection:
+                        time.sleep(_SETTLE_S)
+                    self._send(event, answers)
+                elif event.direction is Direction.RESPONSE:
+                    for line in self._receive(event):
+                        yield f"event {number}: {line}"
+                elif event.direction is Direction.CLOSED_BY_BROKER:
+                    connection = self._connections.pop(event.connection, None)
+                    if connection is not None and connection.receive() is not None:
+                        yield f"event {number}: an answer, Apache Kafka closes the connection"
+                elif event.connection in self._connections:
+                    self._connections.pop(event.connection).close()
+                previous = event
+        finally:
+            for connection in self._connections.values():
+                connection.close()
+
+    def _send(self, event: Event, answers: dict[tuple[int, int], bytes]) -> None:
+        connection = self._connections.get(event.connection)
+        if connection is None:
+            connection = self._connections[event.connection] = Connection(self._address)
+        correlation_id = int.from_bytes(event.frame[4:8], "big", signed=True)
+        if (event.connection, correlation_id) in answers and not _is_ours(event.frame):
+            return
+        asked = decode_request(event.frame)
+        self._asked[event.connection, correlation_id] = asked
+        if asked is None:
+            connection.send(event.frame)
+            return
+        answer = answers.get((event.connection, correlation_id))  # none for acks=0, and where the connection ends
+        if answer is not None and is_timed_out_fetch(asked.name, decode_response(answer, asked)):
+            asked.message.max_wait_ms = min(asked.message.max_wait_ms, _SHORT_POLL_MS)
+        self._translation.rewrite(asked.message)
+        self._note_creations(asked)
+        frame = b"".join(bytes(chunk) for chunk in encode_request(asked.header, asked.message))
+        connection.send(frame[4:])
+
+    def _receive(self, event: Event) -> Iterator[str]:
+        correlation_id = int.from_bytes(event.frame[:4], "big", signed=True)
+        if (event.connection, correlation_id) not in self._asked:
+            return  # an API that we do not have
+        asked = self._asked.pop((event.connection, correlation_id))
+        what = "an unknown request" if asked is None else f"{asked.name} v{asked.header.api_version}"
+        try:
+            frame = self._connections[event.connection].receive()
+        except TimeoutError:
+            yield f"{what}: no answer"
+            return
+        if frame is None:
+            yield f"{what}: the connection was closed, Apache Kafka answers"
+            return
+        if asked is None:
+            if frame != event.frame:
+                yield f"{what}: {frame.hex()[:200]}, Apache Kafka {event.frame.hex()[:200]}"
+            return
+        recorded, ours = decode_response(event.frame, asked), decode_response(frame, asked)
+        leave_out_what_we_do_not_speak(asked.name, recorded)
+        for line in differences(asked.name, recorded, ours, self._translation):
+            if not excused(asked.name, recorded, ours, line, self._created):
+                yield f"{what}: {line}; asked {asked.message!r:.400}"
+
+    def _note_creations(self, asked: Asked) -> None:
+        if asked.name == "CreateTopics" and not asked.message.validate_only:
+            self._created.update(topic.name for topic in asked.message.topics)
+        elif asked.name == "Metadata" and asked.message.allow_auto_topic_creation:
+            self._created.update(topic.name for topic in asked.message.topics or [])
+
+
+def _is_ours(frame: bytes) -> bool:
+    return int.from_bytes(frame[:2], "big") in BY_KEY
+
+
+def _answers(events: Sequence[Event]) -> dict[tuple[int, int], bytes]:
+    return {
+        (event.connection, int.from_bytes(event.frame[:4], "big", signed=True)): event.frame
+        for event in events
+        if event.direction is Direction.RESPONSE
+    }
+
+
+def main() -> int:
+    """Print every difference; 1 when there are any."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address")
+    parser.add_argument("recording", nargs="+", help=f"a file, or a name in {DATA.name}/ without .xz")
+    options = parser.parse_args()
+    host, _, port = options.address.rpartition(":")
+    warm_up((host, int(port)))
+    found = 0
+    for name in options.recording:
+        path = Path(name) if name.endswith(".xz") else DATA / f"{name}.xz"
+        for line in Replay((host, int(port)), load(path)).run():
+            print(f"{path.stem}: {line}")
+            found += 1
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""The corpus has every API in every version of the registry."""
+
+from __future__ import annotations
+
+from oncelog.handlers.registry import APIS
+from tests.conformance.golden.corpus import DATA
+from tests.conformance.golden.replay import decode_request
+from tests.peers.recorder import Direction, load
+
+
+def test_every_api_is_recorded_in_every_version() -> None:
+    seen = set()
+    for recording in DATA.glob("sweep.*.xz"):
+        for event in load(recording):
+            if event.direction is Direction.REQUEST and (asked := decode_request(event.frame)):
+                seen.add((asked.header.api_key, asked.header.api_version))
+    missing = [
+        f"{api.name} v{version}"
+        for api in APIS
+        for version in range(api.min_version, api.max_version + 1)
+        if (api.key, version) not in seen
+    ]
+    assert missing == []

@@ -1,0 +1,46 @@
+"""The command line against the in-process broker: real arguments, real sockets, our process."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from oncelog.cli.main import invoke
+from oncelog.testing import Broker
+
+
+class Ran(NamedTuple):
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(oncelog_broker: Broker, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run ``oncelog`` with arguments (and ``stdin``) against the broker."""
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP_SERVERS", oncelog_broker.bootstrap_servers)
+
+    def run_it(*arguments: str, stdin: bytes = b"") -> Ran:
+        import os
+
+        reading, writing = os.pipe()
+        os.write(writing, stdin)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as given:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+            code = invoke(list(arguments))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        out, err = capfdbinary.readouterr()
+        return Ran(code, out.decode("utf-8", "backslashreplace"), err.decode())
+
+    return run_it

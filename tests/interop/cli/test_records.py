@@ -1,0 +1,134 @@
+"""produce and consume, as people who know kcat use them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.interop.cli.conftest import Run
+
+
+@pytest.fixture
+def topic(run: Run) -> str:
+    assert run("topic", "create", "t", "-p", "2").code == 0
+    return "t"
+
+
+def test_lines_in_lines_out(run: Run, topic: str) -> None:
+    assert run("produce", topic, "-p", "0", stdin=b"one\ntwo\nthree") == (0, "", "")
+    assert run("consume", topic, "-e") == (0, "one\ntwo\nthree\n", "")
+
+
+def test_keys_headers_times_and_tombstones(run: Run, topic: str) -> None:
+    stdin = b"k:v\nk:\n"
+    options = ["-K", ":", "-Z", "", "-H", "a=1", "-H", "b", "-T", "2013-06-01T00:00:00Z", "-z", "zstd"]
+    assert run("produce", topic, *options, stdin=stdin).code == 0
+    form = "%t/%o %T %k=%s %K %S %h%%\\x21\\n"
+    shown = run("consume", topic, "-e", "-f", form, "-Z", "NULL").out
+    assert shown == "t/0 1370044800000 k=v 1 1 a=1,b=NULL%!\nt/1 1370044800000 k=NULL 1 -1 a=1,b=NULL%!\n"
+
+
+def test_json_goes_round(run: Run, topic: str) -> None:
+    run("produce", topic, "-K", ":", "-H", "h=1", stdin=b"k:v\n\xff:\xfe\n")
+    lines = run("consume", topic, "-e", "--json").out
+    assert run("topic", "create", "copy", "-p", "2").code == 0
+    assert run("produce", "copy", "--json", stdin=lines.encode()).code == 0
+
+    def essence(text: str) -> list[dict[str, object]]:
+        rows = [json.loads(line) for line in text.splitlines()]
+        return sorted(({k: v for k, v in row.items() if k != "topic"} for row in rows), key=str)
+
+    assert essence(run("consume", "copy", "-e", "--json").out) == essence(lines)
+    assert {row.get("payload_encoding") for row in essence(lines)} == {None, "base64"}
+
+
+def test_base64_both_ways(run: Run, topic: str) -> None:
+    assert run("produce", topic, "--base64", stdin=b"/wA=\n").code == 0
+    assert run("consume", topic, "-e", "--base64").out == "/wA=\n"
+    refused = run("produce", topic, "--base64", stdin=b"***\n")
+    assert refused.code == 1
+    assert "record 1 of the input: not base64" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["-o", "beginning"], "0123456789"),
+        (["-o", "7"], "789"),
+        (["-o", "-2"], "89"),
+        (["-o", "end"], ""),
+        (["-c", "3"], "012"),
+        (["-o", "@1005"], "56789"),
+        (["--from", "1970-01-01T00:00:01.003Z", "--to", "@1006"], "345"),
+    ],
+)
+def test_where_to_begin_and_stop(run: Run, topic: str, options: list[str], expected: str) -> None:
+    lines = "\n".join(json.dumps({"payload": str(n), "ts": 1000 + n}) for n in range(10))
+    assert run("topic", "alter", topic, "-c", "retention.ms=-1").code == 0
+    assert run("produce", topic, "--json", "-p", "1", stdin=lines.encode()).code == 0
+    assert run("consume", topic, "-p", "1", "-e", "-f", "%s", *options).out == expected
+
+
+def test_whole_files_are_records(run: Run, topic: str, tmp_path: object) -> None:
+    from pathlib import Path
+
+    path = Path(str(tmp_path)) / "file"
+    path.write_bytes(b"a\nb\n")
+    assert run("produce", topic, "--whole", str(path)).code == 0
+    assert run("consume", topic, "-e", "-f", "%S").out == "4"
+    missing = run("produce", topic, str(path) + ".missing")
+    assert (missing.code, missing.err.count("\n")) == (1, 1)
+
+
+@pytest.mark.slow
+def test_a_group_goes_on_where_it_stopped(run: Run, topic: str) -> None:
+    run("produce", topic, "-p", "0", stdin=b"a\nb\nc\n")
+    assert run("consume", topic, "-G", "g", "-c", "2").out == "a\nb\n"
+    assert run("consume", topic, "-G", "g", "-e").out == "c\n"
+    assert run("consume", topic, "-G", "g", "-e").out == ""
+
+
+@pytest.mark.slow
+def test_without_commit_a_group_stays_where_it_is(run: Run, topic: str) -> None:
+    run("produce", topic, "-p", "0", stdin=b"a\n")
+    for _ in range(2):
+        assert run("consume", topic, "-G", "g", "-e", "--no-commit").out == "a\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["consume", "missing", "-e"], "topic 'missing'"),
+        (["consume", "t", "-p", "9", "-e"], "partition 9"),
+        (["consume", "t", "-o", "99", "-c", "1"], "OFFSET_OUT_OF_RANGE"),
+        (["produce", "t", "-p", "9"], "partition 9"),
+        (["produce", "bad/name"], "bad/name"),
+    ],
+)
+def test_failures_are_one_line_and_exit_code_1(run: Run, topic: str, arguments: list[str], says: str) -> None:
+    ran = run(*arguments, stdin=b"x\n")
+    assert (ran.code, ran.err.count("\n")) == (1, 1), ran
+    assert says in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume"],
+        ["consume", "t", "-o", "yesterdayish"],
+        ["consume", "t", "-f", "%q"],
+        ["consume", "t", "-o", "stored"],
+        ["consume", "t", "-G", "g", "-p", "0"],
+        ["consume", "t", "-b", "a:b:c"],
+        ["produce", "t", "-D", ""],
+        ["produce", "t", "-z", "rar"],
+        ["topic", "create", "t", "-c", "novalue"],
+        ["group", "reset-offsets", "g"],
+        ["nonsense"],
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_code_2(run: Run, arguments: list[str]) -> None:
+    ran = run(*arguments)
+    assert (ran.code, ran.err.count("\n"), ran.out) == (2, 1, ""), ran
