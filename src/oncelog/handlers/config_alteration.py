@@ -20,6 +20,7 @@ ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_CONFIG: "a config is unknown or has a wrong value, or the change is not one for its type",
     ErrorCode.INVALID_REQUEST: "a resource or key twice, a null value, an unknown resource type, another broker's id, "
     "or a broker config that cannot change while it runs or has a wrong value",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "an unknown kind of change, except of a broker's configs (incremental)",
     ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to alter the topic's configs",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to alter the group's configs",

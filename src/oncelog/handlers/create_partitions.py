@@ -11,7 +11,7 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics import MorePartitions, create_partitions
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
-from oncelog.handlers.facts import committed, may_topic, outcome_error
+from oncelog.handlers.facts import HURRIED, committed, may_topic, outcome_error
 from oncelog.handlers.waits import Steps
 from oncelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -27,13 +27,21 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REPLICATION_FACTOR: "fewer brokers are alive than the topic has replicas",
     ErrorCode.INVALID_REQUEST: "a topic twice",
     ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to alter the topic",
 }
 
 
-def handle(request: CreatePartitionsRequest, context: Context) -> Steps[CreatePartitionsResponse]:
+def handle(
+    request: CreatePartitionsRequest, context: Context
+) -> CreatePartitionsResponse | Steps[CreatePartitionsResponse]:
     """Add what can be added, in one commit; or only say what would be (``validate_only``)."""
+    if request.timeout_ms <= 0:
+        return CreatePartitionsResponse(results=[_result(topic.name, HURRIED) for topic in request.topics])
+    return _create(request, context)
+
+
+def _create(request: CreatePartitionsRequest, context: Context) -> Steps[CreatePartitionsResponse]:
     names = Counter(topic.name for topic in request.topics)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results = [_result(name, twice) for name, count in names.items() if count > 1]

@@ -16,7 +16,7 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics import CreatedTopic, NewTopic, create_topics
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
-from oncelog.handlers.facts import committed, may_cluster, may_topic
+from oncelog.handlers.facts import HURRIED, committed, may_cluster, may_topic
 from oncelog.handlers.topic_creation import new_topic_id
 from oncelog.handlers.waits import Steps
 from oncelog.wire.messages.create_topics import (
@@ -36,7 +36,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_CONFIG: "a config is unknown, null, or has a wrong value",
     ErrorCode.INVALID_REQUEST: "a name twice, __cluster_metadata, or an assignment beside numbers",
     ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to create the topic, or to see its configs (config error)",
 }
 
@@ -44,8 +44,14 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _CONFIGS_SINCE: Final = 5
 
 
-def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
+def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Steps[CreateTopicsResponse]:
     """Create what can be created, in one commit; or only say what would be (``validate_only``)."""
+    if request.timeout_ms <= 0:
+        return CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
+    return _create(request, context)
+
+
+def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
     names = Counter(topic.name for topic in request.topics)
     may_create = may_cluster(context, Operation.CREATE)
     wanted, results = [], []

@@ -13,7 +13,7 @@ from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.topics import delete_topics
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
-from oncelog.handlers.facts import committed, may_cluster, may_topic, outcome_error
+from oncelog.handlers.facts import HURRIED, committed, may_cluster, may_topic, outcome_error
 from oncelog.handlers.waits import Steps
 from oncelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
@@ -22,7 +22,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id",
     ErrorCode.INVALID_REQUEST: "a topic twice, neither name nor id, or both; up to version 2: deletion is disabled",
     ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is false (version 3)",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to delete the topic",
 }
 
@@ -53,6 +53,8 @@ def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsRespon
     )
     if not context.broker.config.get("delete.topic.enable"):
         return _disabled(targets, context)
+    if request.timeout_ms <= 0:
+        return DeleteTopicsResponse(responses=[_result(name, topic_id, HURRIED) for name, topic_id in targets])
     return _delete(targets, context)
 
 

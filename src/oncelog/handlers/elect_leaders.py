@@ -15,7 +15,7 @@ from oncelog.core.controller.elections import ElectionType, elect
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
-from oncelog.handlers.facts import committed, may_cluster
+from oncelog.handlers.facts import HURRIED, committed, may_cluster
 from oncelog.handlers.waits import Steps
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -30,7 +30,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is alive",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
     ErrorCode.INVALID_REQUEST: "an unknown type of election",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
 }
 
@@ -44,6 +44,8 @@ def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersRespon
     if request.election_type not in tuple(ElectionType):
         message = f"Unknown election type {request.election_type}"
         return _refuse(request, Refusal(ErrorCode.INVALID_REQUEST, message))
+    if request.timeout_ms <= 0:
+        return _refuse(request, HURRIED)
     return _elect(request, context)
 
 

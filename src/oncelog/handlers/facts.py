@@ -18,6 +18,9 @@ ATTEMPTS: Final = 50
 
 CONTENDED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept coming in between; try again.")
 
+HURRIED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
+"""What every item of a request is told that gives no time at all: nothing is done."""
+
 TOPIC_OPERATIONS: Final = (
     Operation.READ,
     Operation.WRITE,

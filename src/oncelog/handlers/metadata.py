@@ -32,6 +32,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic, and it may not be created",
     ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "neither name nor id (version 12), which Apache Kafka does not expect",
     ErrorCode.INVALID_REQUEST: "a null name or an id before version 12",
     ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no live leader",
     ErrorCode.INVALID_REPLICATION_FACTOR: "an automatic creation asks for more replicas than there are brokers",
@@ -49,12 +50,12 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse | Ste
     if request.topics is None or (context.version == 0 and not request.topics):
         return _all_topics(request, context)
     if context.version < _IDS_SINCE and any(t.name is None or t.topic_id != NO_TOPIC_ID for t in request.topics):
-        return _refuse(request)
+        return _refuse(request, ErrorCode.INVALID_REQUEST)
     ids = dict.fromkeys(TopicId(topic.topic_id) for topic in request.topics if topic.topic_id != NO_TOPIC_ID)
     if ids:
         return _by_id(request, context, list(ids))
     if any(topic.name is None for topic in request.topics):
-        return _refuse(request)
+        return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     names = list(dict.fromkeys(TopicName(topic.name or "") for topic in request.topics))
     return _by_name(request, context, names)
 
@@ -205,12 +206,12 @@ def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartiti
     )
 
 
-def _refuse(request: MetadataRequest) -> MetadataResponse:
+def _refuse(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
     topics = [
-        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
+        MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()
     ]
-    return MetadataResponse(topics=topics)
+    return MetadataResponse(topics=topics, error_code=error)
 
 
 class _Shared(MetadataResponse):

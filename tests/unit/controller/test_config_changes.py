@@ -115,7 +115,8 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
             INVALID_CONFIG,
             "Can't APPEND to key retention.ms because its type is not LIST.",
         ),
-        (TOPIC, [("retention.ms", 9, "5")], INVALID_REQUEST, "Unknown operations type 9"),
+        (TOPIC, [("retention.ms", 9, "5")], ErrorCode.UNKNOWN_SERVER_ERROR, None),
+        (BROKER, [("message.max.bytes", 9, "5")], INVALID_REQUEST, "Unknown operations type 9"),
         (
             Resource(ConfigResourceType.TOPIC, "missing"),
             [("retention.ms", SET, "1")],
@@ -194,6 +195,6 @@ def test_refusals_are_apache_kafkas(
     resource: Resource,
     changes: list[tuple[str, int, str | None]],
     code: ErrorCode,
-    message: str,
+    message: str | None,
 ) -> None:
     assert refusal(image, resource, *changes) == Refusal(code, message)

@@ -102,7 +102,7 @@ class TestDeleteTopics:
     @pytest.mark.parametrize("version", range(1, 6))
     def test_by_name(self, broker: ClusterBroker, version: int) -> None:
         create(broker, "t", "u")
-        results = broker.call(DeleteTopicsRequest(topic_names=["t", "nope"]), version).responses
+        results = broker.call(DeleteTopicsRequest(topic_names=["t", "nope"], timeout_ms=1000), version).responses
         assert {result.name: result.error_code for result in results} == {"t": 0, "nope": 3}
         assert list(broker.image.topics) == ["u"]
 
@@ -120,7 +120,7 @@ class TestDeleteTopics:
             DeleteTopicState(name="twice"),
             DeleteTopicState(name="twice"),
         ]
-        results = broker.call(DeleteTopicsRequest(topics=topics), 6).responses
+        results = broker.call(DeleteTopicsRequest(topics=topics, timeout_ms=1000), 6).responses
         found = {(result.name, result.topic_id): (result.error_code, result.error_message) for result in results}
         mapped = (42, "The provided topic name maps to an ID that was already supplied.")
         assert found == {
@@ -137,7 +137,7 @@ class TestDeleteTopics:
 
     def test_internal_topics_may_be_deleted(self, broker: ClusterBroker) -> None:
         create(broker, CONSUMER_OFFSETS)
-        (result,) = broker.call(DeleteTopicsRequest(topic_names=[CONSUMER_OFFSETS]), 5).responses
+        (result,) = broker.call(DeleteTopicsRequest(topic_names=[CONSUMER_OFFSETS], timeout_ms=1000), 5).responses
         assert (result.error_code, dict(broker.image.topics)) == (0, {})
 
     @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ class TestDeleteTopics:
     def test_deletion_can_be_disabled(self, version: int, code: ErrorCode) -> None:
         broker = ClusterBroker({"delete.topic.enable": "false"})
         create(broker, "t")
-        (result,) = broker.call(DeleteTopicsRequest(topic_names=["t"]), version).responses
+        (result,) = broker.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), version).responses
         assert (result.error_code, list(broker.image.topics)) == (code, ["t"])
 
     def test_what_may_not_be_seen_or_deleted_is_refused(self, broker: ClusterBroker) -> None:
@@ -156,7 +156,7 @@ class TestDeleteTopics:
             Denying(no_cluster, (Operation.DELETE, TOPIC, "t")),
             Denying(no_cluster, (Operation.DESCRIBE, TOPIC, None)),
         ):
-            results = broker.call(DeleteTopicsRequest(topic_names=["t"]), 5, denying).responses
+            results = broker.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5, denying).responses
             assert [result.error_code for result in results] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
@@ -165,15 +165,29 @@ class TestCreatePartitions:
     def test_partitions_are_added(self, broker: ClusterBroker, version: int) -> None:
         create(broker, "t")
         topics = [CreatePartitionsTopic(name=name, count=3, assignments=None) for name in ("t", "nope")]
-        results = broker.call(CreatePartitionsRequest(topics=topics), version).results
+        results = broker.call(CreatePartitionsRequest(topics=topics, timeout_ms=1000), version).results
         assert {result.name: result.error_code for result in results} == {"t": 0, "nope": 3}
         assert len(broker.image.topics[TopicName("t")].partitions) == 3
 
     def test_validation_alone_adds_nothing(self, broker: ClusterBroker) -> None:
         create(broker, "t")
         topics = [CreatePartitionsTopic(name="t", count=3, assignments=None)]
-        (result,) = broker.call(CreatePartitionsRequest(topics=topics, validate_only=True), 3).results
+        (result,) = broker.call(CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=True), 3).results
         assert (result.error_code, len(broker.image.topics[TopicName("t")].partitions)) == (0, 1)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_request_that_gives_no_time_is_not_carried_out(broker: ClusterBroker, timeout_ms: int) -> None:
+    create(broker, "t")
+    new = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+    more = CreatePartitionsTopic(name="t", count=3, assignments=None)
+    answers = [
+        *broker.call(CreateTopicsRequest(topics=[new, new], timeout_ms=timeout_ms), 7).topics,
+        *broker.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=timeout_ms), 5).responses,
+        *broker.call(CreatePartitionsRequest(topics=[more], timeout_ms=timeout_ms), 3).results,
+    ]
+    assert [(a.error_code, a.error_message) for a in answers] == [(ErrorCode.REQUEST_TIMED_OUT, None)] * 4
+    assert {name: len(topic.partitions) for name, topic in broker.image.topics.items()} == {"t": 1}
 
 
 class TestMetadata:
@@ -232,6 +246,10 @@ class TestMetadata:
     def test_ids_and_null_names_need_version_12(self, broker: ClusterBroker, topic: MetadataRequestTopic) -> None:
         answer = broker.call(MetadataRequest(topics=[topic]), 11)
         assert ([t.error_code for t in answer.topics], answer.brokers) == ([ErrorCode.INVALID_REQUEST], [])
+
+    def test_neither_name_nor_id_is_what_apache_kafka_does_not_expect(self, broker: ClusterBroker) -> None:
+        answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name=None)]), 13)
+        assert (answer.error_code, [t.error_code for t in answer.topics], answer.brokers) == (-1, [-1], [])
 
     def test_asking_creates_when_client_and_broker_allow(self, broker: ClusterBroker) -> None:
         assert describe(broker, "t", "a b", create=True).topics[0].partitions[0].leader_id == 1

@@ -121,7 +121,9 @@ def _apply(resource: Resource, configs: dict[str, str], change: ConfigChange) ->
         else:
             configs[key] = ",".join(part for part in old if part not in parts)
     else:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.type}")
+        if resource.type == ConfigResourceType.BROKER:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.type}")
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # so Apache Kafka, where nothing but brokers expects it
 
 
 def _check_list(resource: Resource, key: str, change_type: ChangeType) -> None:
