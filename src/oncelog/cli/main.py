@@ -72,10 +72,11 @@ class LazyGroup(TyperGroup):
 def load_command(name: str, target: str) -> Any:
     """The command object behind ``module:attribute``."""
     module_name, _, attribute = target.partition(":")
-    found = getattr(importlib.import_module(module_name), attribute)
+    module = importlib.import_module(module_name)
+    found = getattr(module, attribute)
     if not isinstance(found, typer.Typer):
         single = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
-        single.command(name=name)(found)
+        single.command(name=name, epilog=getattr(module, "EPILOG", None))(found)
         found = single
     command = typer.main.get_command(found)
     command.name = name

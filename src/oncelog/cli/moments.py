@@ -48,4 +48,4 @@ def parse_time_ms(text: str) -> int:
             f"{text!r} is neither an offset (beginning, end, stored, N, -N) nor a time "
             "(@MILLISECONDS, 2013-06-01, 2013-06-01T12:00:00Z)"
         ) from None
-    return int((moment if moment.tzinfo else moment.astimezone()).timestamp() * 1000)
+    return round((moment if moment.tzinfo else moment.astimezone()).timestamp() * 1000)

@@ -39,7 +39,7 @@ def open_client(bootstrap: str, properties: list[str] | None = None) -> Client:
     from oncelog.client.blocking.client import Client
 
     settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}
-    settings["socket.connection.setup.timeout.ms"] = "5000"
+    settings |= {"socket.connection.setup.timeout.ms": "5000", "unknown.topic.grace.ms": "400"}
     settings.update(key_values(properties, "--property"))
     return Client(bootstrap, config=settings)
 

@@ -68,6 +68,8 @@ class ClientConfig:
     """How long one operation may go on retrying, over all its attempts."""
     retry_backoff_ms: int = field(default=100, metadata={"key": "retry.backoff.ms"})
     retry_backoff_max_ms: int = field(default=SECOND_MS, metadata={"key": "retry.backoff.max.ms"})
+    unknown_topic_grace_ms: int = field(default=SECOND_MS, metadata={"key": "unknown.topic.grace.ms"})
+    """How long a topic that is not there may still appear: a new one takes a moment to be known everywhere."""
     metadata_max_age_ms: int = field(default=5 * MINUTE_MS, metadata={"key": "metadata.max.age.ms"})
     max_response_bytes: int = field(default=256 * MIB, metadata={"key": "max.response.bytes"})
     """A broker that announces more loses the connection."""

@@ -2,7 +2,7 @@
 
 Rules: leaders, coordinators and the controller are looked up when first needed and again when a broker says it is
 not the one. Reading operations are retried until ``retry_timeout_ms``; what is final fails at once. A topic that does
-not exist gets a second of grace (a new one takes that long to spread), then UnknownTopic.
+not exist gets some grace (``unknown_topic_grace_ms``: a new one takes time to spread), then UnknownTopic.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ MAX_TIMESTAMP: Final = -3
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 LAST_PRODUCE_VERSION_BY_NAME: Final = 12
-UNKNOWN_TOPIC_GRACE_MS: Final = 1000
 
 
 class ListedOffset(NamedTuple):
@@ -186,7 +185,7 @@ class Client:
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
         """A topic that exists, from memory if that is fresh. Raises UnknownTopic, BrokerRefused."""
-        deadline = now_ms() + (5 * UNKNOWN_TOPIC_GRACE_MS if create else UNKNOWN_TOPIC_GRACE_MS)
+        deadline = now_ms() + self.config.unknown_topic_grace_ms * (5 if create else 1)
         for attempt in range(1 << 30):
             age = self.view.age_ms(name, now_ms())
             if age is None or age > self.config.metadata_max_age_ms:

@@ -1,0 +1,178 @@
+"""What ``log dump`` shows of each kind of file, whole and damaged."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.cli.dump.internal import decode_internal
+from oncelog.cli.main import invoke
+from oncelog.records.builder import build_batch, end_transaction_marker
+from oncelog.records.compression import Codec
+from oncelog.records.internal.group_records import (
+    OffsetCommitValue,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from oncelog.records.record import Record
+
+BASE = "00000000000000000010"
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    return directory
+
+
+def rows(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> list[dict[str, Any]]:
+    assert invoke(["log", "dump", "--json", *map(str, arguments)]) == code
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def three_batches() -> list[bytes]:
+    first = build_batch([Record(-1, 1000, b"k", b"v", (("h", b"1"),)), Record(-1, 1001, None, None)], base_offset=10)
+    second = build_batch([Record(-1, 1002, None, b"\xff")], base_offset=12, codec=Codec.ZSTD, producer_id=9)
+    marker = end_transaction_marker(
+        producer_id=9, producer_epoch=0, committed=False, coordinator_epoch=4, timestamp=1003, base_offset=13
+    )
+    return [bytes(one) for one in (first, second, marker)]
+
+
+def test_batches_and_records_of_a_segment(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (partition / f"{BASE}.log").write_bytes(b"".join(three_batches()))
+    found = rows(capsys, "-r", partition)
+    assert [row["type"] for row in found] == ["batch", "record", "record", "batch", "record", "batch", "record"]
+    assert [(row["base_offset"], row["valid"]) for row in found if row["type"] == "batch"] == [
+        (10, True),
+        (12, True),
+        (13, True),
+    ]
+    assert (found[1]["key"], found[1]["value"], found[1]["headers"]) == ("k", "v", {"h": "1"})
+    assert (found[2]["value"], found[2]["value_bytes"]) == (None, -1)
+    assert (found[3]["codec"], found[4]["value"]) == ("zstd", "/w==")
+    assert (found[6]["control"], found[6]["coordinator_epoch"]) == ("abort", 4)
+
+
+def test_a_range_of_offsets(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (partition / f"{BASE}.log").write_bytes(b"".join(three_batches()))
+    assert [r["base_offset"] for r in rows(capsys, partition, "--from-offset", 11, "--to-offset", 13)] == [10, 12]
+
+
+def test_a_wrong_checksum_is_shown_and_the_rest_goes_on(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = three_batches()
+    data[0] = data[0][:-1] + b"\x7f"
+    (partition / f"{BASE}.log").write_bytes(b"".join(data))
+    found = rows(capsys, "-r", partition, code=1)
+    assert [(row["type"], row.get("valid")) for row in found[:2]] == [("batch", False), ("batch", True)]
+
+
+def test_a_torn_batch_is_an_error_with_its_position(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = three_batches()
+    (partition / f"{BASE}.log").write_bytes(data[0] + data[1][:-1])
+    assert f"at position {len(data[0])}" in rows(capsys, partition, code=1)[-1]["error"]
+
+
+def test_indexes_stop_at_what_is_preallocated(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (partition / f"{BASE}.index").write_bytes(struct.pack(">iiiiii", 5, 100, 9, 200, 0, 0))
+    (partition / f"{BASE}.timeindex").write_bytes(struct.pack(">qi", 1000, 5) + bytes(24))
+    (partition / f"{BASE}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 9, 11, 13, 11))
+    found = rows(capsys, partition)
+    assert [(row["offset"], row["position"]) for row in found if row["type"] == "offset_index"] == [
+        (15, 100),
+        (19, 200),
+    ]
+    assert [row["entries"] for row in found if row["type"] == "preallocated"] == [1, 2]
+    (aborted,) = [row for row in found if row["type"] == "aborted_transaction"]
+    assert (aborted["producer_id"], aborted["first_offset"], aborted["last_offset"]) == (9, 11, 13)
+
+
+def test_a_producer_snapshot(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 9, 1, 7, 42, 2, 1000, 3, -1)
+    path = partition / f"{BASE}.snapshot"
+    path.write_bytes(struct.pack(">hI", 1, crc32c(body)) + body)
+    head, producer = rows(capsys, path)
+    assert (head["offset"], head["producers"]) == (10, 1)
+    assert (producer["producer_id"], producer["last_sequence"], producer["transaction_first_offset"]) == (9, 7, None)
+    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+    assert [row["type"] for row in rows(capsys, path, code=1)] == ["producer_snapshot", "error", "producer"]
+
+
+def test_checkpoints_and_properties(tmp_path: Path, partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (partition / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 17\n")
+    (partition / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 20\n")
+    (tmp_path / "meta.properties").write_text("#comment\nversion=1\nnode.id=1\n")
+    (tmp_path / ".lock").write_text("")
+    found = {Path(row.pop("file")).name: row for row in rows(capsys, tmp_path)}
+    assert found["leader-epoch-checkpoint"] == {"type": "leader_epoch", "leader_epoch": 3, "start_offset": 17}
+    assert found["partition.metadata"]["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert found["recovery-point-offset-checkpoint"]["offset"] == 20
+    assert found["meta.properties"] == {"type": "properties", "version": "1", "node.id": "1"}
+
+
+def test_only_some_kinds_of_files(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (partition / f"{BASE}.log").write_bytes(b"".join(three_batches()))
+    (partition / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (partition / f"{BASE}.index").write_bytes(struct.pack(">ii", 5, 100))
+    assert {row["type"] for row in rows(capsys, partition, "--only", "index")} == {"offset_index"}
+
+
+def test_committed_offsets_are_decoded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "__consumer_offsets-3"
+    directory.mkdir()
+    key = encode_offset_commit_key("g", "t", 1)
+    records = [
+        Record(-1, 0, key, encode_offset_commit_value(OffsetCommitValue(offset=7, metadata="m"))),
+        Record(-1, 0, key, None),
+        Record(-1, 0, b"\x00\x63", b"new"),
+    ]
+    (directory / f"{BASE}.log").write_bytes(build_batch(records, base_offset=10))
+    _, committed, deleted, unknown = rows(capsys, "-r", directory)
+    assert (committed["kind"], committed["group"], committed["committed"]) == ("offset", "g", 7)
+    assert deleted["deleted"] is True
+    assert "99" in unknown["unknown"]
+
+
+def test_a_transaction_is_decoded() -> None:
+    key = struct.pack(">hh", 0, 2) + b"id"
+    value = struct.pack(">hqhib", 1, 9, 3, 60_000, 1) + b"\x02\x02t\x02\x00\x00\x00\x05\x00"
+    value += struct.pack(">qq", 2000, 1000) + b"\x01\x02\x02\x00\x02"
+    row = decode_internal("__transaction_state", key, value)
+    assert row is not None
+    assert (row["transactional_id"], row["state"], row["partitions"]) == ("id", "Ongoing", ["t-5"])
+    assert (row["client_transaction_version"], row["start_timestamp"]) == (2, 1000)
+
+
+@given(st.sampled_from(["__consumer_offsets", "__transaction_state"]), st.none() | st.binary(), st.none() | st.binary())
+def test_nothing_in_an_internal_record_breaks_the_dump(topic: str, key: bytes | None, value: bytes | None) -> None:
+    assert isinstance(decode_internal(topic, key, value), dict)
+
+
+@pytest.mark.slow
+@given(st.sampled_from(["log", "index", "timeindex", "txnindex", "snapshot"]), st.binary(max_size=200))
+def test_no_file_breaks_the_dump(kind: str, data: bytes) -> None:
+    import tempfile
+
+    from oncelog.cli.dump.segment import Wanted
+    from oncelog.cli.log import _rows
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / f"{BASE}.{kind}"
+        path.write_bytes(data)
+        assert all("type" in row for row in _rows(path, Wanted(records=True)))
+
+
+def test_a_path_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert invoke(["log", "dump", str(tmp_path / "no")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert invoke(["log", "dump", str(tmp_path)]) == 1
+    assert "no files of a log" in capsys.readouterr().err

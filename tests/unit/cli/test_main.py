@@ -1,0 +1,82 @@
+"""The command's frame: what is imported when, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oncelog.cli.main import COMMANDS, complain, invoke, load_command
+
+
+def modules_after(*arguments: str) -> set[str]:
+    script = (
+        "import sys, json\nfrom oncelog.cli.main import invoke\n"
+        f"invoke({list(arguments)!r})\nprint('\\n' + json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_help_imports_no_sub_command(arguments: list[str]) -> None:
+    loaded = modules_after(*arguments)
+    assert {name for name in loaded if name.startswith("oncelog.")} == {"oncelog.cli", "oncelog.cli.main"}
+    assert not loaded & {"rich", "asyncio", "numpy", "pyarrow", "pyspark"}
+
+
+@pytest.mark.slow
+def test_a_sub_command_imports_no_other() -> None:
+    loaded = modules_after("topic", "list", "--help")
+    assert not loaded & {f"oncelog.cli.{name}" for name in ("serve", "load", "consume", "produce", "group")}
+    assert not loaded & {"rich", "asyncio", "numpy", "pyarrow", "pyspark"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_sub_command_has_help_with_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = load_command(name, COMMANDS[name].target)
+    inner = list(getattr(command, "commands", {})) or [None]
+    for one in inner:
+        arguments = [name, *([one] if one else []), "--help"]
+        assert invoke(arguments) == 0
+        assert "Examples:" in capsys.readouterr().out, arguments
+
+
+def test_a_mistyped_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["topics"]) == 2
+    assert capsys.readouterr().err == "oncelog: no command 'topics'; did you mean 'topic'? (see oncelog --help)\n"
+
+
+def test_a_complaint_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert complain("a\n  b") == 1
+    assert capsys.readouterr().err == "oncelog: a b\n"
+
+
+def test_ctrl_c_ends_with_130_and_nothing_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("oncelog.cli.topic.open_client", interrupted)
+    assert invoke(["topic", "list"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
+    for number in range(3000):
+        (tmp_path / f"{number}-0").mkdir()
+        (tmp_path / f"{number}-0" / "partition.metadata").write_text("version: 0")
+    run = [sys.executable, "-c", "from oncelog.cli.main import run; run()", "log", "dump", str(tmp_path)]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 0
+        assert process.stderr.read() == b""
