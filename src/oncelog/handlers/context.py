@@ -73,6 +73,9 @@ class Broker(Protocol):
     def readable_changed(self, partition: TopicPartition) -> None:
         """Tell the node that a handler moved a log's readable range otherwise (DeleteRecords)."""
 
+    def disk_bytes(self) -> tuple[int, int]:
+        """Size of the volume that holds the data, and what is free on it; −1 each when unknown."""
+
     def random_bytes(self, size: int) -> bytes:
         """From the injected entropy: topic ids, member ids."""
 

@@ -1,7 +1,4 @@
-"""DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827, KIP-1066): sizes of the partitions in the data directory.
-
-Sizes of the volume (version 4) are "unknown" (−1): the centre does not ask the operating system.
-"""
+"""DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827, KIP-1066): sizes of the partitions in the data directory."""
 
 from __future__ import annotations
 
@@ -33,9 +30,12 @@ def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirs
     if not may_cluster(context, Operation.DESCRIBE):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= _ERROR_SINCE else ErrorCode.NONE
         return DescribeLogDirsResponse(error_code=error)
+    total_bytes, usable_bytes = context.broker.disk_bytes()
     result = DescribeLogDirsResult(
         log_dir=context.broker.config.data_directory,
         topics=_topics(context, _wanted(request, context)),
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
     )
     return DescribeLogDirsResponse(results=[result])
 

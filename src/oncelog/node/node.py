@@ -7,7 +7,7 @@ Nothing here knows a clock, a thread or a socket: the same node runs under ``run
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
@@ -73,6 +73,8 @@ class Node:
         self.logs = logs
         self.now_ms = 0
         self.traffic = Traffic()
+        self.measure_disk: Callable[[], tuple[int, int]] = lambda: (-1, -1)
+        """Size of the data's volume and what is free on it; the runtime knows."""
         self._entropy = entropy
         self._connections: dict[int, Connection] = {}
         self._continuing = False
@@ -255,6 +257,10 @@ class Node:
     def readable_changed(self, partition: TopicPartition) -> None:
         """See ``handlers.context.Broker``."""
         self._readers.changed(partition)
+
+    def disk_bytes(self) -> tuple[int, int]:
+        """See ``handlers.context.Broker``."""
+        return self.measure_disk()
 
     def random_bytes(self, size: int) -> bytes:
         """See ``handlers.context.Broker``."""

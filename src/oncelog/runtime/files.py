@@ -205,6 +205,11 @@ class DiskFiles:
         except FileNotFoundError:
             return None
 
+    def space(self) -> tuple[int, int]:
+        """Size of the volume that holds the directory, and what is free on it for us, in bytes."""
+        found = os.statvfs(self._root)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def modified_ms(self, path: str) -> int:
         return os.stat(self._path(path)).st_mtime_ns // 1_000_000
 

@@ -99,6 +99,7 @@ class Server:
         address = (host or bound_host, bound_port)
         node, reports = assemble(opened.outside, self.settings, address, self.clock.now_ms())
         self._node = node
+        node.measure_disk = opened.files.space
         manual = isinstance(self.clock, ManualClock)
         self._execution = Execution(node, loop, self.clock, opened.outside.coordination, manual=manual)
         self._execution.carry_out(reports + node.start(self.clock.now_ms()))

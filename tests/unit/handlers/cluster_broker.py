@@ -48,6 +48,9 @@ class ClusterBroker:
         self._random += 1
         return self._random.to_bytes(size, "big")
 
+    def disk_bytes(self) -> tuple[int, int]:
+        return 1000, 400
+
     def log(self, partition: TopicPartition) -> Any:
         size = self.sizes.get(partition)
         return None if size is None else _Log(size)

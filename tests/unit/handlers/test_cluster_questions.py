@@ -277,6 +277,7 @@ class TestDescribeLogDirs:
             ("t", [(0, 5)]),
             ("u", [(2, 7)]),
         ]
+        assert (result.total_bytes, result.usable_bytes) == ((1000, 400) if version >= 4 else (-1, -1))
         wanted = [DescribableLogDirTopic(topic="u", partitions=[0, 2, 2, 9]), DescribableLogDirTopic(topic="x")]
         (some,) = broker.call(DescribeLogDirsRequest(topics=wanted), version).results
         assert [(t.name, [p.partition_index for p in t.partitions]) for t in some.topics] == [("u", [2])]
