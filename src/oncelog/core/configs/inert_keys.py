@@ -88,6 +88,8 @@ INERT_KEYS: Final = (
         "listener.security.protocol.map",
         STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        None,
+        PER_BROKER,
     ),
     inert("max.connection.creation.rate", INT, "2147483647", at_least(0), CLUSTER_WIDE),
     inert("connection.failed.authentication.delay.ms", INT, "100", at_least(0)),
