@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ def decide(image: ClusterImage, kind: str, what: object, new_id: object) -> list
     raise AssertionError(kind)
 
 
+@pytest.mark.slow
 @given(steps)
 def test_following_changes_gives_what_a_restart_reads(script: list[tuple[str, object]]) -> None:
     session = MemoryTree().session()

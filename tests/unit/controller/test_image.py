@@ -120,6 +120,7 @@ def test_names_of_entities_survive_the_path() -> None:
         assert layout.entity_of(layout.entity_name(name)) == name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topics", [1000, 1])
 def test_ten_thousand_partitions_load_quickly(topics: int) -> None:
     image = cluster()
