@@ -31,7 +31,7 @@ from oncelog.spark.load_plan import (
 from oncelog.spark.offsets import Planner, open_client
 from oncelog.spark.options import SourceOptions, parse_options
 from oncelog.spark.parquet import check_staged, merge_kept, write_empty
-from oncelog.spark.table import RowsFile, Table, TableError
+from oncelog.spark.table import RowsFile, Table, TableError, topic_label
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -281,8 +281,12 @@ class ClusterSource:
             partitions = planner.partitions()
             earliest, latest = planner.earliest(partitions), planner.latest(partitions)
             since = self._offsets_at(client, partitions, latest)
+        files = table.files()
         return [
-            PartitionState(one, table.files_of(one), earliest[one], latest[one], since.get(one)) for one in partitions
+            PartitionState(
+                one, files.get((topic_label(one.topic), one.partition), []), earliest[one], latest[one], since.get(one)
+            )
+            for one in partitions
         ]
 
     def _offsets_at(

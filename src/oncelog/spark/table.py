@@ -120,10 +120,6 @@ class Table:
                     raise TableError(f"{self.path}: {before.name} and {after.name} overlap; one must be removed")
         return found
 
-    def files_of(self, partition: TopicPartition) -> list[RowsFile]:
-        """The visible files of one partition, in offset order."""
-        return self.files().get((topic_label(partition.topic), partition.partition), [])
-
     def path_of(self, file: RowsFile) -> Path:
         """Where a visible file is."""
         return self.path / file.name

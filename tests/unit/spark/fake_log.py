@@ -31,10 +31,11 @@ class FakeLog:
         return self.ids
 
     def states(self, table: Table) -> list[PartitionState]:
+        files = table.files()
         return [
             PartitionState(
                 TopicPartition(TopicName(topic), number),
-                table.files_of(TopicPartition(TopicName(topic), number)),
+                files.get((topic, number), []),
                 self.log_start.get((topic, number), 0),
                 len(values),
                 None
