@@ -7,6 +7,7 @@ not exist gets some grace (``unknown_topic_grace_ms``: a new one takes time to s
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -78,6 +79,7 @@ class Client:
         self.view = ClusterView()
         self._links: dict[int, Link] = {}
         self._bootstrap_link: Link | None = None
+        self._has_connected = False
         self._coordinators: dict[tuple[int, str], int] = {}
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
@@ -149,18 +151,25 @@ class Client:
             try:
                 return attempt()
             except ClientError as error:
-                action = remedy(error.code) if isinstance(error, BrokerRefused) else Remedy.REFRESH_METADATA
-                final = isinstance(error, UnknownTopic) or (
-                    action is Remedy.FAIL if isinstance(error, BrokerRefused) else not error.retriable
-                )
-                if final or now_ms() >= deadline:
+                if not self.may_pass(error) or now_ms() >= deadline:
                     raise
-                if action is Remedy.FIND_COORDINATOR or not isinstance(error, BrokerRefused):
+                refused = isinstance(error, BrokerRefused)
+                action = remedy(error.code) if isinstance(error, BrokerRefused) else Remedy.REFRESH_METADATA
+                if action is Remedy.FIND_COORDINATOR or not refused:
                     self._coordinators.clear()
                 self.pause(number)
                 if action is Remedy.REFRESH_METADATA:
-                    self.refresh()
+                    with contextlib.suppress(ClientError):
+                        self.refresh()
         raise AssertionError("unreachable")
+
+    def may_pass(self, error: ClientError) -> bool:
+        """Whether it makes sense to try again after ``error``. A cluster that was there before may come back."""
+        if isinstance(error, UnknownTopic):
+            return False
+        if isinstance(error, BrokerRefused):
+            return remedy(error.code) is not Remedy.FAIL
+        return error.retriable or (isinstance(error, NoBrokerReachable) and self._has_connected)
 
     def pause(self, attempt: int) -> None:
         """Sleep before attempt ``attempt`` + 1, with jitter."""
@@ -316,6 +325,7 @@ class Client:
                 except ClientError as error:
                     failures.append(str(error))
                 else:
+                    self._has_connected = True
                     return self._bootstrap_link
             if now_ms() >= deadline:
                 raise NoBrokerReachable(_unreachable(failures, addresses))

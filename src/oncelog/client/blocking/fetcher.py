@@ -158,7 +158,7 @@ class Fetcher:
         now = now_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now
-        if not error.retriable or now - self._failing_since_ms > self._client.config.retry_timeout_ms:
+        if not self._client.may_pass(error) or now - self._failing_since_ms > self._client.config.retry_timeout_ms:
             raise error
         self._client.pause(self._attempt)
         self._attempt += 1

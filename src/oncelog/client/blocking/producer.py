@@ -207,7 +207,7 @@ class Producer:
             correlation_id = link.submit(message, version, answered=settings.acks != 0)
         except ClientError as error:
             self._lost(batches)
-            if not error.retriable:
+            if not self._client.may_pass(error):
                 raise
             return
         if settings.acks == 0:
