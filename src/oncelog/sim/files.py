@@ -21,6 +21,10 @@ _TORN: Final = 2
 _ZEROED: Final = 3
 
 
+class PowerLost(Exception):
+    """The machine stopped in the middle of something; only :meth:`MemoryFiles.crash` goes on from here."""
+
+
 class _Node:
     """What a file holds now, and what it surely holds after a crash."""
 
@@ -76,6 +80,7 @@ class MemoryFile:
     def append(self, chunks: Sequence[Buffer]) -> int:
         node = self._alive()
         added = b"".join(chunks)
+        self._files.changing()
         self._files.take_space(len(added))
         position = len(node.data)
         node.data += added
@@ -90,6 +95,7 @@ class MemoryFile:
 
     def truncate(self, size: int) -> None:
         node = self._alive()
+        self._files.changing()
         if size < len(node.durable):
             node.rewritten = True
         if size > len(node.data):
@@ -125,6 +131,7 @@ class MemoryFiles:
         self.sync_count = 0
         self._written = 0
         self._failing_syncs = 0
+        self._changes_left: int | None = None
         self._names: Names = {"": None}
         self._durable_names: Names = {"": None}
         self._journal: list[tuple[frozenset[str], Names]] = []
@@ -140,6 +147,7 @@ class MemoryFiles:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self._require_directory(_parent(path))
+            self.changing()
             node = self._names[path] = _Node(self.now_ms())
             self._note(_parent(path))
         return MemoryFile(self, node)
@@ -171,6 +179,7 @@ class MemoryFiles:
         if old not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
         self._require_directory(_parent(new))
+        self.changing()
         moved = [path for path in self._names if path == old or path.startswith(f"{old}/")]
         for path in moved:
             self._names[new + path[len(old) :]] = self._names.pop(path)
@@ -179,6 +188,7 @@ class MemoryFiles:
     def remove(self, path: str) -> None:
         if path not in self._names:
             return
+        self.changing()
         for name in [name for name in self._names if name == path or name.startswith(f"{path}/")]:
             node = self._names.pop(name)
             if node is not None:
@@ -208,6 +218,7 @@ class MemoryFiles:
         self._durable_names = dict(names)
         self._journal.clear()
         self._failing_syncs = 0
+        self._changes_left = None
         self.generation += 1
 
     def flip_bit(self, path: str, bit: int) -> None:
@@ -228,6 +239,17 @@ class MemoryFiles:
         """Let the next ``count`` syncs fail with EIO."""
         self._failing_syncs = count
 
+    def lose_power_after(self, changes: int) -> None:
+        """Let every change after the next ``changes`` ones raise PowerLost."""
+        self._changes_left = changes
+
+    def changing(self) -> None:
+        """Something is about to be changed."""
+        if self._changes_left is not None:
+            if self._changes_left == 0:
+                raise PowerLost
+            self._changes_left -= 1
+
     def make_cold(self, path: str, cold: bool = True) -> None:
         """Take a file out of the page cache (or put it back)."""
         self._node(path).cold = cold
@@ -240,6 +262,7 @@ class MemoryFiles:
 
     def sync_or_fail(self) -> None:
         """Count a sync, or fail it as asked for."""
+        self.changing()
         self.sync_count += 1
         if self._failing_syncs:
             self._failing_syncs -= 1

@@ -67,8 +67,6 @@ class LogState(NamedTuple):
     log_end_offset: int
     durable_offset: int
     cleaned_offset: int = 0
-    created: bool = False
-    """The directory was made just now."""
 
 
 class PartitionLog:
@@ -105,7 +103,11 @@ class PartitionLog:
         self.closed = False
         self.maintenance = maintenance.Maintenance(self)
         self._tail = TailPositions()
-        self._unsynced = UnsyncedFiles(files, self.directory, created=state.created)
+        self._unsynced = UnsyncedFiles(files, self.directory)
+        for index, segment in enumerate(self.segments.sealed()):
+            end = self.segments.end_of(index, self.log_end_offset)
+            if end > self.durable_offset:
+                self._unsynced.sealed(self._files_of(segment, end), end)
         self.producers.high_watermark_moved(self.high_watermark)
 
     def __repr__(self) -> str:
@@ -257,11 +259,18 @@ class PartitionLog:
         new.begin(now_ms)
         old.seal()
         self.segments.add(new)
-        self._unsynced.rolled(old, new)
         self._tail.clear()
         self.producers.end_offset = self.log_end_offset
         self.snapshots.take(self.producers, self.log_start_offset)
+        self._unsynced.sealed(self._files_of(old, new.base_offset), new.base_offset)
+        self._unsynced.file_appeared(new.base_offset)
         return new
+
+    def _files_of(self, segment: Segment, end_offset: int) -> list[OpenFile]:
+        """A sealed segment's records and the producer state at its end: when older segments are deleted, that snapshot
+        is all that tells of producers whose records are gone."""
+        snapshot = self.snapshots.file_at(end_offset)
+        return segment.files_with_data() + ([] if snapshot is None else [snapshot])
 
     # Durability
 

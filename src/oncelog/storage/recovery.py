@@ -123,8 +123,7 @@ class Recovery:
         self._epochs.truncate_from_end(start)
         segment = Segment(self._files, self._directory, start, 0, self._budget)
         segment.begin(self._now_ms)
-        state = self._state([segment], start, start, start, known)
-        return state._replace(created=True)
+        return self._state([segment], start, start, start, known)
 
     def _segment(self, base: int) -> Segment:
         size = self._files.size(f"{self._directory}/{segment_file(base, LOG)}") or 0
@@ -216,27 +215,40 @@ class Recovery:
             if segment.base_offset <= recovery_point:
                 first = index
         start = segments[first].base_offset
+        if not self._epochs.entries:
+            self._read_epochs(segments[:first])
         self._load_producers(segments[:first], segments[0].base_offset, start)
+        if first and start not in self._snapshots.offsets:
+            self._replace_snapshot(start, segments[0].base_offset)
         end = start
         for index in range(first, len(segments)):
             segment = segments[index]
-            if segment.base_offset < end:
-                break
             size = segment.size_bytes
             end = self._recover_segment(segment, max(end, segment.base_offset), log_start)
-            if index + 1 < len(segments):
-                if segment.size_bytes < size:
-                    self._remove_after(segments, index)
-                    return segments[: index + 1], end
-                self._producers.end_offset = segments[index + 1].base_offset
-                segment.seal()
-                self._snapshots.take(self._producers, log_start)
+            if index + 1 == len(segments):
+                break
+            following = segments[index + 1].base_offset
+            if segment.size_bytes < size or following < end or self._is_hole(end, following, recovery_point):
+                self._remove(segments[index + 1 :])
+                return segments[: index + 1], end
+            self._producers.end_offset = following
+            segment.seal()
+            self._snapshots.take(self._producers, log_start)
         return segments, end
 
-    def _remove_after(self, segments: list[Segment], index: int) -> None:
-        for segment in segments[index + 1 :]:
+    def _is_hole(self, end: int, following: int, recovery_point: int) -> bool:
+        """Whether records are missing that a power cut took while later ones reached the disk.
+
+        Compaction leaves gaps too, so in a compacted log none counts.
+        """
+        return following > end >= recovery_point and not self._config.compact
+
+    def _remove(self, segments: list[Segment]) -> None:
+        """For good: their records must not come back behind those that will be written in their place."""
+        for segment in segments:
             self._snapshots.remove(segment.base_offset)
             segment.remove()
+        self._files.sync_directory(self._directory)
 
     def _recover_segment(self, segment: Segment, expected: int, log_start: int) -> int:
         """Rebuild one segment's indexes from its batches; return the offset after the last sound one."""
@@ -258,6 +270,7 @@ class Recovery:
                 segment.note_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
             if valid < size:
                 segment.file.truncate(valid)
+                segment.file.sync()
                 segment.size_bytes = valid
         segment.rewrite_aborted()
         return expected
@@ -290,10 +303,21 @@ class Recovery:
         start = producers.end_offset
         for index, segment in enumerate(segments):
             end = segments[index + 1].base_offset if index + 1 < len(segments) else log_end
-            if end <= start or not segment.size_bytes:
+            if end <= start:
                 continue
-            self._replay_producers(segment, start)
+            if segment.base_offset > start:
+                self._replace_snapshot(segment.base_offset, first_offset)
+            if segment.size_bytes:
+                self._replay_producers(segment, start)
         producers.end_offset = log_end
+
+    def _replace_snapshot(self, offset: int, first_offset: int) -> None:
+        """A snapshot that a segment should begin with is lost: write it again while what it says is still known."""
+        self._producers.end_offset = offset
+        self._snapshots.take(self._producers, first_offset)
+        file = self._snapshots.file_at(offset)
+        if file is not None:
+            file.sync()
 
     def _replay_producers(self, segment: Segment, start: int) -> None:
         position = segment.offset_index.position_before(start)

@@ -13,7 +13,7 @@ from typing import Final
 
 from oncelog.base.units import MIB
 from oncelog.ports import Buffer, Files, OpenFile
-from oncelog.records.batch import BatchHeader
+from oncelog.records.batch import HEADER_SIZE, BatchHeader
 from oncelog.storage.batch_scan import LOOKUP_CHUNK, SCAN_CHUNK, iter_batches
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, segment_file
@@ -184,9 +184,16 @@ class Segment:
 
     def files_with_data(self) -> list[OpenFile]:
         """What must be synced for the segment's records to be durable, aborted transactions included."""
-        if self._transaction_file is None:
-            return [self.file]
-        return [self.file, self._transaction_file]
+        files = [self.file]
+        if self._transaction_file is not None:
+            files.append(self._transaction_file)
+        if self._sealed:
+            files += [
+                self._files.open(path)
+                for extension in (OFFSET_INDEX, TIME_INDEX)
+                if self._files.size(path := self.path(extension)) is not None
+            ]
+        return files
 
     def is_full(self, more_bytes: int, segment_bytes: int, index_bytes: int) -> bool:
         """Whether ``more_bytes`` do not fit any more, into the file or its indexes."""
@@ -316,12 +323,24 @@ class Segment:
         self._offset_index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
         if self.size_bytes:
             try:
-                self._offset_index = load_offset_index(self._content(OFFSET_INDEX), self.base_offset, self.size_bytes)
+                offsets = load_offset_index(self._content(OFFSET_INDEX), self.base_offset, self.size_bytes)
+                self._check_last_entry(offsets)
+                self._offset_index = offsets
                 self._time_index = load_time_index(self._content(TIME_INDEX), self.base_offset)
             except (CorruptFile, FileNotFoundError):
                 self._damaged = True
         if self._sealed:
             self._budget.used(self)
+
+    def _check_last_entry(self, index: OffsetIndex) -> None:
+        """The last entry is where a write that was cut short would show. Raises CorruptFile."""
+        if len(index):
+            offset, position = index.last()
+            for _, header in iter_batches(self.file, position, self.size_bytes, HEADER_SIZE):
+                if header.last_offset == offset:
+                    return
+                break
+            raise CorruptFile(f"offset index says that {offset} is at {position}")
 
     def _load_aborted(self) -> list[AbortedTransaction]:
         path = self.path(TRANSACTION_INDEX)

@@ -10,7 +10,7 @@ from bisect import insort
 from collections.abc import Iterable
 
 from oncelog.core.producers.state import ProducerState
-from oncelog.ports import Files
+from oncelog.ports import Files, OpenFile
 from oncelog.storage.checkpoints import read_file
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import SNAPSHOT, segment_file
@@ -64,6 +64,10 @@ class Snapshots:
             state.load(alive, offset)
             return
         state.load((), first_offset)
+
+    def file_at(self, offset: int) -> OpenFile | None:
+        """The file for ``offset``, if there is one."""
+        return self._files.open(self._path(offset)) if offset in self.offsets else None
 
     def keep_only(self, base_offsets: Iterable[int]) -> None:
         """Remove files that no segment begins at, except the newest."""

@@ -45,21 +45,20 @@ class FileAndDirectory:
 class UnsyncedFiles:
     """Sealed segments whose end is not durable, and new ones whose name is not."""
 
-    __slots__ = ("_created", "_directory", "_files", "_new", "_sealed")
+    __slots__ = ("_directory", "_files", "_first", "_new", "_sealed")
 
-    def __init__(self, files: Files, directory: str, *, created: bool) -> None:
+    def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._sealed: list[tuple[int, Segment]] = []
+        self._sealed: list[tuple[int, list[OpenFile]]] = []
         self._new: list[int] = []
         """Offsets at which a file appeared in the directory."""
-        self._created = created
-        """The directory itself is new in the data directory."""
+        self._first = True
+        """The directory itself may be new in the data directory, or what is in it: the last run may not have synced."""
 
-    def rolled(self, old: Segment, new: Segment) -> None:
-        """``new`` follows ``old``."""
-        self._sealed.append((new.base_offset, old))
-        self.file_appeared(new.base_offset)
+    def sealed(self, files: list[OpenFile], end_offset: int) -> None:
+        """A segment does not grow any more; its files, and the snapshot at its end, may not be on disk."""
+        self._sealed.append((end_offset, files))
 
     def file_appeared(self, offset: int) -> None:
         """A file that is needed for the record at ``offset`` was created."""
@@ -68,10 +67,10 @@ class UnsyncedFiles:
     def files(self, active: Segment) -> list[OpenFile]:
         """All that must be synced for the log to be durable up to its end."""
         found: list[OpenFile] = []
-        for _, segment in self._sealed:
-            found += segment.files_with_data()
+        for _, files in self._sealed:
+            found += files
         found += active.files_with_data()
-        if self._created:
+        if self._first:
             found[-1] = FileAndDirectory(found[-1], self._files, (self._directory, ""))
         elif self._new:
             found[-1] = FileAndDirectory(found[-1], self._files, (self._directory,))
@@ -80,7 +79,7 @@ class UnsyncedFiles:
     def synced(self, upto: int) -> None:
         """Everything before ``upto`` is on disk."""
         if self._sealed:
-            self._sealed = [(end, segment) for end, segment in self._sealed if end > upto]
-        self._created = False
+            self._sealed = [(end, files) for end, files in self._sealed if end > upto]
+        self._first = False
         if self._new:
             self._new = [base for base in self._new if base >= upto]
