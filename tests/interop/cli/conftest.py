@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -25,22 +26,29 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def run(oncelog_broker: Broker, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run ``oncelog`` with arguments (and ``stdin``) against the broker."""
-    monkeypatch.setenv("ONCELOG_BOOTSTRAP_SERVERS", oncelog_broker.bootstrap_servers)
+def run_at(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Run]:
+    """``run`` for any cluster, by its bootstrap servers."""
 
-    def run_it(*arguments: str, stdin: bytes = b"") -> Ran:
-        import os
+    def at(bootstrap_servers: str) -> Run:
+        def run_it(*arguments: str, stdin: bytes = b"") -> Ran:
+            monkeypatch.setenv("ONCELOG_BOOTSTRAP_SERVERS", bootstrap_servers)
+            reading, writing = os.pipe()
+            os.write(writing, stdin)
+            os.close(writing)
+            with os.fdopen(reading, "rb") as given:
+                monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+                code = invoke(list(arguments))
+            sys.stdout.flush()
+            sys.stderr.flush()
+            out, err = capfdbinary.readouterr()
+            return Ran(code, out.decode("utf-8", "backslashreplace"), err.decode())
 
-        reading, writing = os.pipe()
-        os.write(writing, stdin)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as given:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
-            code = invoke(list(arguments))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        out, err = capfdbinary.readouterr()
-        return Ran(code, out.decode("utf-8", "backslashreplace"), err.decode())
+        return run_it
 
-    return run_it
+    return at
+
+
+@pytest.fixture
+def run(oncelog_broker: Broker, run_at: Callable[[str], Run]) -> Run:
+    """Run ``oncelog`` with arguments (and ``stdin``) against the in-process broker."""
+    return run_at(oncelog_broker.bootstrap_servers)

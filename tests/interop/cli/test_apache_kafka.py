@@ -1,0 +1,82 @@
+"""The same command line against Apache Kafka, transactions and its files on disk included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.cli.conftest import Run
+from tests.peers.apache_kafka import ApacheKafka
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as one:
+        yield one
+
+
+@pytest.fixture
+def run(kafka: ApacheKafka, run_at: Callable[[str], Run]) -> Run:
+    return run_at(kafka.bootstrap_servers)
+
+
+def test_topics_records_and_groups(run: Run, kafka: ApacheKafka) -> None:
+    assert run("topic", "create", "t", "-p", "3", "-c", "segment.bytes=1048576").code == 0
+    assert run("topic", "create", "t").err == "oncelog: topic 't': Topic 't' already exists. (TOPIC_ALREADY_EXISTS)\n"
+    assert run("produce", "t", "-K", ":", "-z", "zstd", stdin=b"a:1\nb:2\nc:3\nd:4\n").code == 0
+    assert sorted(run("consume", "t", "-e", "-f", "%k=%s ").out.split()) == ["a=1", "b=2", "c=3", "d=4"]
+    theirs = kafka.tools().run(
+        "kafka-console-consumer", "--topic", "t", "--from-beginning", "--max-messages", "4", "--group", "theirs"
+    )
+    assert sorted(theirs.stdout.split()) == ["1", "2", "3", "4"]
+    assert run("consume", "t", "-G", "g", "-c", "4").code == 0
+    (described,) = json.loads(run("group", "describe", "g", "--json").out)
+    assert sum(row["lag"] or 0 for row in described["partitions"]) == 0
+    assert run("group", "reset-offsets", "g", "--to-earliest", "--execute").code == 0
+    assert len(run("consume", "t", "-G", "g", "-e").out.split()) == 4
+    assert run("group", "delete", "g", "theirs").code == 0
+    assert run("topic", "alter", "t", "-p", "5").code == 0
+    (topic,) = json.loads(run("topic", "describe", "t", "--sizes", "--json").out)
+    assert (len(topic["partitions"]), len(topic["replicas"])) == (5, 5)
+    assert run("topic", "delete", "t").code == 0
+
+
+def test_only_what_is_committed_is_seen_and_the_files_show_the_rest(run: Run, kafka: ApacheKafka) -> None:
+    from confluent_kafka import Producer
+
+    assert run("topic", "create", "x", "-p", "1").code == 0
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "id"})
+    producer.init_transactions()
+    for value, committed in (("kept", True), ("dropped", False), ("kept too", True)):
+        producer.begin_transaction()
+        producer.produce("x", value)
+        producer.flush()
+        (producer.commit_transaction if committed else producer.abort_transaction)()
+    assert run("consume", "x", "-e").out == "kept\nkept too\n"
+    assert run("consume", "x", "-e", "--uncommitted").out == "kept\ndropped\nkept too\n"
+
+    data = kafka.data_directory
+    rows = dump(run, data / "x-0")
+    assert [row["control"] for row in rows if "control" in row and row["type"] == "record"] == [
+        "commit",
+        "abort",
+        "commit",
+    ]
+    assert [(row["first_offset"], row["last_offset"]) for row in rows if row["type"] == "aborted_transaction"] == [
+        (2, 3)
+    ]
+    states = [row for one in sorted(data.glob("__transaction_state-*")) for row in dump(run, one)]
+    seen = [row["state"] for row in states if row.get("kind") == "transaction"]
+    assert seen[0] == "Empty"
+    assert {"Ongoing", "PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort"} <= set(seen)
+
+
+def dump(run: Run, path: Path) -> list[dict[str, object]]:
+    done = run("log", "dump", "-r", "--json", str(path))
+    assert done.code == 0, done
+    return [json.loads(line) for line in done.out.splitlines()]
