@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from oncelog.testing import Broker
@@ -17,25 +19,25 @@ def test_the_tool_sees_what_it_expects(scenario: Scenario, broker: Broker) -> No
     scenario(broker.bootstrap_servers)
 
 
-def test_apache_kafka_dumps_our_segments_and_indexes(broker: Broker) -> None:
-    confluent.make_topic(broker.bootstrap_servers, "dumped", index_interval_bytes="100")
+def test_apache_kafka_dumps_our_segments_and_indexes(tmp_path: Path) -> None:
     total = 0
-    for codec in CODECS:
-        producer = confluent.Producer(
-            {"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec, "enable.idempotence": True}
-        )
-        for _ in range(5):
-            total += len(confluent.produce_all(producer, "dumped", [b"v" * 50] * 20, key=b"k"))
-    files = sorted((broker.data_dir / "dumped-0").glob("0*"))
-    assert {path.suffix for path in files} >= {".log", ".index", ".timeindex"}
-    tools = KafkaTools(broker.bootstrap_servers)
-    listed = ",".join(str(path) for path in files if path.suffix in (".log", ".index", ".timeindex"))
-    dump = tools.run_bare("kafka-dump-log", "--deep-iteration", "--print-data-log", "--files", listed)
+    with Broker(data_dir=tmp_path) as broker:
+        confluent.make_topic(broker.bootstrap_servers, "dumped", index_interval_bytes="100")
+        for codec in CODECS:
+            config = {"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec}
+            producer = confluent.Producer({**config, "enable.idempotence": True, "log_level": 0})
+            for _ in range(5):
+                total += len(confluent.produce_all(producer, "dumped", [b"v" * 50] * 20, key=b"k"))
+    files = sorted((tmp_path / "dumped-0").glob("0*"))
+    assert {path.suffix for path in files} >= {".log", ".index", ".timeindex", ".snapshot"}
+    listed = ",".join(str(path) for path in files if path.suffix != ".txnindex")
+    dump = KafkaTools("").run_bare("kafka-dump-log", "--deep-iteration", "--print-data-log", "--files", listed)
     assert dump.returncode == 0, dump.stderr
     assert dump.stdout.count("| offset: ") == total
     assert "Found timestamp mismatch" not in dump.stdout
     assert "Mismatches in" not in dump.stdout
     assert "isvalid: false" not in dump.stdout
+    assert dump.stdout.count("producerId: ") >= len(CODECS)
 
 
 def test_apache_kafka_decodes_our_offsets_topic(broker: Broker) -> None:
@@ -45,4 +47,4 @@ def test_apache_kafka_decodes_our_offsets_topic(broker: Broker) -> None:
     dump = tools.run_bare("kafka-dump-log", "--offsets-decoder", "--files", ",".join(str(path) for path in logs))
     assert dump.returncode == 0, dump.stderr
     assert '"group":"ck-commit-group"' in dump.stdout
-    assert '"metadata":"so far"' in dump.stdout
+    assert '"offset":4,"leaderEpoch":-1,"metadata":"so far' in dump.stdout

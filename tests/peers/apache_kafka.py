@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.peers.jars import classpath
+from tests.peers.jars import WORK, classpath
 from tests.peers.process import Process, free_ports
 
 CLUSTER_ID: Final = "b25jZWxvZy1wZWVyLTAwMQ"
@@ -186,9 +186,10 @@ class KafkaTools:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self._directory = tempfile.TemporaryDirectory(prefix="kafka-tools-")
-        self._logging = Path(self._directory.name) / "log4j2.properties"
-        self._logging.write_text(_LOGGING.format(level="ERROR"), encoding="utf-8")
+        self._logging = WORK / "tools-log4j2.properties"
+        if not self._logging.exists():
+            self._logging.parent.mkdir(parents=True, exist_ok=True)
+            self._logging.write_text(_LOGGING.format(level="ERROR"), encoding="utf-8")
 
     def command(self, tool: str, *arguments: str) -> list[str]:
         """The command line of a tool, by its name in `bin/` or its class."""

@@ -14,6 +14,11 @@ BROKER_PROPERTIES: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "node.id": "1",
     "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
 }
 """Both brokers are configured so; the rest are Apache Kafka's defaults."""
 

@@ -23,7 +23,7 @@ from oncelog.handlers.registry import BY_KEY
 from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header, encode_request
 from tests.conformance.golden.compare import Translation, differences
 from tests.conformance.golden.corpus import DATA, warm_up
-from tests.conformance.golden.exceptions import excused, is_timed_out_fetch, leave_out_what_we_do_not_speak
+from tests.conformance.golden.exceptions import excused, is_timed_out_fetch, leave_out_what_cannot_agree
 from tests.peers.recorder import Direction, Event, load
 
 _SIZE: Final = struct.Struct(">i")
@@ -126,8 +126,7 @@ class Replay:
                     for line in self._receive(event):
                         yield f"event {number}: {line}"
                 elif event.direction is Direction.CLOSED_BY_BROKER:
-                    connection = self._connections.pop(event.connection, None)
-                    if connection is not None and connection.receive() is not None:
+                    if self._answers_more(event.connection):
                         yield f"event {number}: an answer, Apache Kafka closes the connection"
                 elif event.connection in self._connections:
                     self._connections.pop(event.connection).close()
@@ -135,6 +134,15 @@ class Replay:
         finally:
             for connection in self._connections.values():
                 connection.close()
+
+    def _answers_more(self, number: int) -> bool:
+        connection = self._connections.pop(number, None)
+        if connection is None:
+            return False
+        try:
+            return connection.receive() is not None
+        finally:
+            connection.close()
 
     def _send(self, event: Event, answers: dict[tuple[int, int], bytes]) -> None:
         connection = self._connections.get(event.connection)
@@ -158,8 +166,8 @@ class Replay:
 
     def _receive(self, event: Event) -> Iterator[str]:
         correlation_id = int.from_bytes(event.frame[:4], "big", signed=True)
-        if (event.connection, correlation_id) not in self._asked:
-            return  # an API that we do not have
+        if (event.connection, correlation_id) not in self._asked or event.connection not in self._connections:
+            return  # an API that we do not have, or an answer that the client did not wait for
         asked = self._asked.pop((event.connection, correlation_id))
         what = "an unknown request" if asked is None else f"{asked.name} v{asked.header.api_version}"
         try:
@@ -175,7 +183,7 @@ class Replay:
                 yield f"{what}: {frame.hex()[:200]}, Apache Kafka {event.frame.hex()[:200]}"
             return
         recorded, ours = decode_response(event.frame, asked), decode_response(frame, asked)
-        leave_out_what_we_do_not_speak(asked.name, recorded)
+        leave_out_what_cannot_agree(asked.name, recorded, ours)
         for line in differences(asked.name, recorded, ours, self._translation):
             if not excused(asked.name, recorded, ours, line, self._created):
                 yield f"{what}: {line}; asked {asked.message!r:.400}"

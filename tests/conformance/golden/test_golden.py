@@ -50,7 +50,6 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recording", RECORDINGS, ids=[path.stem for path in RECORDINGS])
 def test_the_answers_are_apache_kafkas(recording: Path, broker: Broker) -> None:
     known = _known().get(recording.stem, set())
