@@ -143,18 +143,24 @@ def consume_assigned(
     stop_at_end: bool,
 ) -> None:
     """Read partitions of our own choice until all are at their end, or for ever."""
+    from oncelog.cli.output import progress
     from oncelog.client.errors import BrokerRefused
 
     chosen = _chosen(client, topics, partitions)
     positions = start_offsets(client, chosen, where, settings.read_committed)
     until = stop_offsets(client, chosen, until_ms, stop_at_end, settings.read_committed)
-    for fetched in client.fetch(positions, until=until, settings=settings):
-        if fetched.error_code:
-            raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition} at offset {fetched.position}")
-        sink.write(fetched, None if until is None else until.get(fetched.partition))
-        sink.flush()
-        if sink.is_full():
-            return
+    total = None if until is None else sum(max(0, until[p] - positions[p]) for p in positions)
+    done = 0
+    with progress(None if total is None or sys.stdout.isatty() else "offsets read") as report:
+        for fetched in client.fetch(positions, until=until, settings=settings):
+            if fetched.error_code:
+                raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition} at offset {fetched.position}")
+            sink.write(fetched, None if until is None else until.get(fetched.partition))
+            sink.flush()
+            if sink.is_full():
+                return
+            done += fetched.next_offset - fetched.position
+            report(done, total)
 
 
 def start_offsets(

@@ -21,14 +21,13 @@ from oncelog.client.config import Address, ClientConfig, parse_addresses
 from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, NoBrokerReachable, UnknownTopic
 from oncelog.client.machine.metadata import ClusterView, TopicInfo
 from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.client.machine.requests import list_offsets_request, produce_request, produce_version_limit
 from oncelog.client.machine.retry import Backoff, Remedy, remedy
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
-from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 R = TypeVar("R", bound=ResponseMessage)
 T = TypeVar("T")
@@ -39,7 +38,6 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
-LAST_PRODUCE_VERSION_BY_NAME: Final = 12
 
 
 class ListedOffset(NamedTuple):
@@ -246,7 +244,7 @@ class Client:
             sent = []
             for broker, partitions in grouped.items():
                 link = self.link(broker)
-                message = _list_offsets_request(self.view, wanted, partitions, read_committed)
+                message = list_offsets_request(self.view, wanted, partitions, read_committed)
                 sent.append((link, link.submit(message, link.versions.choose(message))))
             refused: BrokerRefused | None = None
             for link, correlation_id in sent:
@@ -368,49 +366,6 @@ class Client:
             if info is not None and info.address != link.address:
                 link.close()
                 del self._links[broker]
-
-
-def produce_request(
-    view: ClusterView, batches: Mapping[TopicPartition, Buffer], acks: int, timeout_ms: int
-) -> ProduceRequest:
-    """A Produce request with one batch a partition."""
-    by_topic: dict[TopicName, list[PartitionProduceData]] = {}
-    for partition, batch in batches.items():
-        by_topic.setdefault(partition.topic, []).append(PartitionProduceData(index=partition.partition, records=batch))
-    return ProduceRequest(
-        acks=acks,
-        timeout_ms=timeout_ms,
-        topic_data=[
-            TopicProduceData(name=topic, topic_id=bytes(view.topic_id(topic)), partition_data=data)
-            for topic, data in by_topic.items()
-        ],
-    )
-
-
-def produce_version_limit(view: ClusterView, partitions: Iterable[TopicPartition]) -> int | None:
-    """The highest Produce version for these partitions: 13 and later need topic ids."""
-    known = view.topic_ids(partition.topic for partition in partitions)
-    return LAST_PRODUCE_VERSION_BY_NAME if known is None else None
-
-
-def _list_offsets_request(
-    view: ClusterView, wanted: Mapping[TopicPartition, int], partitions: list[TopicPartition], read_committed: bool
-) -> ListOffsetsRequest:
-    by_topic: dict[TopicName, list[ListOffsetsPartition]] = {}
-    for partition in partitions:
-        info = view.partition(partition)
-        by_topic.setdefault(partition.topic, []).append(
-            ListOffsetsPartition(
-                partition_index=partition.partition,
-                current_leader_epoch=-1 if info is None else info.leader_epoch,
-                timestamp=wanted[partition],
-            )
-        )
-    return ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=int(read_committed),
-        topics=[ListOffsetsTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()],
-    )
 
 
 def _take_listed(response: Any, found: dict[TopicPartition, ListedOffset]) -> BrokerRefused | None:

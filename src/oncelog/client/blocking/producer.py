@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
-from oncelog.client.blocking.client import produce_request, produce_version_limit
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
@@ -28,6 +27,7 @@ from oncelog.client.machine.producer import (
     ProducerSettings,
     record_size,
 )
+from oncelog.client.machine.requests import produce_request, produce_version_limit
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.records.record import Headers, Record
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest

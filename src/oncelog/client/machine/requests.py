@@ -1,0 +1,58 @@
+"""Requests that name many partitions, built from what is known of the cluster: topic ids and leader epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.machine.metadata import ClusterView
+from oncelog.wire.chunks import Buffer
+from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+LAST_PRODUCE_VERSION_BY_NAME: Final = 12
+
+
+def produce_request(
+    view: ClusterView, batches: Mapping[TopicPartition, Buffer], acks: int, timeout_ms: int
+) -> ProduceRequest:
+    """A Produce request with one batch a partition."""
+    by_topic: dict[TopicName, list[PartitionProduceData]] = {}
+    for partition, batch in batches.items():
+        by_topic.setdefault(partition.topic, []).append(PartitionProduceData(index=partition.partition, records=batch))
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(name=topic, topic_id=bytes(view.topic_id(topic)), partition_data=data)
+            for topic, data in by_topic.items()
+        ],
+    )
+
+
+def produce_version_limit(view: ClusterView, partitions: Iterable[TopicPartition]) -> int | None:
+    """The highest Produce version for these partitions: 13 and later need topic ids."""
+    known = view.topic_ids(partition.topic for partition in partitions)
+    return LAST_PRODUCE_VERSION_BY_NAME if known is None else None
+
+
+def list_offsets_request(
+    view: ClusterView, wanted: Mapping[TopicPartition, int], partitions: list[TopicPartition], read_committed: bool
+) -> ListOffsetsRequest:
+    """A ListOffsets request for ``partitions``, with the timestamp wanted of each."""
+    by_topic: dict[TopicName, list[ListOffsetsPartition]] = {}
+    for partition in partitions:
+        info = view.partition(partition)
+        by_topic.setdefault(partition.topic, []).append(
+            ListOffsetsPartition(
+                partition_index=partition.partition,
+                current_leader_epoch=-1 if info is None else info.leader_epoch,
+                timestamp=wanted[partition],
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(read_committed),
+        topics=[ListOffsetsTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()],
+    )
