@@ -92,7 +92,7 @@ class LogDirectory:
                 self.was_clean,
                 recovery_points.get(partition, 0),
                 log_starts.get(partition, 0),
-                cleaned.get(partition, 0),
+                cleaned.get(partition),
             )
             try:
                 log = self._open_log(partition, config_of(partition), known, now_ms)
@@ -156,7 +156,11 @@ class LogDirectory:
         if dirtiest is not None:
             self._compacting = dirtiest
             dirtiest.when_done(self._compaction_done)
-            self.logs[dirtiest.partition].maintenance.started(dirtiest)
+            log = self.logs[dirtiest.partition]
+            log.maintenance.started(dirtiest)
+            if not log.ever_cleaned:
+                log.ever_cleaned = True
+                self._write_cleaned()
             jobs.append(dirtiest)
         return jobs
 
@@ -171,7 +175,10 @@ class LogDirectory:
         self._write(HIGH_WATERMARKS, {log.partition: log.high_watermark for log in self.logs.values()})
         starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}
         self._write(LOG_START_OFFSETS, starts)
-        self._write(CLEANER_OFFSETS, {p: log.cleaned_offset for p, log in self.logs.items() if log.config.compact})
+        self._write_cleaned()
+
+    def _write_cleaned(self) -> None:
+        self._write(CLEANER_OFFSETS, {p: log.cleaned_offset for p, log in self.logs.items() if log.ever_cleaned})
 
     def _write(self, path: str, offsets: Mapping[TopicPartition, int]) -> None:
         write_offsets(self.files, path, offsets)

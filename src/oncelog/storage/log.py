@@ -67,6 +67,7 @@ class LogState(NamedTuple):
     log_end_offset: int
     durable_offset: int
     cleaned_offset: int = 0
+    ever_cleaned: bool = False
 
 
 class PartitionLog:
@@ -100,6 +101,8 @@ class PartitionLog:
         self.high_watermark = Offset(max(state.log_start_offset, state.durable_offset))
         self.cleaned_offset = state.cleaned_offset
         """Up to here compaction has been: the rest is dirty."""
+        self.ever_cleaned = state.ever_cleaned
+        """Compaction may have left gaps; written down (``cleaner-offset-checkpoint``) before the first one."""
         self.closed = False
         self.maintenance = maintenance.Maintenance(self)
         self._tail = TailPositions()

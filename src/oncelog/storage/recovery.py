@@ -50,7 +50,8 @@ class Checkpointed:
     clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
-    cleaned_offset: int = 0
+    cleaned_offset: int | None = None
+    """None: compaction has never been here."""
 
 
 class Recovery:
@@ -71,6 +72,7 @@ class Recovery:
         self._storage = storage
         self._budget = budget
         self._now_ms = now_ms
+        self._may_have_gaps = False
         self._epochs = LeaderEpochs()
         self._producers = ProducerState()
         self._snapshots = Snapshots(files, directory)
@@ -96,6 +98,7 @@ class Recovery:
             durable = log_end
         else:
             recovery_point = min([known.recovery_point, *self._damaged_transaction_indexes(parsed, segments)])
+            self._may_have_gaps = self._config.compact or known.cleaned_offset is not None
             segments, log_end = self._recover(segments, log_start, recovery_point)
             durable = min(known.recovery_point, log_end)
         self._snapshots.keep_only(segment.base_offset for segment in segments)
@@ -104,7 +107,7 @@ class Recovery:
         return self._state(segments, log_start, max(log_end, log_start), durable, known)
 
     def _state(self, segments: list[Segment], start: int, end: int, durable: int, known: Checkpointed) -> LogState:
-        cleaned = known.cleaned_offset if start <= known.cleaned_offset <= end else start
+        cleaned = start if known.cleaned_offset is None else known.cleaned_offset
         self._producers.end_offset = end
         return LogState(
             Segments(segments),
@@ -114,7 +117,8 @@ class Recovery:
             start,
             end,
             max(durable, start),
-            cleaned,
+            cleaned if start <= cleaned <= end else start,
+            known.cleaned_offset is not None,
         )
 
     def _begin(self, known: Checkpointed) -> LogState:
@@ -239,9 +243,9 @@ class Recovery:
     def _is_hole(self, end: int, following: int, recovery_point: int) -> bool:
         """Whether records are missing that a power cut took while later ones reached the disk.
 
-        Compaction leaves gaps too, so in a compacted log none counts.
+        Compaction leaves gaps too, so in a log that was ever compacted none counts.
         """
-        return following > end >= recovery_point and not self._config.compact
+        return following > end >= recovery_point and not self._may_have_gaps
 
     def _remove(self, segments: list[Segment]) -> None:
         """For good: their records must not come back behind those that will be written in their place."""

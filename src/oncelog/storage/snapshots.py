@@ -44,7 +44,8 @@ class Snapshots:
         """Set ``state`` from the newest sound snapshot; files outside the log are removed.
 
         ``first_offset`` is where the first segment begins: a snapshot there still tells of producers whose records are
-        gone (Apache Kafka drops it at a restart, and with it what the running broker knew). Producers without an open transaction whose last batch is at or before ``expired_before`` are left out.
+        gone (Apache Kafka drops it at a restart, and with it what the running broker knew).
+        Producers without an open transaction whose last batch is at or before ``expired_before`` are left out.
         """
         for offset in list(self.offsets):
             if offset > log_end_offset or offset < first_offset:

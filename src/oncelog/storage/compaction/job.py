@@ -112,6 +112,7 @@ class Compact:
         for source in self._sources:
             if source.end_offset <= first_dirty:
                 continue
+            self._stop_if_closed()
             transactions.add_aborted(source.aborted)
             done = 0
             for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
@@ -152,6 +153,7 @@ class Compact:
 
     def _clean(self, group: list[Source], transactions: WalkedTransactions, keep: BatchFilter) -> Iterator[None]:
         """Write one cleaned segment for a group of neighbours."""
+        self._stop_if_closed()
         log = self._log
         base = group[0].segment.base_offset
         target = Segment(log.files, log.directory, base, 0, self._budget, CLEANED)
@@ -159,6 +161,7 @@ class Compact:
         target.begin(self._now_ms)
         self._results.append(([source.segment for source in group], target))
         for source in group:
+            self._stop_if_closed()
             transactions.add_aborted(source.aborted)
             done = 0
             for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
@@ -188,9 +191,11 @@ class Compact:
         if log.closed or not self._results:
             self._discard()
             return
+        complete = True
         for old, new in self._results:
             if not all(segment in log.segments for segment in old):
                 new.remove()
+                complete = False
                 continue
             new.rename(SWAP)
             new.adopt(log.budget)
@@ -198,7 +203,8 @@ class Compact:
             log.maintenance.retire(old, self._now_ms, replaced_by=new)
             new.rename("")
             new.seal()
-        log.cleaned_offset = max(log.cleaned_offset, self._offsets.latest_offset + 1)
+        if complete:
+            log.cleaned_offset = max(log.cleaned_offset, self._offsets.latest_offset + 1)
 
     def abandon(self) -> None:
         self._log.maintenance.finished(self, failed=not self._log.closed)
