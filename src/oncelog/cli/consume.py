@@ -77,15 +77,17 @@ def consume(
     from oncelog.client.machine.positions import FetchSettings
 
     try:
-        where = parse_start(start or ("stored" if group else "beginning"))
+        where = parse_start(start or ("beginning" if group is None else "stored"))
         until_ms = None if to is None else parse_time_ms(to)
     except MomentError as error:
         raise typer.BadParameter(str(error)) from None
-    if group and partition:
+    if group is not None and partition:
         raise typer.BadParameter("--partition and --group exclude each other; the group assigns partitions")
-    if where.keyword == "stored" and not group:
+    if where.keyword == "stored" and group is None:
         raise typer.BadParameter("stored offsets belong to a group; name it with --group", param_hint="--from")
-    if group and (where.offset is not None or where.before_end is not None or where.timestamp_ms is not None):
+    if group is not None and (
+        where.offset is not None or where.before_end is not None or where.timestamp_ms is not None
+    ):
         raise typer.BadParameter(
             "with --group it is beginning, end or stored; move the group with `oncelog group reset-offsets`",
             param_hint="--from",
@@ -93,7 +95,7 @@ def consume(
     sink = Sink(_formatter(form, as_json, encode_base64, delimiter, key_delimiter, null), count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted)
     with open_client(bootstrap, properties) as client:
-        if group:
+        if group is not None:
             consume_group(client, sink, topics, group, where, settings, instance_id, stop_at_end, not no_commit, quiet)
         else:
             consume_assigned(client, sink, topics, partition or [], where, settings, until_ms, stop_at_end)

@@ -104,6 +104,8 @@ def test_without_commit_a_group_stays_where_it_is(run: Run, topic: str) -> None:
         (["consume", "t", "-p", "9", "-e"], "partition 9"),
         (["consume", "t", "-o", "99", "-c", "1"], "OFFSET_OUT_OF_RANGE"),
         (["produce", "t", "-p", "9"], "partition 9"),
+        (["consume", "t", "-G", "", "-e"], "INVALID_GROUP_ID"),
+        (["consume", "x" * 40_000], "40000 bytes"),
         (["produce", "bad/name"], "bad/name"),
     ],
 )

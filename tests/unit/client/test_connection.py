@@ -144,6 +144,13 @@ def test_a_request_the_broker_does_not_have_is_refused_here() -> None:
         ready().send(CreateTopicsRequest())
 
 
+def test_what_a_version_cannot_say_is_refused_here_and_the_connection_goes_on() -> None:
+    connection = ready()
+    with pytest.raises(UnsupportedRequest, match="HeartbeatRequest"):
+        connection.send(HeartbeatRequest(group_id="g" * 40_000))
+    assert connection.send(HeartbeatRequest())[0] == 1
+
+
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", b"\xff" * 64])
 def test_what_is_no_broker_is_noticed(garbage: bytes) -> None:
     connection = new_connection()

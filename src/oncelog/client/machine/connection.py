@@ -16,6 +16,7 @@ takes a correlation id and expects nothing.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
@@ -24,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.invariant import invariant
 from oncelog.base.units import INT32_MAX
+from oncelog.client.errors import UnsupportedRequest
 from oncelog.client.machine.inbox import READ_AHEAD_BYTES, Inbox
 from oncelog.client.machine.versions import Versions, downgraded
 from oncelog.wire import message as messages
@@ -164,7 +166,13 @@ class Connection:
     def _encode(self, message: messages.Request[Any], version: int, answered: bool) -> tuple[int, list[Chunk]]:
         correlation_id = self._next_correlation_id
         header = RequestHeader(message.API_KEY, version, correlation_id, self._client_id)
-        chunks = encode_request(header, message)
+        try:
+            chunks = encode_request(header, message)
+        except (ValueError, struct.error) as error:
+            name = type(message).__name__
+            raise UnsupportedRequest(
+                f"{name}: version {version}, which the broker has, cannot say it: {error}"
+            ) from None
         self._next_correlation_id = 0 if correlation_id == INT32_MAX else correlation_id + 1
         if answered:
             self._expected.append(Expected(correlation_id, message.API_KEY, version, message.response_class()))
