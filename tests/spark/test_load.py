@@ -47,7 +47,7 @@ def test_a_load_killed_between_two_files_leaves_a_readable_table_and_the_next_co
     topic = topic_with(100)
     place = tmp_path / "table"
     command = [sys.executable, "-c", DYING_LOAD, topic.name, topic.bootstrap_servers, str(place)]
-    assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
+    assert subprocess.run(command, check=False, timeout=110).returncode == -signal.SIGKILL
     seen = table_values(spark, place)
     assert len(seen) == len(set(seen)) == 60
     report = load(topic.name, topic.bootstrap_servers, place, spark=spark)

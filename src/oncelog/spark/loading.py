@@ -135,6 +135,8 @@ def load(
     }
     request = LoadRequest(names, Path(to), given, from_ms, rows_per_step)
     parsed = parse_options(given)
+    source = ClusterSource(parsed, request)
+    source.topic_ids()  # a wrong address or topic fails before a directory is made
     with Table.open(request.to) as table, ExitStack() as stack:
 
         def start_writer() -> Writer:
@@ -144,7 +146,7 @@ def load(
             log = request.to / "_oncelog" / "spark.log"
             return SparkWriter(spark or stack.enter_context(local_session(log=log)), request.options)
 
-        return run_load(table, ClusterSource(parsed, request), start_writer, request, parsed, on_event)
+        return run_load(table, source, start_writer, request, parsed, on_event)
 
 
 def run_load(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,12 +46,17 @@ def local_session(
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _standard_error_to(log):
-        session = builder.getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
+    with _without_py4j_logging():
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        with _standard_error_to(log):
+            session = builder.getOrCreate()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own calls the JVM in the middle of another call
+        try:
+            yield session
+        finally:
+            with suppress(Exception):  # Ctrl-C in a terminal ends the JVM, too
+                session.stop()
 
 
 def check_java() -> None:
@@ -56,6 +64,21 @@ def check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
         raise SparkSourceError("Spark needs Java 17 or 21: install a JRE, or set JAVA_HOME")
+
+
+@contextmanager
+def _without_py4j_logging() -> Iterator[None]:
+    """While it lasts, py4j does not print on the root logger what it raises anyway (Ctrl-C among it)."""
+
+    def not_from_py4j(record: logging.LogRecord) -> bool:
+        return "py4j" not in record.pathname
+
+    root = logging.getLogger()
+    root.addFilter(not_from_py4j)
+    try:
+        yield
+    finally:
+        root.removeFilter(not_from_py4j)
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class SparkWriter:
         try:
             reader.load().write.parquet(str(directory.absolute()))
         except Exception as error:
-            raise _in_one_line(error) from error
+            raise one_line(error) from error
         files: dict[int, Path] = {}
         for path in sorted(directory.iterdir()):
             match = _PART.fullmatch(path.name)
@@ -62,8 +62,7 @@ class SparkWriter:
         return files
 
 
-def _in_one_line(error: Exception) -> LoadFailed:
+def one_line(error: Exception) -> LoadFailed:
     """Spark wraps a task's exception in pages of traceback; ours says in one line what is wrong."""
-    text = str(error)
-    ours = _OUR_ERROR.findall(text)
-    return LoadFailed(ours[-1] if ours else f"Spark: {text.strip().splitlines()[0] if text.strip() else error!r}")
+    ours = _OUR_ERROR.findall(str(error))
+    return LoadFailed(ours[-1] if ours else "Spark: " + (str(error).strip() or repr(error)).splitlines()[0])

@@ -1,0 +1,63 @@
+"""The demonstration's data and pictures are what they say."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+from demo import charts, page
+from demo.flights import events
+from demo.processes import Loaded
+from demo.svg import nice_ticks
+
+
+@pytest.mark.slow
+def test_the_year_is_complete_and_in_order() -> None:
+    stream = events()
+    assert len(stream) == 656_584
+    assert all(before.timestamp_ms <= after.timestamp_ms for before, after in pairwise(stream))
+    first, last = json.loads(stream[0].value), json.loads(stream[-1].value)
+    assert (first["number"], last["number"]) == (0, len(stream) - 1)
+    assert (first["flight"], first["event"], stream[0].timestamp_ms) == ("UA1545", "departure", 1_357_035_420_000)
+    departed: set[int] = set()
+    for event in stream:
+        value = json.loads(event.value)
+        assert event.key.decode() == value["tail"]
+        if value["event"] == "departure":
+            departed.add(value["trip"])
+        else:
+            assert value["trip"] in departed
+
+
+def test_pictures_are_well_formed() -> None:
+    first = Loaded(killed=True, seconds=4.0, committed=[(2.0, 100), (3.0, 200)])
+    second = Loaded(seconds=3.0, committed=[(2.5, 300)])
+    hours = [{"month": 7, "hour": 18, "departures": 900, "mean_delay": 31.5}]
+    routes = [{"route": "JFK → LAX", "flights": 11196}, {"route": "A & B <C>", "flights": 5}]
+    carriers = [{"carrier": "UA", "flights": 57_979, "on_time_percent": 79.0}]
+    picture = charts.poster(
+        charts.load_chart(first, 220, second, 520),
+        charts.heat_map(hours),
+        charts.route_bars(routes),
+        charts.carrier_bars(carriers, {"UA": "United Air Lines Inc."}),
+        "headline",
+    )
+    texts = [element.text for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("text")]
+    assert {"SIGKILL", "220 rows visible", "520 rows, each once", "A & B <C>", "United", "79 %"} <= set(texts)
+
+
+def test_the_page_escapes_what_it_shows() -> None:
+    made = page.Page("<title>", "lead")
+    made.section("heading", "text", page.table([{"a": "<b>", "n": 1234.0}], {"a": "A", "n": "N"}))
+    html = made.render()
+    assert "<b>" not in html.replace("<b>1", "")
+    assert "<td>&lt;b&gt;</td><td class='number'>1,234</td>" in html
+
+
+@pytest.mark.parametrize(
+    ("highest", "ticks"), [(656_584, [0, 200_000, 400_000, 600_000, 800_000]), (7, [0, 2, 4, 6, 8])]
+)
+def test_axes_have_round_numbers(highest: float, ticks: list[float]) -> None:
+    assert nice_ticks(highest) == ticks
