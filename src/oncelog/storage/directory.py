@@ -98,6 +98,7 @@ class LogDirectory:
                 log = self._open_log(partition, config_of(partition), known, now_ms)
             except NotADirectoryError:
                 continue
+            log.before_first_compaction = self._before_first_compaction
             log.set_high_watermark(min(high_watermarks.get(partition, 0), log.durable_offset))
             self.logs[partition] = log
             yield partition
@@ -118,6 +119,7 @@ class LogDirectory:
         recovery = Recovery(self.files, directory, config, self.storage, self._budget, now_ms)
         state = recovery.run([], Checkpointed(clean=True))
         log = PartitionLog(self.files, partition, topic_id, config, self.storage, self._budget, state)
+        log.before_first_compaction = self._before_first_compaction
         self.logs[partition] = log
         return log
 
@@ -137,15 +139,17 @@ class LogDirectory:
         log.closed = True
         return RemoveDirectories(self.files, partition, [new])
 
+    def startup_jobs(self) -> list[Job]:
+        """Removes the directories that deletions before the last stop have left."""
+        doomed, self._doomed = self._doomed, []
+        return [RemoveDirectories(self.files, _NOWHERE, doomed)] if doomed else []
+
     def due_jobs(self, now_ms: int) -> list[Job]:
         """What is due in all logs, and the directories that earlier deletions left.
 
         One compaction at a time, of the log with the largest dirty part: its offset map bounds the memory of all.
         """
-        jobs: list[Job] = []
-        if self._doomed:
-            doomed, self._doomed = self._doomed, []
-            jobs.append(RemoveDirectories(self.files, _NOWHERE, doomed))
+        jobs = self.startup_jobs()
         dirtiest: Compact | None = None
         for log in self.logs.values():
             jobs += log.maintenance.housekeeping(now_ms)
@@ -156,11 +160,7 @@ class LogDirectory:
         if dirtiest is not None:
             self._compacting = dirtiest
             dirtiest.when_done(self._compaction_done)
-            log = self.logs[dirtiest.partition]
-            log.maintenance.started(dirtiest)
-            if not log.ever_cleaned:
-                log.ever_cleaned = True
-                self._write_cleaned()
+            self.logs[dirtiest.partition].maintenance.started(dirtiest)
             jobs.append(dirtiest)
         return jobs
 
@@ -168,13 +168,18 @@ class LogDirectory:
         self._compacting = None
 
     def checkpoints(self) -> None:
-        """Write down recovery points, log starts, high watermarks, cleaned offsets and leader epochs."""
-        for log in self.logs.values():
-            log.write_leader_epochs()
+        """Write down recovery points, log starts, high watermarks and cleaned offsets. Syncs a handful of files."""
         self._write(RECOVERY_POINTS, {log.partition: log.durable_offset for log in self.logs.values()})
         self._write(HIGH_WATERMARKS, {log.partition: log.high_watermark for log in self.logs.values()})
         starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}
         self._write(LOG_START_OFFSETS, starts)
+        self._write_cleaned()
+
+    def _before_first_compaction(self) -> None:
+        """Write down of all logs that may be compacted that they may have gaps from now on: recovery must know."""
+        for log in self.logs.values():
+            if log.config.compact:
+                log.ever_cleaned = True
         self._write_cleaned()
 
     def _write_cleaned(self) -> None:

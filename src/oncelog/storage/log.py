@@ -12,6 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -103,6 +104,8 @@ class PartitionLog:
         """Up to here compaction has been: the rest is dirty."""
         self.ever_cleaned = state.ever_cleaned
         """Compaction may have left gaps; written down (``cleaner-offset-checkpoint``) before the first one."""
+        self.before_first_compaction: Callable[[], None] = lambda: None
+        """What writes it down."""
         self.closed = False
         self.maintenance = maintenance.Maintenance(self)
         self._tail = TailPositions()
@@ -267,6 +270,7 @@ class PartitionLog:
         self.snapshots.take(self.producers, self.log_start_offset)
         self._unsynced.sealed(self._files_of(old, new.base_offset), new.base_offset)
         self._unsynced.file_appeared(new.base_offset)
+        self.write_leader_epochs()
         return new
 
     def _files_of(self, segment: Segment, end_offset: int) -> list[OpenFile]:
@@ -374,7 +378,8 @@ class PartitionLog:
             write_topic_id(self.files, self.directory, topic_id)
 
     def write_leader_epochs(self) -> None:
-        """Bring the file of leader epochs up to date. Not synced: recovery reads the epochs off the batches."""
+        """Bring the file of leader epochs up to date: at a roll and at the end, as recovery reads the active segment's
+        epochs off its batches. Not synced, for the same reason."""
         if self.leader_epochs.changed:
             write_leader_epochs(self.files, self.directory, self.leader_epochs.entries)
             self.leader_epochs.changed = False

@@ -72,8 +72,9 @@ class Maintenance:
         self._expire_producers(now_ms)
         self._apply_retention(now_ms)
         jobs: list[Job] = []
-        if self._doomed and self._doomed[0][0] <= now_ms:
+        if self._doomed and self._doomed[0][0] <= now_ms and RemoveSegments.name not in self._busy:
             jobs.append(self._removal(now_ms))
+            self._busy.add(RemoveSegments.name)
         if RebuildIndexes.name not in self._busy:
             damaged = next((segment for segment in self._log.segments.sealed() if segment.needs_index), None)
             if damaged is not None:
@@ -91,6 +92,9 @@ class Maintenance:
     def started(self, job: Job) -> None:
         """``job`` is under way: no other of its kind is due."""
         self._busy.add(job.name)
+        if job.name == Compact.name and not self._log.ever_cleaned:
+            self._log.before_first_compaction()
+            self._log.ever_cleaned = True
 
     def finished(self, job: Job, *, failed: bool = False) -> None:
         """``job`` came to its end."""
@@ -164,6 +168,7 @@ class RemoveSegments:
 
     def __init__(self, log: PartitionLog, segments: list[Segment]) -> None:
         self.partition = log.partition
+        self._maintenance = log.maintenance
         self._files = log.files
         self._directory = log.directory
         self._segments = segments
@@ -177,10 +182,11 @@ class RemoveSegments:
             yield
 
     def apply(self) -> None:
-        """Nothing is left to do."""
+        self._maintenance.finished(self)
 
     def abandon(self) -> None:
         """What is left is removed when the log is next opened."""
+        self._maintenance.finished(self)
 
 
 class RebuildIndexes:
