@@ -41,6 +41,8 @@ class Maintenance:
         """Set the first passes."""
         self._deadlines.at(now_ms + self._interval_ms(), self._begin_pass)
         self._deadlines.at(now_ms + self._checkpoint_interval_ms(), self._checkpoint)
+        for job in self._logs.startup_jobs():
+            self.add(job)
 
     def _interval_ms(self) -> int:
         """Retention and compaction share their passes: the shorter of Kafka's two intervals."""
