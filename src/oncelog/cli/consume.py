@@ -73,8 +73,21 @@ def consume(
       oncelog consume flights --from 2013-06-01 --to 2013-06-02 -e --json
       oncelog consume flights --group watchers
     """
-    from oncelog.cli.moments import MomentError, parse_start, parse_time_ms
     from oncelog.client.machine.positions import FetchSettings
+
+    where, until_ms = _where(start, to, group, partition)
+    sink = Sink(_formatter(form, as_json, encode_base64, delimiter, key_delimiter, null), count, not uncommitted)
+    settings = FetchSettings(read_committed=not uncommitted)
+    with open_client(bootstrap, properties) as client:
+        if group is not None:
+            consume_group(client, sink, topics, group, where, settings, instance_id, stop_at_end, not no_commit, quiet)
+        else:
+            consume_assigned(client, sink, topics, partition or [], where, settings, until_ms, stop_at_end)
+
+
+def _where(start: str, to: str | None, group: str | None, partition: list[int] | None) -> tuple[Start, int | None]:
+    """Where to begin, and the time to stop before (milliseconds). Raises BadParameter for what does not go together."""
+    from oncelog.cli.moments import MomentError, parse_start, parse_time_ms
 
     try:
         where = parse_start(start or ("beginning" if group is None else "stored"))
@@ -92,13 +105,7 @@ def consume(
             "with --group it is beginning, end or stored; move the group with `oncelog group reset-offsets`",
             param_hint="--from",
         )
-    sink = Sink(_formatter(form, as_json, encode_base64, delimiter, key_delimiter, null), count, not uncommitted)
-    settings = FetchSettings(read_committed=not uncommitted)
-    with open_client(bootstrap, properties) as client:
-        if group is not None:
-            consume_group(client, sink, topics, group, where, settings, instance_id, stop_at_end, not no_commit, quiet)
-        else:
-            consume_assigned(client, sink, topics, partition or [], where, settings, until_ms, stop_at_end)
+    return where, until_ms
 
 
 class Sink:

@@ -1,7 +1,7 @@
 """The ``oncelog`` command: a table of sub-commands, each imported only when it is the one that runs.
 
 Rules: ``oncelog --help`` and ``oncelog serve`` import no other sub-command; rich is never needed for help. Expected
-failures end in one line on stderr and exit code 1, usage errors in 2, Ctrl-C in 130 with nothing printed, and a reader
+failures end in one line on stderr and exit code 1, usage errors in 2, Ctrl-C and SIGTERM in 130 with nothing printed, and a reader
 that closes our pipe (``| head``) is no failure. A traceback means a bug.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, NamedTuple
@@ -187,4 +188,6 @@ def run() -> None:
     """The entry point."""
     if "_ONCELOG_COMPLETE" in os.environ:
         app()
+    # As Ctrl-C: what was begun is brought to a good end (a group is left, its offsets committed) on the way out.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(invoke(sys.argv[1:]))
