@@ -13,11 +13,10 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.units import INT64_MAX
 from oncelog.ports import Buffer
 from oncelog.records.batch import (
-    HEADER_SIZE,
+    LENGTH_PREFIX,
     MAGIC,
     BatchHeader,
     CorruptBatch,
-    UnsupportedMagic,
     crc_matches,
     magic_at,
     read_header,
@@ -30,6 +29,8 @@ from oncelog.storage.errors import AppendRefused
 
 NO_TIMESTAMP: Final = -1
 _SHOWN_ERRORS: Final = 3
+_SMALLEST_MESSAGE: Final = 14
+"""What a message of the oldest format takes at least, after its length."""
 
 
 class Checked(NamedTuple):
@@ -43,7 +44,7 @@ def check_client_batch(
     data: bytearray | memoryview, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
 ) -> Checked:
     """The one batch of a Produce request for the log ``where``. Raises AppendRefused."""
-    header = _read_only_batch(data, where)
+    data, header = _read_only_batch(data, where)
     if header.base_offset != 0:
         raise AppendRefused(
             ErrorCode.INVALID_RECORD,
@@ -73,7 +74,7 @@ def check_client_batch(
 
 def check_internal_batch(data: bytearray | memoryview, config: LogConfig, where: object) -> Checked:
     """A batch that this broker made: coordinator records or a marker. Only size and integrity are looked at."""
-    header = _read_only_batch(data, where)
+    data, header = _read_only_batch(data, where)
     check_size(header.size_bytes, config, where)
     _check_crc(data, header, where)
     return Checked(data, header)
@@ -89,33 +90,50 @@ def check_size(size_bytes: int, config: LogConfig, where: object) -> None:
         )
 
 
-def _read_only_batch(data: Buffer, where: object) -> BatchHeader:
-    if len(data) == 0:
-        raise AppendRefused(ErrorCode.INVALID_RECORD, f"Record batch for partition {where} has no batches at all")
-    if len(data) < HEADER_SIZE and magic_at(data) in (None, MAGIC):
-        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"Record batch for partition {where} is shorter than a header")
-    try:
-        header = read_header(data)
-    except UnsupportedMagic as error:
+def _read_only_batch(data: bytearray | memoryview, where: object) -> Checked:
+    """The header of the one batch that is there. As in Apache Kafka, half a batch at the end does not count: alone it
+    is no batch, after a whole one it is cut off."""
+    size = _whole_batch_size(data, where)
+    if size is None:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD, f"Produce requests must contain at least one record batch per partition ({where})"
+        )
+    magic = magic_at(data)
+    if magic != MAGIC:
         raise AppendRefused(
             ErrorCode.INVALID_RECORD,
-            f"Produce requests with version 3 and above are only allowed to contain record batches with magic version "
-            f"2, but partition {where} got magic {error.magic}",
-        ) from None
+            "Produce requests with version 3 and above are only allowed to contain record batches with magic version "
+            f"2, but partition {where} got magic {magic}",
+        )
+    if size != len(data):
+        if _whole_batch_size(memoryview(data)[size:], where) is not None:
+            raise AppendRefused(
+                ErrorCode.INVALID_RECORD,
+                "Produce requests with version 3 and above are only allowed to contain exactly one record batch per "
+                f"partition ({where})",
+            )
+        data = memoryview(data)[:size]
+    try:
+        return Checked(data, read_header(data))
     except CorruptBatch as error:
         raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {where}") from None
-    if header.size_bytes > len(data):
+
+
+def _whole_batch_size(data: Buffer, where: object) -> int | None:
+    """Size of the batch or message set that begins here, None when it is not whole. Raises AppendRefused."""
+    magic = magic_at(data)
+    if magic is None:
+        return None
+    length = int.from_bytes(data[8:LENGTH_PREFIX], "big", signed=True)
+    if length < _SMALLEST_MESSAGE:
         raise AppendRefused(
             ErrorCode.CORRUPT_MESSAGE,
-            f"Record batch of {header.size_bytes} bytes for partition {where}, but only {len(data)} bytes came",
+            f"Record size {length} is less than the minimum record overhead ({_SMALLEST_MESSAGE}) in {where}",
         )
-    if header.size_bytes != len(data):
-        raise AppendRefused(
-            ErrorCode.INVALID_RECORD,
-            "Produce requests with version 3 and above are only allowed to contain exactly one record batch per "
-            "partition",
-        )
-    return header
+    if not 0 <= magic <= MAGIC:
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic} in {where}")
+    size = LENGTH_PREFIX + length
+    return size if size <= len(data) else None
 
 
 def _check_crc(data: Buffer, header: BatchHeader, where: object) -> None:

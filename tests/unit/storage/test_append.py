@@ -47,9 +47,17 @@ def test_structural_refusals() -> None:
     world = World(LogConfig(max_message_bytes=500))
     good = batch([b"x"])
     assert refused(world, bytearray()).error_code == ErrorCode.INVALID_RECORD
-    assert refused(world, good[:30]).error_code == ErrorCode.CORRUPT_MESSAGE
-    assert refused(world, good[:-1]).error_code == ErrorCode.CORRUPT_MESSAGE
+    for cut in (5, 16, 17, 30, 61, len(good) - 1):
+        assert refused(world, good[:cut]).error_code == ErrorCode.INVALID_RECORD, cut
     assert refused(world, good + good).error_code == ErrorCode.INVALID_RECORD
+    short = bytearray(good)
+    short[8:12] = (48).to_bytes(4, "big")
+    assert refused(world, short[:60]).error_code == ErrorCode.CORRUPT_MESSAGE
+    short[8:12] = (13).to_bytes(4, "big")
+    assert refused(world, short).error_code == ErrorCode.CORRUPT_MESSAGE
+    newer = bytearray(good)
+    newer[16] = 3
+    assert refused(world, newer).error_code == ErrorCode.CORRUPT_MESSAGE
     flipped = bytearray(good)
     flipped[-1] ^= 1
     assert refused(world, flipped).error_code == ErrorCode.CORRUPT_MESSAGE
@@ -59,6 +67,15 @@ def test_structural_refusals() -> None:
     assert refused(world, batch([bytes(500)])).error_code == ErrorCode.MESSAGE_TOO_LARGE
     small = World(LogConfig(segment_bytes=200))
     assert refused(small, batch([bytes(200)])).error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_half_a_batch_after_a_whole_one_is_cut_off() -> None:
+    world = World()
+    good = batch([b"x"])
+    assert world.append(good + good[:-1]).size_bytes == len(good)
+    assert world.append(good + b"#").base_offset == 1
+    world.log.set_high_watermark(2)
+    assert [record.offset for record in records(world.log)] == [0, 1]
 
 
 def test_header_refusals() -> None:
