@@ -39,6 +39,10 @@ class Options:
         return max(10, int(count * self.scale))
 
 
+_SHORTEST_SCAN_S: Final = 0.05
+"""A difference of two start times that is shorter says only that the scan was faster than can be told."""
+
+
 def _progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -147,11 +151,11 @@ def recovery(options: Options) -> Comparison:
             with _directory() as directory:
                 broker = peer.broker(directory)
                 with running(broker):
-                    empty_s = _restarted(broker)
+                    empty_s = min(_restarted(broker) for _ in range(3))
                     (topic,) = create_topics(broker, 1, 1, "recovered")
                     size_bytes = produce(broker, topic, 1000, count).size_bytes
                     killed_s = _restarted(broker)
-            scan_s = max(killed_s - empty_s, 0.001)
+            scan_s = max(killed_s - empty_s, _SHORTEST_SCAN_S)
             return {"ready after kill -9, s": killed_s, "recovery scan, MB/s": size_bytes / scan_s / 1e6}
 
         return once

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.oncelog_serve import OncelogServe
 
@@ -37,7 +39,7 @@ class Peer:
 
     def broker(self, directory: Path) -> Broker:
         """A broker in a directory of its own, not yet started."""
-        return self.make(self.properties, directory / self.name.replace(" ", "-"))
+        return self.make(self.properties, directory / re.sub(r"\W+", "-", self.name))
 
 
 ONCELOG: Final = Peer("oncelog", _oncelog, PAGE_CACHE)

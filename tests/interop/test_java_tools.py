@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from oncelog.testing import Broker
 from tests.peers.apache_kafka import KafkaTools
@@ -25,7 +26,7 @@ def test_apache_kafka_dumps_our_segments_and_indexes(tmp_path: Path) -> None:
         confluent.make_topic(broker.bootstrap_servers, "dumped", index_interval_bytes="100")
         for codec in CODECS:
             config = {"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec}
-            producer = confluent.Producer({**config, "enable.idempotence": True, "log_level": 0})
+            producer = Producer({**config, "enable.idempotence": True, "log_level": 0})
             for _ in range(5):
                 total += len(confluent.produce_all(producer, "dumped", [b"v" * 50] * 20, key=b"k"))
     files = sorted((tmp_path / "dumped-0").glob("0*"))

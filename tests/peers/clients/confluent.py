@@ -15,7 +15,8 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.peers.clients.scenario import CODECS, Scenario, expect, expect_equal, wait_until
 

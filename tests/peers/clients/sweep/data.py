@@ -125,6 +125,7 @@ def _delete_records(wire: Wire) -> None:
     for version in versions(DeleteRecordsRequest):
         for _ in range(4):
             wire.produce("sd-delete", b"a", b"b")
+        targets: tuple[tuple[str, int, int], ...]
         targets = (("sd-delete", 0, 1), ("sd-delete", 0, 0), ("sd-delete", 0, 3), ("sd-delete", 0, 1000))
         targets += (("sd-delete", 0, -2), ("sd-delete", 9, 0), ("sd-none", 0, 0), ("sd-compacted", 0, 0))
         targets += (("sd-delete", 0, 4 + version * 8), ("sd-delete", 0, -1))

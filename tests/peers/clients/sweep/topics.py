@@ -159,7 +159,7 @@ def _metadata(wire: Wire) -> None:
         if version >= 1:
             wire.call(MetadataRequest(topics=None), version)
         if version >= 8:
-            flags = {"include_topic_authorized_operations": True}
+            flags: dict[str, Any] = {"include_topic_authorized_operations": True}
             if version <= 10:
                 flags["include_cluster_authorized_operations"] = True
             ask("st-known", **flags)
