@@ -1,0 +1,190 @@
+"""What goes into and comes out of a shard: requests, replies, decisions, settings. Values only, no behaviour.
+
+They are not the wire's messages (``core`` does not know ``wire``): the handlers translate, and know the versions.
+Every reply can be made of an error code alone, which is how a request is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    CoordinatorEpoch,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+    TransactionalId,
+)
+from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+
+TRANSACTIONS_V2: Final = 2
+"""The level of ``transaction.version`` from which every end of a transaction raises the epoch (KIP-890)."""
+FLEXIBLE_RECORDS: Final = 1
+"""The level from which records are written with tagged fields."""
+
+
+@dataclass(slots=True)
+class TransactionSettings:
+    """Configuration of transaction coordination; Apache Kafka's keys are in ``SETTING_KEYS``. Shared by all shards."""
+
+    max_timeout_ms: int = 15 * MINUTE_MS
+    transactional_id_expiration_ms: int = 7 * DAY_MS
+    abort_timed_out_interval_ms: int = 10 * SECOND_MS
+    remove_expired_interval_ms: int = HOUR_MS
+    two_phase_commit_enable: bool = False
+    concurrent_wait_ms: int = 5 * SECOND_MS
+    """How long a request may wait for a transaction to complete before it is told CONCURRENT_TRANSACTIONS."""
+    transaction_version: int = TRANSACTIONS_V2
+    """The finalized level of the feature: the node moves it with UpdateFeatures."""
+
+
+SETTING_KEYS: Final[dict[str, str]] = {
+    "max_timeout_ms": "transaction.max.timeout.ms",
+    "transactional_id_expiration_ms": "transactional.id.expiration.ms",
+    "abort_timed_out_interval_ms": "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    "remove_expired_interval_ms": "transaction.remove.expired.transaction.cleanup.interval.ms",
+    "two_phase_commit_enable": "transaction.two.phase.commit.enable",
+}
+"""Field of TransactionSettings → Apache Kafka's key."""
+
+
+class Identity(NamedTuple):
+    """A producer id with its epoch."""
+
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+
+
+NO_IDENTITY: Final = Identity()
+
+
+class InitRequest(NamedTuple):
+    """InitProducerId with a transactional id. ``expected`` is the identity the client has (version 3 and later)."""
+
+    transactional_id: TransactionalId
+    timeout_ms: int
+    expected: Identity | None = None
+    enable_two_phase_commit: bool = False
+    keep_prepared: bool = False
+
+
+class AddRequest(NamedTuple):
+    """AddPartitionsToTxn or AddOffsetsToTxn of one transaction, with partitions that exist.
+
+    ``client_version`` is 2 for batches that brokers send (version 4 and later), 0 for what clients send themselves.
+    """
+
+    transactional_id: TransactionalId
+    identity: Identity
+    partitions: Sequence[TopicPartition]
+    client_version: int = 0
+
+
+class EndRequest(NamedTuple):
+    """EndTxn. ``client_version`` is 2 from version 5 on, 0 before."""
+
+    transactional_id: TransactionalId
+    identity: Identity
+    committed: bool
+    client_version: int = 0
+
+
+class InitReply(NamedTuple):
+    """Answer to InitProducerId; ``ongoing`` is the transaction that was kept (KIP-939)."""
+
+    error_code: ErrorCode
+    identity: Identity = NO_IDENTITY
+    ongoing: Identity = NO_IDENTITY
+
+
+class AddReply(NamedTuple):
+    """Answer to AddPartitionsToTxn (for every partition alike) and AddOffsetsToTxn."""
+
+    error_code: ErrorCode
+
+
+class VerifyReply(NamedTuple):
+    """Answer to a verify-only AddPartitionsToTxn: an error for all, or one a partition."""
+
+    error_code: ErrorCode
+    partitions: Mapping[TopicPartition, ErrorCode] = {}
+
+
+class EndReply(NamedTuple):
+    """Answer to EndTxn: with Transactions V2 the identity to go on with."""
+
+    error_code: ErrorCode
+    identity: Identity = NO_IDENTITY
+
+
+class NeedsProducerId(NamedTuple):
+    """Not an answer: nothing has been changed; ask again with a new producer id (ids are durable before use)."""
+
+
+class MarkersToWrite(NamedTuple):
+    """What has to be sent to the leaders of ``partitions`` once the decision's records are durable."""
+
+    transactional_id: TransactionalId
+    identity: Identity
+    coordinator_epoch: CoordinatorEpoch
+    committed: bool
+    partitions: tuple[TopicPartition, ...]
+    client_version: int
+    """The transaction version in WriteTxnMarkers 2: from 2 on the epoch has to be greater than the producer's."""
+    number: int
+    """Tells these markers from those of the id's other transactions, which before V2 have the same identity."""
+
+
+class TransactionDescription(NamedTuple):
+    """A transaction in DescribeTransactions. The start time is −1 where none was begun."""
+
+    transactional_id: TransactionalId
+    state: str
+    identity: Identity
+    timeout_ms: int
+    start_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class TransactionListing(NamedTuple):
+    """A transaction in ListTransactions."""
+
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    state: str
+
+
+Reply = InitReply | AddReply | VerifyReply | EndReply | NeedsProducerId
+Refusable = type[InitReply] | type[AddReply] | type[VerifyReply] | type[EndReply]
+
+Record = tuple[bytes, bytes | None]
+"""Key and value of a record of ``__transaction_state``; no value is a tombstone."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a shard decided: append ``records`` as one batch, apply each; when they are durable deliver the replies and
+    send the markers.
+
+    ``reply`` goes to the caller's token; None parks it: a later decision's ``released`` names it.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    reply: Reply | None = None
+    released: list[tuple[int, Reply]] = field(default_factory=list)
+    markers: list[MarkersToWrite] = field(default_factory=list)
+    waits_for_pending: bool = False
+    """The reply shows what earlier decisions applied: deliver it not before *their* records are durable."""
+    needs_producer_id: TransactionalId | None = None
+    """Call ``abort_timed_out`` for this id with a new producer id."""
+    transitions: list[TransactionalId] = field(default_factory=list)
+    """For ``TransactionShard.aborted``: whose state the records change."""
+    parked: int | None = None
+    """For ``TransactionShard.aborted``: the token this decision parked although it has records…"""
+    parked_by_tick: bool = False
+    """…and whether nobody but the shard answers it, because it was not asked just now."""

@@ -1,0 +1,94 @@
+"""Requests that wait for a transaction to complete ("wait, don't refuse"): where they are and until when.
+
+A client that is told CONCURRENT_TRANSACTIONS sleeps, usually 20 ms or more, while markers take a fraction of that. So a
+request that meets a transaction between Prepare and Complete is *parked* under its token, becomes *ready* when the
+transaction has completed, is decided again, and is refused only when its deadline passes. A request keeps its deadline
+when it is parked again. Invariant X8: a token is in one place at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import ProducerId, TransactionalId
+from oncelog.core.transactions.model import Refusable, Reply
+from oncelog.core.transactions.requests import Outcome
+from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
+
+
+class Waiting(NamedTuple):
+    """A request that can be decided: again, if it has to be."""
+
+    token: int
+    transactional_id: TransactionalId
+    decide: Callable[[ProducerId, int], Outcome]
+    """Takes a producer id, −1 for none, and the time."""
+    refusal: Refusable
+
+
+class Parking:
+    """The requests that wait, by transactional id, in order of arrival."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._parked: dict[TransactionalId, list[Waiting]] = {}
+        self._ready: deque[Waiting] = deque()
+
+    def __iter__(self) -> Iterator[Waiting]:
+        yield from self._ready
+        for parked in self._parked.values():
+            yield from parked
+
+    def park(self, waiting: Waiting, deadline_ms: int) -> None:
+        """Let it wait until ``deadline_ms``, or the deadline it has already."""
+        self._parked.setdefault(waiting.transactional_id, []).append(waiting)
+        key = TimerKey(TimerKind.PARKED, token=waiting.token)
+        if self._timers.deadline_of(key) is None:
+            self._timers.schedule(key, deadline_ms)
+
+    def make_ready(self, transactional_id: TransactionalId) -> None:
+        """The transaction has completed: whoever waits for it may be decided."""
+        self._ready.extend(self._parked.pop(transactional_id, ()))
+
+    def has_ready(self) -> bool:
+        """Whether somebody may be decided."""
+        return bool(self._ready)
+
+    def next_ready(self) -> Waiting:
+        """Take out who has been ready longest; its deadline still runs."""
+        return self._ready.popleft()
+
+    def answered(self, token: int) -> None:
+        """It does not wait any more."""
+        self._timers.cancel(TimerKey(TimerKind.PARKED, token=token))
+
+    def remove(self, token: int) -> Waiting | None:
+        """Take a token out wherever it is; its deadline has passed or does not matter any more."""
+        self.answered(token)
+        found = next((waiting for waiting in self if waiting.token == token), None)
+        if found is None:
+            return None
+        if found in self._ready:
+            self._ready.remove(found)
+        else:
+            parked = self._parked[found.transactional_id]
+            parked.remove(found)
+            if not parked:
+                del self._parked[found.transactional_id]
+        return found
+
+    def clear(self, error_code: ErrorCode) -> list[tuple[int, Reply]]:
+        """Send everybody away."""
+        refused: list[tuple[int, Reply]] = [(waiting.token, waiting.refusal(error_code)) for waiting in self]
+        for token, _ in refused:
+            self.answered(token)
+        self._parked.clear()
+        self._ready.clear()
+        return refused
+
+    def is_parked(self, transactional_id: TransactionalId) -> bool:
+        """Whether anybody waits for the transaction (not counting who is ready)."""
+        return transactional_id in self._parked

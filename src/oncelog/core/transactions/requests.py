@@ -1,0 +1,323 @@
+"""What each request does to a transaction: Apache Kafka 4.3's checks in Apache Kafka's order, as functions.
+
+The rule: a function sees one transaction and one request and returns an Outcome: an answer, the transitions to make,
+both, or neither: then the request waits until the transaction has completed and is decided again. It changes nothing.
+
+With Transactions V2 a client's epoch rises with every end, so an epoch says which transaction is meant: a late EndTxn
+of an earlier one cannot decide a later one (KAFKA-17754), and one that names the epoch before the current one is a
+retry of the last (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from oncelog.core.transactions import transaction as transitions
+from oncelog.core.transactions.model import (
+    TRANSACTIONS_V2,
+    AddReply,
+    AddRequest,
+    EndReply,
+    EndRequest,
+    Identity,
+    InitReply,
+    InitRequest,
+    NeedsProducerId,
+    Reply,
+    TransactionSettings,
+    VerifyReply,
+)
+from oncelog.core.transactions.states import COMPLETED, PREPARED, TransactionState
+from oncelog.core.transactions.transaction import EXHAUSTED, NEVER_TIMES_OUT, Transaction, is_exhausted
+
+
+class Outcome(NamedTuple):
+    """What to answer (None: wait) and which transitions to make, in order."""
+
+    reply: Reply | None
+    transitions: tuple[Transaction, ...] = ()
+    waits_for_pending: bool = False
+
+
+WAIT: Final = Outcome(None)
+NEEDS_PRODUCER_ID: Final = Outcome(NeedsProducerId())
+
+
+# InitProducerId
+
+
+def initialise(
+    transaction: Transaction | None,
+    request: InitRequest,
+    settings: TransactionSettings,
+    producer_id: ProducerId,
+    now_ms: int,
+) -> Outcome:
+    """InitProducerId with a transactional id (KIP-98, KIP-360, KIP-939)."""
+    refusal = _init_refusal(request, settings)
+    if refusal is not ErrorCode.NONE:
+        return Outcome(InitReply(refusal))
+    timeout_ms = NEVER_TIMES_OUT if request.enable_two_phase_commit else request.timeout_ms
+    if transaction is None:
+        if producer_id == NO_PRODUCER_ID:
+            return NEEDS_PRODUCER_ID
+        created = transitions.new(request.transactional_id, producer_id, now_ms)
+        return _initialised(created, Identity(producer_id, ProducerEpoch(0)), NO_PRODUCER_EPOCH, timeout_ms, now_ms)
+    if transaction.state in PREPARED:
+        return WAIT
+    if transaction.state is not TransactionState.ONGOING:
+        return _raise_epoch(transaction, request.expected, timeout_ms, producer_id, now_ms)
+    if request.keep_prepared:
+        return _keep(transaction, request, producer_id, now_ms)
+    if request.expected is not None and not _may_fence(transaction, request.expected):
+        return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
+    if _lacks_id(transaction, settings.transaction_version, producer_id):
+        return NEEDS_PRODUCER_ID
+    # Decided again when the abort has completed: only then the new instance gets its epoch.
+    return Outcome(None, fence(transaction, settings, producer_id, now_ms))
+
+
+def _init_refusal(request: InitRequest, settings: TransactionSettings) -> ErrorCode:
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if not settings.two_phase_commit_enable:
+        if request.enable_two_phase_commit:
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if request.keep_prepared:
+            return ErrorCode.UNSUPPORTED_VERSION
+    if not request.enable_two_phase_commit and not 0 < request.timeout_ms <= settings.max_timeout_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def _initialised(
+    transaction: Transaction, identity: Identity, last: ProducerEpoch, timeout_ms: int, now_ms: int
+) -> Outcome:
+    following = transitions.initialise(transaction, identity, last, timeout_ms, now_ms)
+    return Outcome(InitReply(ErrorCode.NONE, identity), (following,))
+
+
+def _raise_epoch(
+    transaction: Transaction, expected: Identity | None, timeout_ms: int, producer_id: ProducerId, now_ms: int
+) -> Outcome:
+    """Nothing is open: the epoch rises, or the producer id changes when there is no higher epoch."""
+    current = transaction.identity
+    if expected is not None and not _names(transaction, expected):
+        return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
+    if expected is None or expected == current:
+        # Without an expectation a new instance has come, and nothing the last one sends may pass as a retry.
+        last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
+        following = _raised(current, producer_id)
+        if following is None:
+            return NEEDS_PRODUCER_ID
+        return _initialised(transaction, following, last, timeout_ms, now_ms)
+    if expected.producer_epoch == transaction.last_epoch != NO_PRODUCER_EPOCH:
+        # The answer to the last InitProducerId was lost. No other instance has come: it would have cleared the epoch.
+        return _initialised(transaction, current, transaction.last_epoch, timeout_ms, now_ms)
+    return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
+
+
+def _raised(current: Identity, producer_id: ProducerId) -> Identity | None:
+    """The identity after ``current``; None when it needs a new producer id and there is none."""
+    if not is_exhausted(current.producer_epoch):
+        return Identity(current.producer_id, ProducerEpoch(current.producer_epoch + 1))
+    return None if producer_id == NO_PRODUCER_ID else Identity(producer_id, ProducerEpoch(0))
+
+
+def _names(transaction: Transaction, expected: Identity) -> bool:
+    """Whether a client that has ``expected`` can be the one the id belongs to: the producer id is the current one, or
+    the one before a rotation (whose answer the client may not have seen)."""
+    if expected.producer_id == transaction.identity.producer_id:
+        return True
+    return expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.producer_epoch)
+
+
+def _may_fence(transaction: Transaction, expected: Identity) -> bool:
+    """Whether a client that has ``expected`` may abort what is open."""
+    if transaction.is_kept:
+        return expected == transaction.client_identity
+    return _names(transaction, expected)
+
+
+def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
+    """A new instance has come to end what an earlier one prepared (KIP-939): what is open stays as it is, and the
+    identity of the new instance rises with every such call, so that only the latest can end it."""
+    current, expected, ongoing = transaction.client_identity, request.expected, transaction.identity
+    last = NO_PRODUCER_EPOCH
+    if expected is not None:
+        last = expected.producer_epoch
+        rotated = is_exhausted(last) and current.producer_epoch == 0
+        if last == transaction.last_epoch != NO_PRODUCER_EPOCH and (
+            rotated or expected.producer_id == current.producer_id
+        ):
+            return Outcome(InitReply(ErrorCode.NONE, current, ongoing), waits_for_pending=True)
+        if expected != current:
+            return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
+    following = _raised(current, producer_id)
+    if following is None:
+        return NEEDS_PRODUCER_ID
+    # The time-out of what is open stays: a shorter one could end it before the new instance does.
+    timeout_ms = NEVER_TIMES_OUT if request.enable_two_phase_commit else transaction.timeout_ms
+    kept = transitions.keep(transaction, following, last, timeout_ms, now_ms)
+    return Outcome(InitReply(ErrorCode.NONE, following, ongoing), (kept,))
+
+
+def _lacks_id(transaction: Transaction, client_version: int, producer_id: ProducerId) -> bool:
+    return producer_id == NO_PRODUCER_ID and transitions.needs_producer_id(transaction, client_version)
+
+
+def fence(
+    transaction: Transaction, settings: TransactionSettings, producer_id: ProducerId, now_ms: int
+) -> tuple[Transaction, ...]:
+    """The transitions that abort what is open against its client's will; with a producer id where one is needed."""
+    prepared = transitions.fence_and_prepare_abort(
+        transaction,
+        transaction_version=settings.transaction_version,
+        new_producer_id=producer_id,
+        now_ms=now_ms,
+    )
+    return _with_completion(prepared, now_ms)
+
+
+def _with_completion(prepared: Transaction, now_ms: int) -> tuple[Transaction, ...]:
+    """Where no marker has to be written the transaction completes with the same append."""
+    return (prepared,) if prepared.partitions else (prepared, transitions.complete(prepared, now_ms))
+
+
+# AddPartitionsToTxn, AddOffsetsToTxn
+
+
+def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms: int) -> Outcome:
+    """Partitions take part in the transaction; the first begin it."""
+    if not request.transactional_id:
+        return Outcome(AddReply(ErrorCode.INVALID_REQUEST))
+    if transaction is None:
+        return Outcome(AddReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    if transaction.state in PREPARED:
+        return WAIT
+    refusal = _identity_refusal(transaction, request.identity)
+    if refusal is not ErrorCode.NONE:
+        return Outcome(AddReply(refusal))
+    if transaction.is_kept:
+        return Outcome(AddReply(ErrorCode.INVALID_TXN_STATE))
+    known = frozenset(transaction.partitions)
+    added = tuple(partition for partition in dict.fromkeys(request.partitions) if partition not in known)
+    if transaction.state is TransactionState.ONGOING and not added:
+        return Outcome(AddReply(ErrorCode.NONE), waits_for_pending=True)
+    ongoing = transitions.add_partitions(transaction, added, request.client_version, now_ms)
+    return Outcome(AddReply(ErrorCode.NONE), (ongoing,))
+
+
+def verify_partitions(transaction: Transaction | None, request: AddRequest) -> VerifyReply:
+    """Whether partitions take part (asked by their leaders before they append). Never waits: who asks refuses a
+    late write, and a client that goes on with its next transaction adds partitions first."""
+    if not request.transactional_id:
+        return VerifyReply(ErrorCode.INVALID_REQUEST)
+    if transaction is None:
+        return VerifyReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if transaction.is_kept and request.identity == transaction.client_identity:
+        known = frozenset[object]()
+    else:
+        if request.identity.producer_id != transaction.identity.producer_id:
+            return VerifyReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if request.identity.producer_epoch != transaction.identity.producer_epoch or transaction.is_kept:
+            return VerifyReply(ErrorCode.PRODUCER_FENCED)
+        known = frozenset(transaction.partitions)
+    if transaction.state in PREPARED:
+        return VerifyReply(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return VerifyReply(
+        ErrorCode.NONE,
+        {p: ErrorCode.NONE if p in known else ErrorCode.TRANSACTION_ABORTABLE for p in request.partitions},
+    )
+
+
+def _identity_refusal(transaction: Transaction, identity: Identity) -> ErrorCode:
+    """NONE when the identity is the client's."""
+    current = transaction.client_identity
+    if identity.producer_id != current.producer_id:
+        # The id of a kept transaction is that of the instance which the new one has replaced.
+        replaced = transaction.is_kept and identity.producer_id == transaction.identity.producer_id
+        return ErrorCode.PRODUCER_FENCED if replaced else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if identity.producer_epoch != current.producer_epoch or identity.producer_epoch > EXHAUSTED:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+# EndTxn
+
+
+def end(transaction: Transaction | None, request: EndRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
+    """EndTxn: the decision is in the log when the client is answered, the markers follow."""
+    if not request.transactional_id:
+        return Outcome(EndReply(ErrorCode.INVALID_REQUEST))
+    if transaction is None:
+        return Outcome(EndReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    if request.client_version < TRANSACTIONS_V2:
+        return _end_before_v2(transaction, request, now_ms)
+    return _end_v2(transaction, request, producer_id, now_ms)
+
+
+def _end_before_v2(transaction: Transaction, request: EndRequest, now_ms: int) -> Outcome:
+    """EndTxn 0–4: the epoch stays, so the state alone tells a retry from a new request."""
+    refusal = _identity_refusal(transaction, request.identity)
+    if refusal is not ErrorCode.NONE:
+        return Outcome(EndReply(refusal))
+    if transaction.state in PREPARED:
+        return WAIT
+    if transaction.state is TransactionState.ONGOING:
+        return _prepare(transaction, request, NO_PRODUCER_ID, now_ms)
+    if transaction.state is _completed(committed=request.committed):
+        return Outcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
+    return Outcome(EndReply(ErrorCode.INVALID_TXN_STATE))
+
+
+def _end_v2(transaction: Transaction, request: EndRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
+    """EndTxn 5: the epoch tells this transaction from the last; what names the last one is a retry."""
+    if transaction.state in PREPARED:
+        return WAIT
+    if transaction.state in COMPLETED and _is_retry(transaction, request.identity):
+        if transaction.state is _completed(committed=request.committed):
+            return Outcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
+        return Outcome(EndReply(ErrorCode.INVALID_TXN_STATE))
+    refusal = _identity_refusal(transaction, request.identity)
+    if refusal is ErrorCode.INVALID_PRODUCER_ID_MAPPING and _is_retry(transaction, request.identity):
+        refusal = ErrorCode.PRODUCER_FENCED
+    if refusal is not ErrorCode.NONE:
+        return Outcome(EndReply(refusal))
+    if transaction.state is not TransactionState.ONGOING and request.committed:
+        return Outcome(EndReply(ErrorCode.INVALID_TXN_STATE))
+    # An abort of nothing is legal: the client does not know whether its partitions were ever added. The epoch rises
+    # all the same, so that nothing it may still have in flight is accepted.
+    return _prepare(transaction, request, producer_id, now_ms)
+
+
+def _is_retry(transaction: Transaction, identity: Identity) -> bool:
+    """Whether the identity is the one before the last end: its epoch one lower, or exhausted before a rotation."""
+    current = transaction.identity
+    if identity.producer_id == current.producer_id:
+        return identity.producer_epoch + 1 == current.producer_epoch
+    return (
+        identity.producer_id == transaction.previous_producer_id
+        and identity.producer_epoch == EXHAUSTED
+        and current.producer_epoch == 0
+    )
+
+
+def _completed(*, committed: bool) -> TransactionState:
+    return TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+
+
+def _prepare(transaction: Transaction, request: EndRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
+    if _lacks_id(transaction, request.client_version, producer_id):
+        return NEEDS_PRODUCER_ID
+    prepared = transitions.prepare(
+        transaction,
+        committed=request.committed,
+        client_version=request.client_version,
+        new_producer_id=producer_id,
+        now_ms=now_ms,
+    )
+    identity = transitions.complete(prepared, now_ms).identity
+    return Outcome(EndReply(ErrorCode.NONE, identity), _with_completion(prepared, now_ms))

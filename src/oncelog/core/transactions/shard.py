@@ -1,0 +1,443 @@
+"""TransactionShard: all transactions that one partition of ``__transaction_state`` coordinates, as one pure machine.
+
+How the node drives it. A request: call a decide method with a token and the time; append the Decision's records to
+the partition's log as one batch; call ``apply`` for each; when they are durable deliver ``reply`` to the token and
+``released`` to the others and send ``markers``. If the append fails: ``aborted``. Markers: report each partition that
+has its marker with ``markers_written``, and deleted ones with ``partitions_deleted``. Time: call ``tick`` at
+``deadline_ms()`` (0: at once) and treat what it returns alike. Load: call ``apply`` for every record of the log in
+order, then ``loaded``; decide nothing before.
+
+The rule (design.md): only ``apply`` changes what is persisted, and the same ``apply`` rebuilds it from the log. Decide
+methods may change soft state: transitions that are decided and not applied yet, who is parked, markers outstanding,
+timers. Between decide and apply a transaction is *pending*: requests that meet it then wait, so that ``apply`` may also
+follow later. It must not read a clock or make a producer id up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterable
+from sys import intern
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    CoordinatorEpoch,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+    TransactionalId,
+)
+from oncelog.base.invariant import invariant
+from oncelog.core.transactions import requests
+from oncelog.core.transactions import transaction as transitions
+from oncelog.core.transactions.markers import OutstandingMarkers
+from oncelog.core.transactions.model import (
+    AddReply,
+    AddRequest,
+    Decision,
+    EndReply,
+    EndRequest,
+    InitReply,
+    InitRequest,
+    MarkersToWrite,
+    NeedsProducerId,
+    Reply,
+    TransactionDescription,
+    TransactionListing,
+    TransactionSettings,
+)
+from oncelog.core.transactions.parking import Parking, Waiting
+from oncelog.core.transactions.states import AT_REST, PREPARED, STATE_NAMES, STORED, TransactionState, may_follow
+from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
+from oncelog.core.transactions.transaction import Transaction
+from oncelog.records.internal import transaction_records
+from oncelog.records.internal.transaction_records import Unknown
+
+__all__ = ["Decision", "TransactionSettings", "TransactionShard"]
+
+EXPIRY_IDS_PER_TICK = 1000
+"""The expiry job looks at so many ids in one tick, so that it does not hold up the loop."""
+EXPIRY_PAUSE_MS = 10
+"""Between two slices, for others."""
+COMPLETE_RETRY_MS = 100
+"""When the log refused a Complete record it is tried again after this."""
+AT_ONCE_MS = 0
+_EXPIRY = TimerKey(TimerKind.EXPIRY)
+
+
+class TransactionShard:
+    """State of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
+
+    def __init__(self, partition: int, coordinator_epoch: CoordinatorEpoch, settings: TransactionSettings) -> None:
+        self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
+        self.settings = settings
+        self.is_loaded = False
+        self.skipped: Counter[str] = Counter()
+        """Records that could not be read, by reason; for the node to log."""
+        self._transactions: dict[TransactionalId, Transaction] = {}
+        self._pending: dict[TransactionalId, deque[Transaction | None]] = {}
+        """Decided and not applied yet, in order; None: a tombstone."""
+        self._markers = OutstandingMarkers(coordinator_epoch)
+        self._timers = Timers()
+        self._parking = Parking(self._timers)
+        self._expiry_queue: list[TransactionalId] = []
+
+    # Deciding
+
+    def init_producer_id(
+        self, request: InitRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
+    ) -> Decision:
+        """InitProducerId with a transactional id; replies InitReply, perhaps later, or NeedsProducerId."""
+        tid = request.transactional_id
+        return self._ask(
+            Waiting(
+                token,
+                tid,
+                lambda new_id, now: requests.initialise(
+                    self._transactions.get(tid), request, self.settings, new_id, now
+                ),
+                InitReply,
+            ),
+            producer_id,
+            now_ms,
+        )
+
+    def add_partitions(self, request: AddRequest, token: int, now_ms: int) -> Decision:
+        """AddPartitionsToTxn of one transaction, or AddOffsetsToTxn; replies AddReply, perhaps later."""
+        tid = request.transactional_id
+        return self._ask(
+            Waiting(
+                token, tid, lambda _, now: requests.add_partitions(self._transactions.get(tid), request, now), AddReply
+            ),
+            NO_PRODUCER_ID,
+            now_ms,
+        )
+
+    def verify_partitions(self, request: AddRequest, token: int, now_ms: int) -> Decision:
+        """A verify-only AddPartitionsToTxn of one transaction; replies VerifyReply at once."""
+        reply = requests.verify_partitions(self._transactions.get(request.transactional_id), request)
+        return Decision(reply=reply, waits_for_pending=reply.error_code is ErrorCode.NONE)
+
+    def end(
+        self, request: EndRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
+    ) -> Decision:
+        """EndTxn; replies EndReply, perhaps later, or NeedsProducerId."""
+        tid = request.transactional_id
+        return self._ask(
+            Waiting(
+                token,
+                tid,
+                lambda new_id, now: requests.end(self._transactions.get(tid), request, new_id, now),
+                EndReply,
+            ),
+            producer_id,
+            now_ms,
+        )
+
+    def abort_timed_out(self, transactional_id: TransactionalId, producer_id: ProducerId, now_ms: int) -> Decision:
+        """Abort a transaction whose time is over (``tick`` does it; called by the node where ``needs_producer_id``
+        asked for one). Does nothing when it has ended meanwhile. No reply."""
+        out = Decision()
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or (deadline_ms := transaction.deadline_ms) is None:
+            return out
+        # Again later, should the log refuse or no producer id come.
+        self._watch(transaction, now_ms + self.settings.abort_timed_out_interval_ms)
+        if now_ms < deadline_ms or transactional_id in self._pending:
+            return out
+        lacks_id = transitions.needs_producer_id(transaction, self.settings.transaction_version)
+        if lacks_id and producer_id == NO_PRODUCER_ID:
+            out.needs_producer_id = transactional_id
+            return out
+        self._make(requests.fence(transaction, self.settings, producer_id, now_ms), out)
+        return out
+
+    def _ask(self, waiting: Waiting, producer_id: ProducerId, now_ms: int) -> Decision:
+        out = Decision()
+        outcome = self._outcome(waiting, producer_id, now_ms)
+        self._make(outcome.transitions, out)
+        if outcome.reply is None:
+            self._parking.park(waiting, now_ms + self.settings.concurrent_wait_ms)
+            out.parked = waiting.token
+        out.reply, out.waits_for_pending = outcome.reply, outcome.waits_for_pending
+        return out
+
+    def _ask_again(self, now_ms: int) -> Decision:
+        """Decide the request that has been ready longest."""
+        waiting = self._parking.next_ready()
+        out = Decision()
+        outcome = self._outcome(waiting, NO_PRODUCER_ID, now_ms)
+        self._make(outcome.transitions, out)
+        if outcome.reply is None:
+            self._parking.park(waiting, now_ms + self.settings.concurrent_wait_ms)
+            out.parked, out.parked_by_tick = waiting.token, True
+            return out
+        self._parking.answered(waiting.token)
+        out.released.append((waiting.token, outcome.reply))
+        out.waits_for_pending = outcome.waits_for_pending
+        return out
+
+    def _outcome(self, waiting: Waiting, producer_id: ProducerId, now_ms: int) -> requests.Outcome:
+        if waiting.transactional_id in self._pending:
+            return requests.WAIT
+        return waiting.decide(producer_id, now_ms)
+
+    def _make(self, following: Iterable[Transaction], out: Decision) -> None:
+        """Decide transitions of one transaction: they are pending until they are applied."""
+        for transaction in following:
+            tid = transaction.transactional_id
+            out.records.append(transitions.record_of(transaction, self.settings))
+            out.transitions.append(tid)
+            self._pending.setdefault(tid, deque()).append(transaction)
+            if transaction.state in PREPARED and transaction.partitions:
+                out.markers.append(self._markers.to_write(transaction))
+
+    # Markers
+
+    def markers_written(self, markers: MarkersToWrite, partitions: Iterable[TopicPartition], now_ms: int) -> Decision:
+        """Partitions have their marker, durably, or do not need one any more; the last one completes the transaction.
+        Reports about markers of another transaction or coordinator epoch are passed over. No reply."""
+        out = Decision()
+        if self._markers.are_current(markers) and self._markers.settle(markers.transactional_id, partitions):
+            self._complete(markers.transactional_id, now_ms, out)
+        return out
+
+    def partitions_deleted(self, partitions: Collection[TopicPartition], now_ms: int) -> Decision:
+        """Partitions are gone: no prepared transaction waits for a marker there. No reply."""
+        out = Decision()
+        for tid in self._markers.awaiting_any(partitions):
+            if self._markers.settle(tid, partitions):
+                self._complete(tid, now_ms, out)
+        return out
+
+    def _complete(self, transactional_id: TransactionalId, now_ms: int, out: Decision) -> None:
+        transaction = self._transactions.get(transactional_id)
+        if transaction is not None and transaction.state in PREPARED and transactional_id not in self._pending:
+            self._make([transitions.complete(transaction, now_ms)], out)
+
+    # Reading
+
+    def describe(self, transactional_id: TransactionalId) -> TransactionDescription | None:
+        """DescribeTransactions, one id; None when it does not exist."""
+        held = self._transactions.get(transactional_id)
+        if held is None:
+            return None
+        return TransactionDescription(
+            transactional_id, STATE_NAMES[held.state], held.identity, held.timeout_ms, held.start_ms, held.partitions
+        )
+
+    def listings(
+        self,
+        now_ms: int,
+        *,
+        states: Collection[TransactionState] | None = None,
+        producer_ids: Collection[ProducerId] | None = None,
+        longer_than_ms: int = -1,
+    ) -> list[TransactionListing]:
+        """ListTransactions; None: any. As in Apache Kafka an id without a transaction has been open since the epoch.
+        Patterns are the caller's."""
+        return [
+            TransactionListing(tid, held.identity.producer_id, STATE_NAMES[held.state])
+            for tid, held in self._transactions.items()
+            if (states is None or held.state in states)
+            and (producer_ids is None or held.identity.producer_id in producer_ids)
+            and (longer_than_ms < 0 or now_ms - held.start_ms > longer_than_ms)
+        ]
+
+    def outstanding(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...]:
+        """The partitions a prepared transaction waits for (console, debugging)."""
+        return self._markers.awaited(transactional_id) or ()
+
+    # Time
+
+    def deadline_ms(self) -> int | None:
+        """When ``tick`` has to be called next, 0 for at once; None: not before the next decision."""
+        return AT_ONCE_MS if self._parking.has_ready() else self._timers.next_deadline_ms()
+
+    def tick(self, now_ms: int) -> Decision:
+        """Do one thing that is due; call again while ``deadline_ms()`` is due."""
+        if self._parking.has_ready():
+            return self._ask_again(now_ms)
+        out = Decision()
+        key = self._timers.pop_due(now_ms)
+        if key is None:
+            return out
+        if key.kind is TimerKind.TIME_OUT:
+            return self.abort_timed_out(TransactionalId(key.transactional_id), NO_PRODUCER_ID, now_ms)
+        if key.kind is TimerKind.COMPLETE:
+            self._complete(TransactionalId(key.transactional_id), now_ms, out)
+        elif key.kind is TimerKind.EXPIRY:
+            self._expire(now_ms, out)
+        else:
+            waiting = self._parking.remove(key.token)
+            if waiting is not None:
+                out.released.append((waiting.token, waiting.refusal(ErrorCode.CONCURRENT_TRANSACTIONS)))
+        return out
+
+    def _watch(self, transaction: Transaction, not_before_ms: int = 0) -> None:
+        """Look at an open transaction when its time is over: with the first sweep after that, as in Apache Kafka."""
+        key = TimerKey(TimerKind.TIME_OUT, transaction.transactional_id)
+        deadline_ms = transaction.deadline_ms
+        if deadline_ms is None:
+            self._timers.cancel(key)
+            return
+        interval_ms = self.settings.abort_timed_out_interval_ms
+        self._timers.schedule(key, -(-max(deadline_ms, not_before_ms) // interval_ms) * interval_ms)
+
+    def _expire(self, now_ms: int, out: Decision) -> None:
+        """One slice of the expiry job; the next one is due soon, or after the interval when all are done."""
+        if not self._expiry_queue:
+            self._expiry_queue = list(reversed(self._transactions))
+        oldest_ms = now_ms - self.settings.transactional_id_expiration_ms
+        for _ in range(min(EXPIRY_IDS_PER_TICK, len(self._expiry_queue))):
+            tid = self._expiry_queue.pop()
+            held = self._transactions.get(tid)
+            if held is None or tid in self._pending or held.last_update_ms > oldest_ms:
+                continue
+            if may_follow(held.state, TransactionState.DEAD):
+                out.records.append((transaction_records.encode_key(tid), None))
+                out.transitions.append(tid)
+                self._pending[tid] = deque([None])
+        interval_ms = EXPIRY_PAUSE_MS if self._expiry_queue else self.settings.remove_expired_interval_ms
+        self._timers.schedule(_EXPIRY, now_ms + interval_ms)
+
+    # Persisted state
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Take over one record of the log. Records of versions that are not known are passed over, and counted."""
+        name = transaction_records.decode_key(key)
+        if isinstance(name, Unknown):
+            self.skipped[name.reason] += 1
+            return
+        tid = TransactionalId(name)
+        following = None if value is None else self._read(tid, value)
+        if value is not None and following is None:
+            return
+        if self.is_loaded:
+            following = self._confirm(tid, following)
+        if following is None:
+            self._transactions.pop(tid, None)
+            self._timers.cancel(TimerKey(TimerKind.TIME_OUT, tid))
+        else:
+            self._transactions[tid] = following
+        if self.is_loaded:
+            self._entered(tid, following)
+
+    def _read(self, transactional_id: TransactionalId, value: bytes) -> Transaction | None:
+        decoded = transaction_records.decode_value(value)
+        if isinstance(decoded, Unknown):
+            self.skipped[decoded.reason] += 1
+            return None
+        if TransactionState(decoded.status) not in STORED:
+            self.skipped[f"state {decoded.status}"] += 1
+            return None
+        following = transitions.transaction_of(transactional_id, decoded)
+        # Interned, because a million ids may have the same few topics.
+        return following._replace(
+            partitions=tuple(TopicPartition(TopicName(intern(p.topic)), p.partition) for p in following.partitions)
+        )
+
+    def _confirm(self, transactional_id: TransactionalId, following: Transaction | None) -> Transaction | None:
+        """What is applied is what was decided; of that the log does not hold the last epoch."""
+        pending = self._pending.get(transactional_id, deque())
+        invariant(pending, "X7: applied without a decision", transactional_id=transactional_id)
+        decided = pending.popleft()
+        if not pending:
+            del self._pending[transactional_id]
+        if following is None or decided is None:
+            invariant(following is decided, "X7: applied is not what was decided", transactional_id=transactional_id)
+            return None
+        current = self._transactions.get(transactional_id)
+        same = (following.state, following.identity) == (decided.state, decided.identity)
+        invariant(same, "X7: applied is not what was decided", transactional_id=transactional_id)
+        previous = TransactionState.EMPTY if current is None else current.state
+        invariant(may_follow(previous, following.state), "X1: a transition the table lacks", state=previous.name)
+        return following._replace(last_epoch=decided.last_epoch)
+
+    def _entered(self, tid: TransactionalId, transaction: Transaction | None) -> None:
+        """Soft state that goes with the state just entered: time-out, outstanding markers, who may go on."""
+        if transaction is not None:
+            self._watch(transaction)
+        if transaction is not None and transaction.state in PREPARED:
+            self._markers.begin(transaction)
+            return
+        if self._markers.forget(tid):
+            self._timers.cancel(TimerKey(TimerKind.COMPLETE, tid))
+        if tid not in self._pending:
+            self._parking.make_ready(tid)
+
+    # Life cycle
+
+    def loaded(self, now_ms: int) -> Decision:
+        """The log has been read: decided transactions are driven on, open ones keep the start they had, and the shard
+        may decide. No reply."""
+        self.is_loaded = True
+        out = Decision()
+        for tid, transaction in self._transactions.items():
+            if transaction.state in AT_REST:
+                continue
+            self._entered(tid, transaction)
+            if transaction.state in PREPARED:
+                if transaction.partitions:
+                    out.markers.append(self._markers.to_write(transaction))
+                else:
+                    self._timers.schedule(TimerKey(TimerKind.COMPLETE, tid), now_ms)
+        self._timers.schedule(_EXPIRY, now_ms + self.settings.remove_expired_interval_ms)
+        return out
+
+    def unloaded(self, now_ms: int) -> Decision:
+        """Another broker coordinates these transactions now: all who are parked are sent away. The shard is used no
+        more; markers still under way are fenced by the coordinator epoch."""
+        self.is_loaded = False
+        self._transactions.clear()
+        self._pending.clear()
+        self._markers.clear()
+        return Decision(released=self._parking.clear(ErrorCode.NOT_COORDINATOR))
+
+    def aborted(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
+        """The decision's records could not be appended: nothing has changed. The caller's token is answered by the
+        node with ``error_code``; the Decision returned has what to tell the others."""
+        out = Decision(released=[(token, _refused(reply, error_code)) for token, reply in decision.released])
+        if decision.parked is not None:
+            waiting = self._parking.remove(decision.parked)
+            if waiting is not None and decision.parked_by_tick:
+                out.released.append((waiting.token, waiting.refusal(error_code)))
+        for tid in decision.transitions:
+            self._pending.pop(tid, None)
+            transaction = self._transactions.get(tid)
+            if transaction is None or transaction.state not in PREPARED:
+                self._parking.make_ready(tid)
+            elif not self._markers.awaited(tid):
+                self._timers.schedule(TimerKey(TimerKind.COMPLETE, tid), now_ms + COMPLETE_RETRY_MS)
+        return out
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless all numbered invariants hold. For tests: it looks at everything."""
+        for tid, transaction in self._transactions.items():
+            invariant(transaction.transactional_id == tid, "a transaction under another's id", transactional_id=tid)
+            transitions.check(transaction)
+            awaited = self._markers.awaited(tid)
+            prepared = transaction.state in PREPARED
+            invariant(prepared == (awaited is not None), "X9: markers of nothing decided", transactional_id=tid)
+            invariant(not awaited or set(awaited) <= set(transaction.partitions), "X9: a foreign marker", id=tid)
+            drives_on = bool(awaited) or tid in self._pending
+            drives_on = drives_on or self._timers.deadline_of(TimerKey(TimerKind.COMPLETE, tid)) is not None
+            invariant(not prepared or drives_on, "X9: nobody completes it", transactional_id=tid)
+            watched = self._timers.deadline_of(TimerKey(TimerKind.TIME_OUT, tid)) is not None
+            invariant(watched == (transaction.deadline_ms is not None), "X10: time-out", transactional_id=tid)
+            may_park = prepared or tid in self._pending
+            invariant(may_park or not self._parking.is_parked(tid), "X8: waits for nothing", transactional_id=tid)
+        tokens = [waiting.token for waiting in self._parking]
+        invariant(len(tokens) == len(set(tokens)), "X8: a token twice")
+
+    def persisted(self) -> dict[TransactionalId, Transaction]:
+        """What a replay of the log has to give, for tests: all but the last epochs."""
+        return {tid: held._replace(last_epoch=NO_PRODUCER_EPOCH) for tid, held in self._transactions.items()}
+
+
+def _refused(reply: Reply, error_code: ErrorCode) -> Reply:
+    """The reply's kind with an error; who was to fetch a producer id asks again anyway."""
+    return reply if isinstance(reply, NeedsProducerId) else type(reply)(error_code)

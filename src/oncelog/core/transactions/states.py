@@ -1,0 +1,101 @@
+"""The states of a transactional id and which may follow which: the whole table, and nothing else (KIP-98, KIP-890).
+
+A transactional id has one transaction at a time. It is *begun* by the first partition added (Ongoing), *decided* by a
+Prepare record, which is the commit point of the two-phase commit: once that is durable the outcome never changes and
+the client is answered. Then a marker is written to every partition, and when all are there the transaction is
+*complete*. All of that is one record each in ``__transaction_state``.
+
+What each state means:
+
+* Empty: initialised, no transaction yet. No partitions, no start time.
+* Ongoing: partitions are being written to. The time-out runs (not in two-phase commit). A kept transaction (KIP-939)
+  is Ongoing with a next producer id and epoch: those of the instance that may end it.
+* PrepareCommit, PrepareAbort: decided; markers are being written. Requests of the client wait.
+* CompleteCommit, CompleteAbort: every partition has its marker. No partitions, but still the start time.
+* Dead: expired; its tombstone is in the log and the id is forgotten. Never stored.
+* PrepareEpochFence: the step between Ongoing and PrepareAbort in which a newer instance or the time-out raises the
+  epoch. Never stored: one decision does both steps.
+
+This module knows neither ids nor bytes nor time; ``transaction.py`` has what changes with a transition.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class TransactionState(IntEnum):
+    """A state, by its number in the log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+
+STATE_NAMES: Final = {
+    TransactionState.EMPTY: "Empty",
+    TransactionState.ONGOING: "Ongoing",
+    TransactionState.PREPARE_COMMIT: "PrepareCommit",
+    TransactionState.PREPARE_ABORT: "PrepareAbort",
+    TransactionState.COMPLETE_COMMIT: "CompleteCommit",
+    TransactionState.COMPLETE_ABORT: "CompleteAbort",
+    TransactionState.DEAD: "Dead",
+    TransactionState.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+}
+"""As DescribeTransactions and ListTransactions say them, and as filters name them."""
+
+VALID_PREVIOUS_STATES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+    TransactionState.EMPTY: frozenset(
+        {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+    ),
+    TransactionState.ONGOING: frozenset(
+        {
+            TransactionState.ONGOING,
+            TransactionState.EMPTY,
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+        }
+    ),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: frozenset(
+        {
+            TransactionState.ONGOING,
+            TransactionState.PREPARE_EPOCH_FENCE,
+            # Transactions V2: a client that does not know what the coordinator has seen may abort nothing.
+            TransactionState.EMPTY,
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+        }
+    ),
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.DEAD: frozenset(
+        {TransactionState.EMPTY, TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT}
+    ),
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
+}
+"""State → the states it may be entered from. Anything else is a bug of ours, not of a peer."""
+
+PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+"""Decided, markers outstanding."""
+COMPLETED: Final = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+AT_REST: Final = COMPLETED | {TransactionState.EMPTY}
+"""Nothing is open: a new transaction may begin, the producer may be initialised, the id may expire."""
+STORED: Final = AT_REST | PREPARED | {TransactionState.ONGOING}
+"""The states a record may have."""
+
+
+def may_follow(previous: TransactionState, state: TransactionState) -> bool:
+    """Whether the table has the transition."""
+    return previous in VALID_PREVIOUS_STATES[state]
+
+
+def state_named(name: str) -> TransactionState | None:
+    """The state a filter names, None when there is no such state."""
+    return next((state for state, known in STATE_NAMES.items() if known == name), None)
