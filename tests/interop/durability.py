@@ -51,6 +51,19 @@ class Load:
         self._stopping.set()
         self._thread.join()
 
+    @property
+    def count(self) -> int:
+        """Records acknowledged so far."""
+        return sum(map(len, self.acknowledged))
+
+    def wait_for_more(self, timeout_s: float = 30.0) -> None:
+        """Until the producer has found the broker again: a kill that nobody notices proves nothing."""
+        before, deadline = self.count, time.monotonic() + timeout_s
+        while self.count < before + 100:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the producer does not find the broker")
+            time.sleep(0.005)
+
     def _run(self) -> None:
         producer = Producer(
             {
@@ -58,7 +71,10 @@ class Load:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "batch.num.messages": 50,
-                "reconnect.backoff.max.ms": 100,
+                "queue.buffering.max.messages": 2000,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 50,
+                "retry.backoff.ms": 10,
                 "log_level": 0,
             }
         )
@@ -123,7 +139,7 @@ def check(load: Load) -> Iterator[str]:
             yield f"partition {partition}: out of order"
 
 
-def run(directory: Path, *, seed: int, rounds: int, partitions: int = 3, longest_s: float = 0.6) -> list[str]:
+def run(directory: Path, *, seed: int, rounds: int, partitions: int = 3, longest_s: float = 0.3) -> list[str]:
     """Kill and restart `rounds` times under load; the broken promises."""
     chance = random.Random(seed)
     broker = OncelogServe(directory, properties={"log.segment.bytes": "1048576"}).start()
@@ -134,15 +150,14 @@ def run(directory: Path, *, seed: int, rounds: int, partitions: int = 3, longest
         load.start()
         try:
             for _ in range(rounds):
-                time.sleep(chance.uniform(0.05, longest_s))
+                load.wait_for_more()
+                time.sleep(chance.uniform(0, longest_s))
                 broker.kill()
                 broker.start()
         finally:
             load.stop()
         broken = list(check(load))
-        print(
-            f"seed {seed}: {rounds} kills, {sum(map(len, load.acknowledged))} records acknowledged", *broken, sep="\n"
-        )
+        print(f"seed {seed}: {rounds} kills, {load.count} records acknowledged", *broken, sep="\n")
         return broken
     finally:
         broker.kill()
