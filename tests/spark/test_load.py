@@ -41,6 +41,7 @@ def table_values(spark: SparkSession, place: Path) -> list[bytes]:
     return sorted(bytes(row.value) for row in spark.read.parquet(str(place)).select("value").collect())
 
 
+@pytest.mark.timeout(300)  # it starts Spark twice more; a loaded machine takes its time
 def test_a_load_killed_between_two_files_leaves_a_readable_table_and_the_next_completes_it(
     spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Topics to load.")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to load.")],
     to: Annotated[Path, typer.Option("--to", "-o", metavar="DIR", help="The table: a directory, made if need be.")],
     from_time: Annotated[
         str | None,
@@ -107,5 +107,5 @@ def _print_report(report: LoadReport) -> None:
         print(f"nothing new; {report.directory} has everything up to now")
         return
     print_table(("topic", "partition", "from offset", "to offset", "rows", "files replaced"), rows)
-    speed = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds > 0 else ""
+    speed = f", {report.rows / report.seconds:,.0f} rows/s" if report.rows > 10_000 else ""
     print(f"{report.rows:,} rows in {report.steps} step(s), {report.seconds:.1f} s{speed}: {report.directory}")
