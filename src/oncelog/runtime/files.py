@@ -298,13 +298,15 @@ class DiskFiles:
             self._evict()
 
     def _evict(self) -> None:
-        surplus = len(self._recent) - self._max_open
-        for file in list(self._recent.values()):
-            if surplus <= 0:
+        """Close the least recently used; those in use go to the back."""
+        for _ in range(len(self._recent)):
+            if len(self._recent) <= self._max_open:
                 return
-            if not file._pins:
+            key, file = next(iter(self._recent.items()))
+            if file._pins:
+                self._recent.move_to_end(key)
+            else:
                 self._drop(file)
-                surplus -= 1
 
     def _drop(self, file: DiskFile) -> None:
         self._recent.pop(id(file), None)
