@@ -96,7 +96,9 @@ def _read_only_batch(data: bytearray | memoryview, where: object) -> Checked:
     size = _whole_batch_size(data, where)
     if size is None:
         raise AppendRefused(
-            ErrorCode.INVALID_RECORD, f"Produce requests must contain at least one record batch per partition ({where})"
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests must contain at least one record batch per partition ({where})",
+            by_log=False,
         )
     magic = magic_at(data)
     if magic != MAGIC:
@@ -104,6 +106,7 @@ def _read_only_batch(data: bytearray | memoryview, where: object) -> Checked:
             ErrorCode.INVALID_RECORD,
             "Produce requests with version 3 and above are only allowed to contain record batches with magic version "
             f"2, but partition {where} got magic {magic}",
+            by_log=False,
         )
     if size != len(data):
         if _whole_batch_size(memoryview(data)[size:], where) is not None:
@@ -111,6 +114,7 @@ def _read_only_batch(data: bytearray | memoryview, where: object) -> Checked:
                 ErrorCode.INVALID_RECORD,
                 "Produce requests with version 3 and above are only allowed to contain exactly one record batch per "
                 f"partition ({where})",
+                by_log=False,
             )
         data = memoryview(data)[:size]
     try:
@@ -131,7 +135,7 @@ def _whole_batch_size(data: Buffer, where: object) -> int | None:
             f"Record size {length} is less than the minimum record overhead ({_SMALLEST_MESSAGE}) in {where}",
         )
     if not 0 <= magic <= MAGIC:
-        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic} in {where}")
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}", spoken=True)
     size = LENGTH_PREFIX + length
     return size if size <= len(data) else None
 

@@ -56,6 +56,8 @@ class LogDirectory:
         """From the clean-shutdown file; −1 when unknown."""
         self._budget = IndexBudget()
         self._doomed: list[str] = []
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        """What the checkpoints say by now: they are written when that changes."""
         self._compacting: Compact | None = None
 
     @staticmethod
@@ -186,7 +188,9 @@ class LogDirectory:
         self._write(CLEANER_OFFSETS, {p: log.cleaned_offset for p, log in self.logs.items() if log.ever_cleaned})
 
     def _write(self, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-        write_offsets(self.files, path, offsets)
+        if self._written.get(path) != offsets:
+            write_offsets(self.files, path, offsets)
+            self._written[path] = offsets
 
     def close(self, broker_epoch: int = -1) -> None:
         """Clean shutdown: everything on disk, then the marker."""

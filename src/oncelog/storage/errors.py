@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
+
+_BEFORE_THE_LOG: Final = frozenset(
+    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
+)
 
 
 class AppendRefused(Exception):
     """An append was refused; the log and the producer state are as before.
 
     ``record_errors`` are (index in the batch, message) for the records that caused it, where single ones did.
+    ``spoken`` says whether Apache Kafka passes the message on to clients: it has words only for single records, and
+    for a magic that does not exist. ``by_log`` is False where the bytes are refused for what they are, before any log
+    is asked.
     """
 
-    def __init__(self, error_code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]] = ()) -> None:
+    def __init__(
+        self,
+        error_code: ErrorCode,
+        message: str,
+        record_errors: Sequence[tuple[int, str]] = (),
+        *,
+        by_log: bool = True,
+        spoken: bool = False,
+    ) -> None:
         self.error_code = error_code
         self.message = message
         self.record_errors = list(record_errors)
+        self.spoken = spoken or bool(record_errors)
+        self.by_log = by_log and error_code not in _BEFORE_THE_LOG
         super().__init__(message)
 
 

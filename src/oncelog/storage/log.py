@@ -285,6 +285,11 @@ class PartitionLog:
         """The files whose sync makes every record up to the offset durable (it is the log's end)."""
         return self._unsynced.files(self.segments.active), self.log_end_offset
 
+    @property
+    def has_unsynced_segments(self) -> bool:
+        """Whether sealed segments wait for a sync; until then their files stay open, deleted or not."""
+        return self._unsynced.has_sealed
+
     def synced(self, upto: Offset) -> None:
         """What :meth:`files_to_sync` named is on disk."""
         if upto > self.durable_offset:

@@ -64,6 +64,11 @@ class UnsyncedFiles:
         """A file that is needed for the record at ``offset`` was created."""
         self._new.append(offset)
 
+    @property
+    def has_sealed(self) -> bool:
+        """Whether sealed segments are among them."""
+        return bool(self._sealed)
+
     def files(self, active: Segment) -> list[OpenFile]:
         """All that must be synced for the log to be durable up to its end."""
         found: list[OpenFile] = []
