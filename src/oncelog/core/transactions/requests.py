@@ -71,7 +71,8 @@ def initialise(
         return _raise_epoch(transaction, request.expected, timeout_ms, producer_id, now_ms)
     if request.keep_prepared:
         return _keep(transaction, request, producer_id, now_ms)
-    if request.expected is not None and not _may_fence(transaction, request.expected):
+    if request.expected is not None and request.expected != transaction.client_identity:
+        # Apache Kafka looks at the producer id only, so that a zombie can abort its successor's transaction.
         return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
     if _lacks_id(transaction, settings.transaction_version, producer_id):
         return NEEDS_PRODUCER_ID
@@ -132,13 +133,6 @@ def _names(transaction: Transaction, expected: Identity) -> bool:
     if expected.producer_id == transaction.identity.producer_id:
         return True
     return expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.producer_epoch)
-
-
-def _may_fence(transaction: Transaction, expected: Identity) -> bool:
-    """Whether a client that has ``expected`` may abort what is open."""
-    if transaction.is_kept:
-        return expected == transaction.client_identity
-    return _names(transaction, expected)
 
 
 def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
