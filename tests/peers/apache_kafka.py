@@ -214,7 +214,8 @@ class KafkaTools:
 
 
 def main() -> None:
-    """Run one broker in the foreground."""
+    """Run one broker in the foreground, until Ctrl-C or SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ApacheKafka() as kafka, contextlib.suppress(KeyboardInterrupt):
         print(kafka.bootstrap_servers, kafka.data_directory, f"ready after {kafka.ready_s:.2f} s", flush=True)
         signal.pause()
