@@ -63,10 +63,11 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse | Ste
 def _by_name(
     request: MetadataRequest, context: Context, names: Sequence[TopicName]
 ) -> MetadataResponse | Steps[MetadataResponse]:
-    visible = [name for name in names if may_topic(context, Operation.DESCRIBE, name)]
-    refused = {name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in names if name not in set(visible)}
+    refused = {
+        name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in names if not may_topic(context, Operation.DESCRIBE, name)
+    }
     image = context.broker.image
-    missing = [name for name in visible if name not in image.topics]
+    missing = [name for name in names if name not in refused and name not in image.topics]
     for name in missing:
         if name_refusal(name) is not None:
             refused[name] = ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
-from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import INTERNAL_TOPICS, NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.waits import Steps, UntilDurable
@@ -161,6 +161,9 @@ def _append_partition(
     log = broker.log(partition)
     if log is None:
         _refuse(result, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return
+    if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        _refuse(result, ErrorCode.INVALID_TOPIC_EXCEPTION)
         return
     if acks == ACKS_ALL and broker.in_sync_count(partition) < _least_in_sync(partition, log, context):
         _refuse(result, ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -113,6 +113,8 @@ class Coordinators:
             self._cancel(led)
             for token, reply in led.shard.unloaded(now_ms).released:
                 self._reply(token, reply)
+        for token in list(self._tokens):  # their records were not durable yet, and never will be
+            self._runnable.wake(self._tokens.pop(token), error=CoordinatorRefusal(ErrorCode.NOT_COORDINATOR))
         self._led.clear()
         self._loading.clear()
 

@@ -85,7 +85,14 @@ class Durability:
             self._dirty[log.partition] = log
             return
         self._advance(log, log.log_end_offset)
+        if log.has_unsynced_segments:
+            self.flush(log)  # as Apache Kafka does with a segment that is full
         self._flush_by_topic_config(log, now_ms)
+
+    def flush(self, log: PartitionLog) -> None:
+        """Sync ``log`` soon; nobody waits for it."""
+        if log.partition not in self._in_flight:
+            self._dirty[log.partition] = log
 
     def _flush_by_topic_config(self, log: PartitionLog, now_ms: int) -> None:
         """``flush.messages`` and ``flush.ms``: bound what a power cut takes under the page-cache policy."""

@@ -49,7 +49,7 @@ class Synced:
     """The files of a :class:`Sync` are on disk, or ``failure`` says why not (which is the end of the node)."""
 
     token: int
-    failure: OSError | None = None
+    failure: Exception | None = None
 
 
 @dataclass(slots=True)

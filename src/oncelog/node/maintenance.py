@@ -16,6 +16,7 @@ from oncelog.node.events import Effect, JobFinished, Report, RunJob
 
 if TYPE_CHECKING:
     from oncelog.node.cluster import Cluster
+    from oncelog.node.durability import Durability
     from oncelog.node.readers import Readers
     from oncelog.storage.directory import LogDirectory
     from oncelog.storage.jobs import Job
@@ -27,15 +28,18 @@ SLICE_PAUSE_MS: Final = 10
 class Maintenance:
     """Schedules the jobs of all logs of a directory."""
 
-    def __init__(self, logs: LogDirectory, cluster: Cluster, readers: Readers, deadlines: Deadlines) -> None:
+    def __init__(
+        self, logs: LogDirectory, cluster: Cluster, readers: Readers, deadlines: Deadlines, durability: Durability
+    ) -> None:
         self._logs = logs
         self._cluster = cluster
         self._readers = readers
         self._deadlines = deadlines
+        self._durability = durability
         self._waiting: deque[Job] = deque()
         self._running: tuple[int, Job] | None = None
-        self._queued: set[tuple[str, TopicPartition]] = set()
         self._next_token = 1
+        self._reports: list[Report] = []
 
     def start(self, now_ms: int) -> None:
         """Set the first passes."""
@@ -72,20 +76,25 @@ class Maintenance:
         if log is None:
             return
         start_offset = log.log_start_offset
-        for job in log.due_jobs(now_ms):
-            self.add(job)
+        try:
+            for job in log.due_jobs(now_ms):
+                self.add(job)
+        except OSError as error:  # a full disk: the next pass may free something, and the other logs must have theirs
+            self._reports.append(Report("error", f"housekeeping of {partition} failed: {error}"))
         if log.log_start_offset != start_offset:
             self._readers.changed(partition)
+        if log.has_unsynced_segments:
+            self._durability.flush(log)  # retention may have rolled; what it deleted keeps its disk space until then
 
     def add(self, job: Job) -> None:
-        """Run a job when those before it are done; one of a kind for each log."""
-        key = (job.name, job.partition)
-        if key not in self._queued:
-            self._queued.add(key)
-            self._waiting.append(job)
+        """Run a job when those before it are done."""
+        self._waiting.append(job)
 
     def start_jobs(self, effects: list[Effect]) -> None:
-        """Start the next job if none is running."""
+        """Start the next job if none is running, and tell what went wrong outside of jobs."""
+        if self._reports:
+            effects += self._reports
+            self._reports.clear()
         if self._running is None and self._waiting:
             job = self._waiting.popleft()
             token = self._next_token
@@ -99,7 +108,6 @@ class Maintenance:
             return
         job = self._running[1]
         self._running = None
-        self._queued.discard((job.name, job.partition))
         if event.failure is None:
             job.apply()
             self._readers.changed(job.partition)
@@ -108,5 +116,8 @@ class Maintenance:
             effects.append(Report("error", f"{job.name} of {job.partition} failed: {event.failure}"))
 
     def _checkpoint(self, now_ms: int) -> None:
-        self._logs.checkpoints()
+        try:
+            self._logs.checkpoints()
+        except OSError as error:  # they only save work at the next start; the disk may have room again by then
+            self._reports.append(Report("error", f"checkpoints were not written: {error}"))
         self._deadlines.at(now_ms + self._checkpoint_interval_ms(), self._checkpoint)

@@ -7,6 +7,7 @@ Nothing here knows a clock, a thread or a socket: the same node runs under ``run
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -94,7 +95,7 @@ class Node:
             self._runnable,
             self._durability,
         )
-        self._maintenance = Maintenance(logs, self._cluster, self._readers, self._deadlines)
+        self._maintenance = Maintenance(logs, self._cluster, self._readers, self._deadlines, self._durability)
         self._cluster.bind(self._durability, self._readers, self._coordinators, self._maintenance)
         self._facts = Facts(self._cluster.apply)
         self._producer_ids = ProducerIds(broker_id, self._cluster, self._facts, self._runnable)
@@ -128,7 +129,14 @@ class Node:
             self._settle(effects)
         except InvariantViolation as violation:
             effects.append(Fatal(str(violation)))
+        except Exception:  # noqa: BLE001 - half of what the event meant was done: nobody may go on from there
+            effects.append(Fatal(traceback.format_exc()))
         return effects
+
+    def backlog_bytes(self, connection_id: int) -> int:
+        """Bytes of requests that a connection has waiting here undecided."""
+        connection = self._connections.get(connection_id)
+        return 0 if connection is None else connection.backlog_bytes
 
     def next_deadline_ms(self) -> int | None:
         """When to hand in ``DeadlineReached``, None: when nothing else happens, never."""

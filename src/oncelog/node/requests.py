@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 FETCH_KEY: Final = 1
 API_VERSIONS_KEY: Final = 18
+MAX_TRACE: Final = 4096
+"""Characters of a trace that are reported: what a peer sent may be in it."""
 
 
 class _Loaded:
@@ -113,22 +115,22 @@ class Requests:
                 return
             self._traffic.received(loaded.api.key, len(frame))
             request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version)
-        except PeerError as error:
-            self._refuse(connection, str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a frame does to us costs one connection, see _failed
+            self._failed(connection, "a request that cannot be decoded", error)
             return
         context = self._context(connection, header)
         slot = connection.reserve()
         try:
             outcome = loaded.handle(request, context)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises costs one connection, see _failed
-            self._failed(connection, loaded.api, error)
+            if not isinstance(outcome, Generator):
+                self._answer(connection, slot, loaded.api, header.correlation_id, context, outcome)
+                self._traffic.answered(loaded.api.key, 0)
+                return
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(connection, loaded.api.name, error)
             return
-        if isinstance(outcome, Generator):
-            task = Task(outcome, loaded.api, header.correlation_id, context, connection, slot, self.now_ms)
-            self._advance(task, None, None)
-        else:
-            self._answer(connection, slot, loaded.api, header.correlation_id, context, outcome)
-            self._traffic.answered(loaded.api.key, 0)
+        task = Task(outcome, loaded.api, header.correlation_id, context, connection, slot, self.now_ms)
+        self._advance(task, None, None)
 
     def _find(self, header: RequestHeader, connection: Connection) -> _Loaded | None:
         key, version = header.api_key, header.api_version
@@ -168,11 +170,10 @@ class Requests:
         try:
             wait = task.steps.throw(error) if error is not None else task.steps.send(value)
         except StopIteration as stop:
-            self._answer(task.connection, task.slot, task.api, task.correlation_id, task.context, stop.value)
-            self._traffic.answered(task.api.key, self.now_ms - task.started_ms)
+            self._finish(task, stop.value)
             return
         except Exception as failure:  # noqa: BLE001 - as in _decide
-            self._failed(task.connection, task.api, failure)
+            self._failed(task.connection, task.api.name, failure)
             return
         task.waiting = True
         if task.connection.open:
@@ -183,7 +184,15 @@ class Requests:
             self._park(task, wait)
         except Exception as failure:  # noqa: BLE001 - as in _decide
             task.waiting = False
-            self._failed(task.connection, task.api, failure)
+            self._failed(task.connection, task.api.name, failure)
+
+    def _finish(self, task: Task, response: Message | None) -> None:
+        try:
+            self._answer(task.connection, task.slot, task.api, task.correlation_id, task.context, response)
+        except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
+            self._failed(task.connection, task.api.name, failure)
+            return
+        self._traffic.answered(task.api.key, self.now_ms - task.started_ms)
 
     def _answer(
         self,
@@ -213,14 +222,14 @@ class Requests:
             connection.paused = False
             self.effects.append(Resume(connection.id))
 
-    def _failed(self, connection: Connection, api: Api, error: Exception) -> None:
+    def _failed(self, connection: Connection, what: str, error: Exception) -> None:
         if isinstance(error, InvariantViolation):
             self.effects.append(Fatal(str(error)))
         elif isinstance(error, PeerError):
             self._refuse(connection, str(error))
         else:
-            trace = "".join(traceback.format_exception(error))
-            self.effects.append(Report("error", f"{api.name} failed, its connection is closed\n{trace}"))
+            trace = "".join(traceback.format_exception(error, chain=False))[-MAX_TRACE:]
+            self.effects.append(Report("error", f"{what} failed, its connection is closed\n{trace}"))
             self._refuse(connection, None)
 
     def _refuse(self, connection: Connection, reason: str | None) -> None:

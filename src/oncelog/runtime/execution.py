@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,6 +57,8 @@ class Execution:
         self._coordination = coordination
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
+        self._ending = False
+        self._continues = 0
         self.connections: dict[int, ClientConnection] = {}
         self.stopped: asyncio.Future[str | None] = loop.create_future()
         """Done when the node has stopped: None after a clean shutdown, else the reason."""
@@ -85,18 +88,28 @@ class Execution:
     def carry_out(self, effects: list[Effect]) -> None:
         """Carry out effects in their order."""
         carry_out = self._carry_out
-        for effect in effects:
-            carry_out[type(effect)](effect)
-        self._set_alarm()
+        try:
+            for effect in effects:
+                carry_out[type(effect)](effect)
+            self._set_alarm()
+        except Exception:  # noqa: BLE001 - the rest of the list is lost, syncs with it: nobody may go on from there
+            self._fatal(Fatal(traceback.format_exc()))
+
+    def backlog_bytes(self, connection_id: int) -> int:
+        """Bytes of requests that the node keeps undecided for a connection."""
+        return self._node.backlog_bytes(connection_id)
 
     async def settle(self) -> None:
         """Wait until the workers have nothing left to do and the loop has heard of it."""
-        while any(workers.is_busy() for workers in (self.disk, self._jobs, self._facts)):
-            await asyncio.sleep(0.0005)
+        while self._continues or any(workers.is_busy() for workers in (self.disk, self._jobs, self._facts)):
+            await asyncio.sleep(0 if self._continues else 0.0005)
+            if self.stopped.done():
+                return
         await asyncio.sleep(0)
 
     def shut(self) -> None:
-        """End the workers after what they were given."""
+        """End the workers after what they were given; a job ends with its slice."""
+        self._ending = True
         if self._alarm is not None:
             self._alarm.cancel()
         for workers in (self.disk, self._jobs, self._facts):
@@ -143,11 +156,11 @@ class Execution:
 
     def _sync(self, effect: Sync) -> None:
         def work() -> Callable[[], None]:
-            failure: OSError | None = None
+            failure: Exception | None = None
             try:
                 for file in effect.files:
                     file.sync()
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 - any failure of a sync is told to the node
                 failure = error
             return lambda: self.dispatch(Synced(effect.token, failure))
 
@@ -155,7 +168,7 @@ class Execution:
 
     def _run_job(self, effect: RunJob) -> None:
         def work() -> Callable[[], None]:
-            failure = _drain(effect.slices)
+            failure = self._drain(effect.slices)
             return lambda: self.dispatch(JobFinished(effect.token, failure))
 
         self._jobs.submit(work)
@@ -174,7 +187,12 @@ class Execution:
         self._facts.submit(work)
 
     def _continue(self, _effect: Continue) -> None:
-        self._loop.call_soon(self.dispatch, Continued())
+        self._continues += 1
+        self._loop.call_soon(self._continued)
+
+    def _continued(self) -> None:
+        self._continues -= 1
+        self.dispatch(Continued())
 
     def _report(self, effect: Report) -> None:
         _LOG.log(logging.getLevelName(effect.level.upper()), "%s", effect.message)
@@ -188,11 +206,12 @@ class Execution:
         if not self.stopped.done():
             self.stopped.set_result(None)
 
-
-def _drain(slices: Iterator[None]) -> Exception | None:
-    try:
-        for _ in slices:
-            pass
-    except Exception as error:  # noqa: BLE001 - a failed job is told to the node
-        return error
-    return None
+    def _drain(self, slices: Iterator[None]) -> Exception | None:
+        """Run a job; at the end of the broker no further than its slice: what it leaves is cleared away at start."""
+        try:
+            for _ in slices:
+                if self._ending:
+                    break
+        except Exception as error:  # noqa: BLE001 - a failed job is told to the node
+            return error
+        return None

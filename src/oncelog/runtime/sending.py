@@ -107,7 +107,12 @@ class SendQueue:
         size = min(piece.size_bytes, READ_SIZE)
         if size < piece.size_bytes:
             self._chunks.appendleft(FileRange(piece.file, piece.position + size, piece.size_bytes - size))
-        data = piece.file.read_cached(piece.position, size)
+        try:
+            data = piece.file.read_cached(piece.position, size)
+        except OSError as error:
+            self._chunks.clear()
+            self._lost(error)
+            return
         if data is not None and len(data) == size:
             self._transport.write(data)
         else:

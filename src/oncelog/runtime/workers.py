@@ -51,6 +51,7 @@ class Workers:
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
             self._finished.append(work())
+            del work  # what it holds (files that may be deleted) is not to stay until the next one
             with self._lock:
                 wake = not self._wake_pending
                 self._wake_pending = True

@@ -292,7 +292,7 @@ class PartitionLog:
 
     def synced(self, upto: Offset) -> None:
         """What :meth:`files_to_sync` named is on disk."""
-        if upto > self.durable_offset:
+        if upto >= self.durable_offset:
             self.durable_offset = Offset(min(upto, self.log_end_offset))
             self._unsynced.synced(upto)
 

@@ -114,6 +114,7 @@ class Driver:
         self.entropy = CountingEntropy()
         self.hold_syncs = False
         self.hold_facts = False
+        self.hold_jobs = False
         self.held: list[object] = []
         self.reports: list[str] = []
         self.fatal: str | None = None
@@ -168,12 +169,12 @@ class Driver:
         self.now_ms = target_ms
 
     def release(self) -> None:
-        """Carry out the syncs and fact writes that were held, in order."""
+        """Carry out the syncs, fact writes and jobs that were held, in order."""
         held, self.held = self.held, []
-        hold = self.hold_syncs, self.hold_facts
-        self.hold_syncs = self.hold_facts = False
+        hold = self.hold_syncs, self.hold_facts, self.hold_jobs
+        self.hold_syncs = self.hold_facts = self.hold_jobs = False
         self._carry_out(held)
-        self.hold_syncs, self.hold_facts = hold
+        self.hold_syncs, self.hold_facts, self.hold_jobs = hold
 
     def shutdown(self, within_ms: int = 1000) -> None:
         """Ask for a clean end."""
@@ -204,6 +205,8 @@ class Driver:
                 self.held.append(effect)
             case WriteFacts():
                 return self._write_facts(effect)
+            case RunJob() if self.hold_jobs:
+                self.held.append(effect)
             case RunJob():
                 for _ in effect.slices:
                     pass
