@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,8 @@ Address = tuple[str, int]
 """Host and port."""
 
 DEFAULT_DATA_DIRECTORY: Final = "oncelog-data"
+_KEY: Final = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:]?\s*")
+_ESCAPED: Final = re.compile(r"\\(.)")
 DEFAULT_LISTEN: Final[Address] = ("127.0.0.1", 9092)
 
 
@@ -46,7 +49,7 @@ def read_settings(
         config=config,
         data_directory=data_directory,
         listen=listen or listeners or DEFAULT_LISTEN,
-        advertised=parse_listeners(advertised) if advertised else None,
+        advertised=_parse_advertised(advertised) if advertised else None,
         warnings=warnings,
     )
 
@@ -69,15 +72,36 @@ def parse_listeners(listeners: Sequence[str]) -> Address:
     return parse_address(address)
 
 
+def _parse_advertised(listeners: Sequence[str]) -> Address | None:
+    """What clients are told; without a host, the address they came by. Raises ConfigError."""
+    host, port = parse_listeners(listeners)
+    if host in ("0.0.0.0", "::"):
+        raise ConfigError.of_value(
+            "advertised.listeners", ",".join(listeners), f"{host} is no address that a client can connect to"
+        )
+    return (host, port) if host else None
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """Java's properties format as far as server.properties uses it: ``key=value``, comments, continued lines."""
     values: dict[str, str] = {}
-    for line in text.replace("\\\n", "").splitlines():
+    begun = ""
+    for line in text.splitlines():
         stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
+        if not begun and (not stripped or stripped[0] in "#!"):
+            continue  # a comment is not continued
+        logical, begun = begun + stripped, ""
+        if (len(logical) - len(logical.rstrip("\\"))) % 2:
+            begun = logical[:-1]
             continue
-        key, separator, value = stripped.partition("=")
-        if not separator:
-            key, _, value = stripped.partition(":")
-        values[key.strip()] = value.strip()
+        _note(logical, values)
+    if begun:
+        _note(begun, values)
     return values
+
+
+def _note(logical: str, values: dict[str, str]) -> None:
+    """The key ends with the first ``=``, ``:`` or blank; a backslash takes the meaning of what follows it."""
+    found = _KEY.match(logical)
+    if found is not None:
+        values[_ESCAPED.sub(r"\1", found[1])] = _ESCAPED.sub(r"\1", logical[found.end() :])

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 
 class WallClock:
-    """Milliseconds since the epoch, never going back: a clock set back must not undo time-outs already given."""
+    """Milliseconds since the epoch, never going back: a clock set back must not undo time-outs already given. Nor may
+    it stop them: until the clock has caught up, time goes on at half its speed."""
 
-    def __init__(self) -> None:
-        self._last_ms = 0
+    def __init__(
+        self, wall_ns: Callable[[], int] = time.time_ns, monotonic_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._wall_ns = wall_ns
+        self._monotonic_ns = monotonic_ns
+        self._last_ns = 0
+        self._read_ns = monotonic_ns()
 
     def now_ms(self) -> int:
         """See :class:`oncelog.ports.Clock`."""
-        now = time.time_ns() // 1_000_000
-        if now > self._last_ms:
-            self._last_ms = now
-        return self._last_ms
+        read_ns = self._monotonic_ns()
+        slowly_ns = self._last_ns + (read_ns - self._read_ns) // 2
+        self._read_ns = read_ns
+        self._last_ns = max(self._wall_ns(), slowly_ns)
+        return self._last_ns // 1_000_000
 
 
 class ManualClock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from oncelog.runtime.gate import Gate
 
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB
+TURN_S: Final = 0.01
+"""How long the requests that one peer sent at once are worked on before others have their turn."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -81,6 +84,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._sending is not None:
             self._sending.drop()
         if self._execution.connections.pop(self.id, None) is not None:
+            while self._undecided:  # it may have said all it wanted: nobody waits for an answer to acks=0
+                self._execution.dispatch(RequestReceived(self.id, self._undecided.popleft()))
             self._execution.dispatch(ConnectionClosed(self.id))
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -106,16 +111,26 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Give the node what has arrived, as long as the peer takes its answers: a thousand small requests with large
         responses in one packet must not all be answered into memory."""
         undecided, sending = self._undecided, self._sending
+        turn_ends_s = time.monotonic() + TURN_S
         while undecided and sending is not None and not sending.is_full:
             self._execution.dispatch(RequestReceived(self.id, undecided.popleft()))
+            if undecided and time.monotonic() > turn_ends_s:
+                self.pause_reading("turn")
+                self._loop.call_soon(self._next_turn)
+                break
         refusal = self._splitter.refusal
         if refusal is not None and not undecided and self._transport is not None:
             self._gate.garbage(self, str(refusal))
             self.close_after_sending()
         self._account()
 
+    def _next_turn(self) -> None:
+        """Others had theirs."""
+        self.resume_reading("turn")
+        self._hand_in()
+
     def _account(self) -> None:
-        held = self._splitter.held_bytes + sum(map(len, self._undecided))
+        held = self._splitter.held_bytes + sum(map(len, self._undecided)) + self._execution.backlog_bytes(self.id)
         if self._sending is not None:
             held += self._sending.held_bytes
         if held != self._accounted:
@@ -181,6 +196,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if why not in self._paused_by:
             return
         self._paused_by.discard(why)
+        if self._unfinished_since_s is not None:
+            self._unfinished_since_s = self._loop.time()
         if not self._paused_by and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -1,6 +1,6 @@
 """Who may be connected and how much they may make the broker hold: limits over all connections.
 
-Kafka's keys: ``max.connections``, ``max.connections.per.ip``, ``connections.max.idle.ms``; and
+Kafka's keys: ``max.connections``, ``max.connections.per.ip``, ``connections.max.idle.ms`` (negative: never); and
 ``oncelog.buffered.max.bytes`` for what unfinished requests and unsent responses may hold together,
 ``oncelog.connection.stalled.ms`` for how long a peer may leave one so.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,22 +20,25 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("oncelog.broker")
 _OVER_BOUND: Final = "held bytes"
 _RESUME_SHARE: Final = 0.75
+_SHORTEST_SWEEP_S: Final = 0.05
 
 
 class Gate:
     """Counts connections and held bytes."""
 
     def __init__(
-        self, *, max_connections: int, max_per_ip: int, max_held_bytes: int, max_idle_s: float, max_stalled_s: float
+        self, *, limits: Callable[[], tuple[int, int]], max_held_bytes: int, max_idle_s: float, max_stalled_s: float
     ) -> None:
-        self._max_connections = max_connections
-        self._max_per_ip = max_per_ip
+        self._limits = limits
+        """How many connections there may be, and from one address: they may change while the broker runs."""
         self._max_held_bytes = max_held_bytes
-        self._max_idle_s = max_idle_s
+        self._max_idle_s = max_idle_s if max_idle_s >= 0 else inf
         self._max_stalled_s = max_stalled_s
         self._by_ip: Counter[str] = Counter()
         self._admitted: dict[ClientConnection, str] = {}
-        self._paused: list[ClientConnection] = []
+        self._paused: dict[ClientConnection, None] = {}
+        self._favoured: ClientConnection | None = None
+        """Over the bound, who reads on until it holds less: or all would wait for what the others have begun."""
         self._timer: asyncio.TimerHandle | None = None
         self.held_bytes = 0
         self.refused = 0
@@ -46,7 +51,8 @@ class Gate:
 
     def admit(self, connection: ClientConnection, ip: str) -> bool:
         """Whether a new connection may stay."""
-        if len(self._admitted) >= self._max_connections or self._by_ip[ip] >= self._max_per_ip:
+        max_connections, max_per_ip = self._limits()
+        if len(self._admitted) >= max_connections or self._by_ip.get(ip, 0) >= max_per_ip:
             self.refused += 1
             _LOG.warning("refusing connection from %s: too many connections", connection.peer)
             return False
@@ -62,7 +68,8 @@ class Gate:
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:
             del self._by_ip[ip]
-        self._change(-held_bytes)
+        self._paused.pop(connection, None)
+        self._change(connection, -held_bytes)
 
     def garbage(self, connection: ClientConnection, reason: str) -> None:
         """A peer sent what is no frame."""
@@ -71,21 +78,33 @@ class Gate:
 
     def account(self, connection: ClientConnection, change_bytes: int) -> None:
         """A connection holds ``change_bytes`` more; too much altogether pauses those who add to it."""
-        self._change(change_bytes)
-        if change_bytes > 0 and self.held_bytes > self._max_held_bytes:
-            connection.pause_reading(_OVER_BOUND)
-            self._paused.append(connection)
+        self._change(connection, change_bytes)
+        if change_bytes > 0 and self.held_bytes > self._max_held_bytes and connection is not self._favoured:
+            if self._favoured is None:
+                self._favoured = connection
+            else:
+                connection.pause_reading(_OVER_BOUND)
+                self._paused[connection] = None
 
-    def _change(self, change_bytes: int) -> None:
+    def _change(self, connection: ClientConnection, change_bytes: int) -> None:
         self.held_bytes += change_bytes
-        if self._paused and self.held_bytes <= self._max_held_bytes * _RESUME_SHARE:
-            paused, self._paused = self._paused, []
-            for connection in paused:
-                connection.resume_reading(_OVER_BOUND)
+        if change_bytes <= 0 and connection is self._favoured:
+            self._favoured = None
+        if not self._paused:
+            return
+        if self.held_bytes <= self._max_held_bytes * _RESUME_SHARE:
+            paused, self._paused = self._paused, {}
+            for each in paused:
+                each.resume_reading(_OVER_BOUND)
+        elif self._favoured is None:
+            self._favoured = next(iter(self._paused))
+            del self._paused[self._favoured]
+            self._favoured.resume_reading(_OVER_BOUND)
 
     def start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cut off idle and stalled peers from time to time."""
-        self._timer = loop.call_later(min(10.0, self._max_idle_s / 2, self._max_stalled_s / 2), self._sweep, loop)
+        delay_s = max(_SHORTEST_SWEEP_S, min(10.0, self._max_idle_s / 2, self._max_stalled_s / 2))
+        self._timer = loop.call_later(delay_s, self._sweep, loop)
 
     def stop_sweeping(self) -> None:
         """No more sweeps."""

@@ -80,8 +80,7 @@ class Server:
     async def _listen(self, loop: asyncio.AbstractEventLoop, opened: Opened) -> None:
         config = self.settings.config
         self._gate = Gate(
-            max_connections=int(config.get("max.connections")),
-            max_per_ip=int(config.get("max.connections.per.ip")),
+            limits=self._connection_limits,
             max_held_bytes=int(config.get("oncelog.buffered.max.bytes")),
             max_idle_s=int(config.get("connections.max.idle.ms")) / SECOND_MS,
             max_stalled_s=int(config.get("oncelog.connection.stalled.ms")) / SECOND_MS,
@@ -95,8 +94,8 @@ class Server:
         except OSError as error:
             raise StartRefused(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
         bound_host, bound_port = self._listening.sockets[0].getsockname()[:2]
-        self.address = f"{host or bound_host}:{bound_port}"
         address = (host or bound_host, bound_port)
+        self.address = f"[{address[0]}]:{bound_port}" if ":" in address[0] else f"{address[0]}:{bound_port}"
         node, reports = assemble(opened.outside, self.settings, address, self.clock.now_ms())
         self._node = node
         node.measure_disk = opened.files.space
@@ -107,6 +106,10 @@ class Server:
         self._health = LoopHealth(loop)
         self._health.start()
         await self._listening.start_serving()
+
+    def _connection_limits(self) -> tuple[int, int]:
+        config = self.node.config
+        return int(config.get("max.connections")), int(config.get("max.connections.per.ip"))
 
     def _protocol_factory(self) -> Callable[[], ClientConnection]:
         config = self.settings.config
@@ -152,11 +155,13 @@ class Server:
                 reason = await execution.stopped
         except TimeoutError:
             reason = f"did not come to rest within {timeout_s:.0f} s"
-        await self._drain_connections(execution)
-        execution.shut()
-        if reason is None:
-            self.node.logs.close(self.node.broker_epoch)
-        self._release()
+        try:
+            await self._drain_connections(execution)
+            execution.shut()
+            if reason is None:
+                self.node.logs.close(self.node.broker_epoch)
+        finally:
+            self._release()
         return reason
 
     async def abandon(self) -> None:
@@ -185,7 +190,7 @@ class Server:
         target_ms = clock.now_ms() + milliseconds
         while True:
             at_ms = self.node.next_deadline_ms()
-            if at_ms is None or at_ms > target_ms:
+            if at_ms is None or at_ms > target_ms or execution.stopped.done():
                 break
             clock.move_to(at_ms)
             execution.dispatch(DeadlineReached())

@@ -104,8 +104,10 @@ class Broker:
         """Shut down cleanly; its directory goes too unless it was given."""
         if self._thread is None:
             return
-        self._call(self._running().stop(5.0))
-        self._end()
+        try:
+            self._call(self._running().stop(5.0))
+        finally:
+            self._end()
 
     def kill(self) -> None:
         """End it as ``kill -9`` would: nothing is flushed or said; :meth:`start` recovers from what is on disk."""
@@ -132,7 +134,7 @@ class Broker:
         clock = self._manual_clock
         if clock is None:
             raise RuntimeError("advance() needs Broker(virtual_time=True)")
-        self._call(self._running().advance(clock, milliseconds))
+        self._call(self._running().advance(clock, milliseconds), timeout_s=None)
 
     def _settings(self) -> Settings:
         return read_settings(self._config, data_directory=str(self.data_dir), listen=("127.0.0.1", self._port))
@@ -153,9 +155,9 @@ class Broker:
         self._loop.run_forever()
         self._loop.close()
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def _call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = _START_TIMEOUT_S) -> T:
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_START_TIMEOUT_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     def _on_loop(self, work: Callable[[], T]) -> T:
         async def run() -> T:

@@ -1,0 +1,192 @@
+"""What the broker bounds over all connections, and the clocks it goes by."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+import pytest
+
+from oncelog.base.ids import TopicPartition
+from oncelog.node.settings import ConfigError, parse_properties, read_settings
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.runtime.clock import WallClock
+from oncelog.runtime.files import DiskFile
+from oncelog.testing import Broker
+from oncelog.wire.messages.fetch import FetchRequest
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.scenario.node.requests import fetch, produce
+from tests.scenario.runtime.test_peers_that_misbehave import answers, connect, encoded, read_exactly, read_frame
+
+SMALLEST_BOUND = 1 << 20
+
+
+def produce_frame(size: int) -> bytes:
+    """A frame that is refused, but only when it is here whole: its size says so first."""
+    return struct.pack(">ihhi", size, 0, 9, 1) + b"\xff\xff" + bytes(size - 10)
+
+
+def create_topic(peer: socket.socket) -> None:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
+    peer.sendall(encoded(asked, 9, 1))
+    read_frame(peer)
+
+
+def test_peers_whose_requests_do_not_fit_together_all_get_through():
+    with Broker(
+        {"oncelog.buffered.max.bytes": str(SMALLEST_BOUND), "oncelog.connection.stalled.ms": "60000"}
+    ) as broker:
+        size = 3 << 20
+        peers = [connect(broker) for _ in range(4)]
+        for peer in peers:
+            peer.sendall(produce_frame(size)[: SMALLEST_BOUND // 2])
+        for peer in reversed(peers):
+            peer.sendall(produce_frame(size)[SMALLEST_BOUND // 2 :])
+        for peer in peers:
+            assert peer.recv(1) == b"", "decoded, refused, closed"
+            peer.close()
+
+
+def test_requests_that_wait_behind_another_count_as_held():
+    with Broker() as broker, connect(broker) as peer:
+        create_topic(peer)
+        waiting: FetchRequest = fetch("t", 0, max_wait_ms=2**31 - 1)
+        peer.sendall(encoded(waiting, 11, 2) + produce_frame(500_000))
+        gate = broker._running()._gate
+        with connect(broker) as other:
+            give_up_s = time.monotonic() + 10
+            while gate.held_bytes < 500_000 and time.monotonic() < give_up_s:
+                assert answers(other)
+            assert gate.held_bytes == 500_000
+            peer.close()
+            while gate.held_bytes and time.monotonic() < give_up_s:
+                assert answers(other)
+            assert gate.held_bytes == 0
+
+
+def test_a_negative_idle_time_means_never():
+    with Broker({"connections.max.idle.ms": "-1"}) as broker, connect(broker) as peer, connect(broker) as silent:
+        assert answers(silent)
+        until_s = time.monotonic() + 0.1
+        while time.monotonic() < until_s:
+            assert answers(peer)
+        assert answers(silent)
+
+
+def test_the_number_of_connections_may_be_lowered_while_it_runs():
+    with Broker() as broker, connect(broker) as peer:
+        config = AlterableConfig(name="max.connections", config_operation=0, value="1")
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[config])
+        peer.sendall(encoded(IncrementalAlterConfigsRequest(resources=[resource]), 0, 1))
+        assert read_frame(peer)
+        with connect(broker) as refused:
+            assert closed(refused)
+        assert answers(peer)
+
+
+def closed(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_one_peers_many_requests_leave_others_their_turn():
+    with Broker() as broker, connect(broker) as greedy, connect(broker) as other:
+        names = [MetadataRequestTopic(name=f"n{index}") for index in range(400)]
+        request = encoded(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9, 1)
+        greedy.sendall(request * 40)
+        assert answers(other)
+        for _ in range(40):
+            assert read_frame(greedy)
+
+
+def test_what_a_peer_said_before_it_left_is_still_done():
+    with Broker() as broker, connect(broker) as watcher:
+        create_topic(watcher)
+        records = bytes(build_batch([Record(0, 1, None, b"v" * 20_000, ())]))
+        with connect(broker) as peer:
+            peer.sendall(encoded(produce("t", records, acks=0), 9, 1) * 200)
+        log = broker._running().node.log(TopicPartition("t", 0))
+        give_up_s = time.monotonic() + 10
+        while log.log_end_offset < 200 and time.monotonic() < give_up_s:
+            assert answers(watcher)
+        assert log.log_end_offset == 200
+
+
+@pytest.mark.slow
+def test_virtual_time_passes_a_default_retention_quickly():
+    with Broker(virtual_time=True) as broker:
+        started_s = time.monotonic()
+        broker.advance(8 * 24 * 3600 * 1000)
+        assert time.monotonic() - started_s < 20
+
+
+def test_a_clock_that_is_set_back_slows_time_and_does_not_stop_it():
+    wall, monotonic = [10_000_000_000_000_000], [0]
+    clock = WallClock(lambda: wall[0], lambda: monotonic[0])
+    before_ms = clock.now_ms()
+    wall[0] -= 3600 * 10**9
+    for _ in range(1000):
+        monotonic[0] += 1_000_000
+        wall[0] += 1_000_000
+        clock.now_ms()
+    assert clock.now_ms() - before_ms == 500
+    wall[0] += 3600 * 10**9
+    assert clock.now_ms() == wall[0] // 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b\nc: d\ne f", {"a": "b", "c": "d", "e": "f"}),
+        ("# a comment \\\nkey=value", {"key": "value"}),
+        ("list=a,\\\n    b,\\\r\n    c\nnext=1", {"list": "a,b,c", "next": "1"}),
+        ("listeners: PLAINTEXT://h:9092?x=y", {"listeners": "PLAINTEXT://h:9092?x=y"}),
+        ("path=C\\:\\\\dir\\\\\nnext=1", {"path": "C:\\dir\\", "next": "1"}),
+        ("empty=\n\n! no\nlast=1\\", {"empty": "", "last": "1"}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text, expected):
+    assert parse_properties(text) == expected
+
+
+def test_clients_are_never_told_an_address_that_they_cannot_reach():
+    with pytest.raises(ConfigError, match=r"0\.0\.0\.0"):
+        read_settings({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"})
+    assert read_settings({"advertised.listeners": "PLAINTEXT://:9092"}).advertised is None
+    assert read_settings({"advertised.listeners": "PLAINTEXT://[::1]:9092"}).advertised == ("::1", 9092)
+
+
+def test_a_log_that_cannot_be_read_costs_who_asked_and_nobody_else(monkeypatch):
+    with Broker() as broker, connect(broker) as peer, connect(broker) as other:
+        create_topic(peer)
+        records = bytes(build_batch([Record(0, 1, None, b"v", ())]))
+        peer.sendall(encoded(produce("t", records), 9, 1))
+        read_frame(peer)
+
+        def fails(*_args):
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(DiskFile, "read_cached", fails)
+        peer.sendall(encoded(fetch("t", 0), 11, 1))
+        assert closed_within_response(peer)
+        monkeypatch.undo()
+        other.sendall(encoded(produce("t", records), 9, 1))
+        assert read_frame(other)
+
+
+def closed_within_response(peer: socket.socket) -> bool:
+    try:
+        size = struct.unpack(">i", read_exactly(peer, 4))[0]
+        read_exactly(peer, size)
+    except (AssertionError, ConnectionResetError):
+        return True
+    return False
