@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicPartition
+from oncelog.base.ids import (
+    NO_OFFSET,
+    BrokerId,
+    GroupId,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+    TransactionalId,
+)
 from oncelog.handlers.api import Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -15,6 +25,7 @@ if TYPE_CHECKING:
     from oncelog.core.controller.image import ClusterImage
     from oncelog.core.groups.shard import GroupShard
     from oncelog.core.sessions.fetch import FetchSessions
+    from oncelog.core.transactions.shard import TransactionShard
     from oncelog.storage.log import PartitionLog
 
 
@@ -66,6 +77,20 @@ class Broker(Protocol):
     def coordinates(self, group_id: GroupId) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the group now."""
 
+    def transaction_shards(self) -> Iterable[TransactionShard]:
+        """All loaded transaction shards of this broker (ListTransactions)."""
+
+    def transaction_shard(self, transactional_id: TransactionalId) -> TransactionShard | None:
+        """The loaded shard that coordinates an id, None when :meth:`coordinates_transaction` says why not."""
+
+    def coordinates_transaction(self, transactional_id: TransactionalId) -> ErrorCode:
+        """NONE, or why this broker cannot coordinate the transactional id now."""
+
+    def write_marker(self, partition: TopicPartition, marker: Marker) -> Offset:
+        """Append an end-of-transaction marker to a log that this broker leads; the high watermark at which it is
+        durable. Offsets committed in the transaction become visible or are dropped. Raises ``AppendRefused`` or
+        OSError; the caller has checked that the log exists."""
+
     def appended(self, partition: TopicPartition, record_count: int, size_bytes: int) -> None:
         """Tell the node that a handler appended: it sees to durability, the high watermark and those who wait, and
         counts what came in."""
@@ -78,6 +103,19 @@ class Broker(Protocol):
 
     def random_bytes(self, size: int) -> bytes:
         """From the injected entropy: topic ids, member ids."""
+
+
+class Marker(NamedTuple):
+    """What ends a transaction on one partition."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int = 0
+    """From 2 on the epoch has to be greater than the producer's (KIP-890)."""
+    start_offset: Offset = NO_OFFSET
+    """An administrator's: only if the open transaction begins exactly there; −1: a coordinator's."""
 
 
 @dataclass(slots=True)

@@ -12,11 +12,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from oncelog.base.ids import GroupId, Offset, TopicPartition
+from oncelog.base.ids import GroupId, Offset, TopicPartition, TransactionalId
 from oncelog.base.tree import Operation
 
 if TYPE_CHECKING:
     from oncelog.core.groups.shard import Decision, GroupShard
+    from oncelog.core.transactions.model import Decision as TransactionDecision
+    from oncelog.core.transactions.shard import TransactionShard
 
 
 @dataclass(slots=True)
@@ -56,6 +58,19 @@ class Coordinate:
 
 
 @dataclass(slots=True)
+class Transact:
+    """Decide in the shard that coordinates ``transactional_id``; otherwise as :class:`Coordinate`.
+
+    Resumed with the reply, also when that is ``NeedsProducerId``: then get one (:class:`UntilProducerId`) and decide
+    again with it. Raises ``CoordinatorRefusal(error_code)`` inside the handler.
+    """
+
+    transactional_id: TransactionalId
+    decide: Callable[[TransactionShard, int, int], TransactionDecision]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
 class CommitFacts:
     """Change the coordination tree atomically. Resumed with True when committed (and the cluster image has it, its
     logs are created, altered or marked for deletion), with False on a conflict: read the image and decide again."""
@@ -71,7 +86,7 @@ class UntilProducerId:
     holds_connection: ClassVar[bool] = True
 
 
-Wait = UntilDurable | UntilReadable | Coordinate | CommitFacts | UntilProducerId
+Wait = UntilDurable | UntilReadable | Coordinate | Transact | CommitFacts | UntilProducerId
 
 R = TypeVar("R")
 Steps = Generator[Wait, Any, R]
