@@ -12,11 +12,11 @@ from oncelog.core.controller.image import ClusterImage, load_image
 from oncelog.core.controller.registration import Registration, RegistrationRefused, register
 from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import Report
-from oncelog.node.log_configs import log_config
+from oncelog.node.log_configs import log_config, storage_config
 from oncelog.node.node import Node
 from oncelog.node.settings import Address, Settings
 from oncelog.ports import Coordination, Entropy, Files
-from oncelog.storage.config import LogConfig, StorageConfig
+from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import UnusableDirectory
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
@@ -93,7 +93,7 @@ def _open_logs(
         topic = image.topics.get(partition.topic)
         return log_config(topic_configs.of({} if topic is None else topic.configs))
 
-    logs = LogDirectory.open(outside.files, config_of=config_of, now_ms=now_ms, storage=_storage_config(current))
+    logs = LogDirectory.open(outside.files, config_of=config_of, now_ms=now_ms, storage=storage_config(current))
     reports = []
     for partition, log in list(logs.logs.items()):
         if not _belongs(image, partition, log.topic_id):
@@ -105,13 +105,3 @@ def _open_logs(
 def _belongs(image: ClusterImage, partition: TopicPartition, topic_id: bytes) -> bool:
     topic = image.topics.get(partition.topic)
     return topic is not None and partition.partition < len(topic.partitions) and topic_id in (NO_ID, topic.topic_id)
-
-
-def _storage_config(config: BrokerConfig) -> StorageConfig:
-    return StorageConfig(
-        producer_id_expiration_ms=int(config.get("producer.id.expiration.ms")),
-        producer_id_expiration_check_interval_ms=int(config.get("producer.id.expiration.check.interval.ms")),
-        cleaner_dedupe_buffer_bytes=int(config.get("log.cleaner.dedupe.buffer.size")),
-        cleaner_enable=bool(config.get("log.cleaner.enable")),
-        max_decompressed_bytes=int(config.get("oncelog.decompressed.max.bytes")),
-    )

@@ -15,7 +15,7 @@ from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.image import ClusterImage, ImageDelta, PartitionImage, TopicImage, changes_of
-from oncelog.node.log_configs import log_config
+from oncelog.node.log_configs import log_config, storage_config
 
 if TYPE_CHECKING:
     from oncelog.node.coordinators import Coordinators
@@ -73,6 +73,7 @@ class Cluster:
         if delta.broker_configs:
             self.config = self.config.with_dynamic(*self.image.dynamic_broker_configs(self._broker_id))
             self._topic_configs = TopicConfigs(self.config)
+            self._configure_storage()
         self._delete_logs(delta)
         for name in (*delta.created, *delta.altered):
             self._create_logs(self.image.topics[name])
@@ -117,6 +118,12 @@ class Cluster:
         topic = self.image.topics[partition.topic]
         config = log_config(self._topic_configs.of(topic.configs))
         return self._logs.create(partition, topic.topic_id, config, now_ms=self.now_ms)
+
+    def _configure_storage(self) -> None:
+        storage = storage_config(self.config)
+        self._logs.storage = storage
+        for log in self._logs.logs.values():
+            log.storage = storage
 
     def _configure(self, topic: TopicImage) -> None:
         config = log_config(self._topic_configs.of(topic.configs))

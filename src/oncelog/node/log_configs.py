@@ -1,4 +1,4 @@
-"""A topic's configuration as storage takes it."""
+"""A topic's configuration, and the broker's, as storage takes them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Final
 
+from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfig
-from oncelog.storage.config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig
+from oncelog.storage.config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig, StorageConfig
 
 _SAME: Final = frozenset(item.name for item in fields(LogConfig)) & frozenset(TopicConfig.__slots__)
 """Keys that both sides name and type alike."""
@@ -22,4 +23,15 @@ def log_config(topic: TopicConfig) -> LogConfig:
         **values,
         cleanup_policy=policy,
         message_timestamp_type=LOG_APPEND_TIME if topic.log_append_time else "CreateTime",
+    )
+
+
+def storage_config(config: BrokerConfig) -> StorageConfig:
+    """What all logs of a broker obey together."""
+    return StorageConfig(
+        producer_id_expiration_ms=int(config.get("producer.id.expiration.ms")),
+        producer_id_expiration_check_interval_ms=int(config.get("producer.id.expiration.check.interval.ms")),
+        cleaner_dedupe_buffer_bytes=int(config.get("log.cleaner.dedupe.buffer.size")),
+        cleaner_enable=bool(config.get("log.cleaner.enable")),
+        max_decompressed_bytes=int(config.get("oncelog.decompressed.max.bytes")),
     )
