@@ -9,6 +9,7 @@ import time
 import pytest
 
 from oncelog.base.ids import TopicPartition
+from oncelog.node.events import RunJob
 from oncelog.node.settings import ConfigError, parse_properties, read_settings
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
@@ -190,3 +191,17 @@ def closed_within_response(peer: socket.socket) -> bool:
     except (AssertionError, ConnectionResetError):
         return True
     return False
+
+
+def test_a_long_job_does_not_hold_up_the_end():
+    def forever():
+        while True:
+            time.sleep(0.001)  # a slice in a worker
+            yield
+
+    broker = Broker()
+    broker.start()
+    broker._on_loop(lambda: broker._running()._execution.carry_out([RunJob(99, forever())]))
+    started_s = time.monotonic()
+    broker.stop()
+    assert time.monotonic() - started_s < 4
