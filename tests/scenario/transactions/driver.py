@@ -5,7 +5,6 @@ After every step all invariants are checked, and a second shard that replays the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +30,9 @@ from oncelog.core.transactions.model import (
     TransactionSettings,
 )
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.states import STATE_NAMES
+from oncelog.core.transactions.transaction import Transaction, record_of
+from oncelog.records.internal.transaction_records import encode_key
 
 ID = "copier"
 EPOCH = CoordinatorEpoch(7)
@@ -198,16 +199,19 @@ class Driver:
         description = self.shard.describe(TransactionalId(tid))
         return "Dead" if description is None else description.state
 
-    def states(self, tid: str = ID) -> list[str]:
-        """Every state of an id in the log."""
+    def history(self, tid: str = ID) -> list[Transaction | None]:
+        """Every record of an id in the log; None: a tombstone."""
         again = TransactionShard(0, EPOCH, self.settings)
         seen = []
         for key, value in self.log:
             again.apply(key, value)
-            description = again.describe(TransactionalId(tid))
-            if key.endswith(tid.encode()):
-                seen.append("Dead" if description is None else description.state)
+            if key == encode_key(tid):
+                seen.append(again.persisted().get(TransactionalId(tid)))
         return seen
+
+    def states(self, tid: str = ID) -> list[str]:
+        """Every state of an id in the log."""
+        return ["Dead" if held is None else STATE_NAMES[held.state] for held in self.history(tid)]
 
     def at_epoch(self, epoch: int, *, tid: str = ID) -> Identity:
         """Give the id's producer an epoch without thirty thousand requests: as if the log had said so."""
@@ -216,14 +220,7 @@ class Driver:
         return self._install(raised)
 
     def _install(self, transaction: Transaction) -> Identity:
-        from oncelog.core.transactions.transaction import record_of
-
         self.log.append(record_of(transaction, self.settings))
         self.shard._transactions[transaction.transactional_id] = transaction
         self.check()
         return transaction.identity
-
-
-def errors(replies: Sequence[Any]) -> list[ErrorCode]:
-    """The error codes of replies."""
-    return [reply.error_code for reply in replies]

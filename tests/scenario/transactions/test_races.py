@@ -187,6 +187,7 @@ def test_epoch_32767_opens_nothing() -> None:
     assert driver.add(guess, 0, version=0) is E.PRODUCER_FENCED
     assert driver.end(guess, commit=False).error_code is E.PRODUCER_FENCED
     assert driver.end(guess, commit=False, version=0).error_code is E.PRODUCER_FENCED
+    assert driver.end(me, commit=False).error_code is E.PRODUCER_FENCED
 
 
 # InitProducerId meets
@@ -249,6 +250,7 @@ def test_time_outs_have_limits(timeout_ms: int) -> None:
     assert driver.init(timeout_ms=timeout_ms, two_phase=True).error_code is E.NONE
     assert driver.held().timeout_ms == NEVER_TIMES_OUT
     assert driver.init(tid="").error_code is E.INVALID_REQUEST
+    assert driver.init(tid="é" * 16_384).error_code is E.INVALID_REQUEST
 
 
 # Wait, don't refuse

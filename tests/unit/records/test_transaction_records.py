@@ -15,9 +15,7 @@ from oncelog.records.internal.transaction_records import (
 
 EMPTY = TransactionValue(4000, 0, 60000, 0, None, 1700000000123, previous_producer_id=4000)
 ONGOING = TransactionValue(4000, 7, 60000, 1, (("orders", (3,)),), 1700000000300, 1700000000200, 4000, -1, 2)
-ROTATING = TransactionValue(
-    4000, 32767, 2**31 - 1, 2, (("orders", (3,)),), 1700000000400, 1700000000200, 4000, 5001, 2
-)
+ROTATING = TransactionValue(4000, 32767, 2**31 - 1, 2, (("orders", (3,)),), 1700000000400, 1700000000200, 4000, 5001, 2)
 COMPLETE = TransactionValue(5001, 0, 60000, 4, (), 1700000000500, 1700000000200, 4000, -1, 2)
 KEPT = TransactionValue(42, 32766, 2**31 - 1, 1, (("a", (0, 1)), ("b", (2,))), 9, 8, 73, 85, 2, 1)
 VERSION_1 = [

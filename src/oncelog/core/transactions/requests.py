@@ -41,6 +41,8 @@ class Outcome(NamedTuple):
     waits_for_pending: bool = False
 
 
+MAX_ID_BYTES: Final = 2**15 - 1
+"""What the key of a record can hold; a request can say more."""
 WAIT: Final = Outcome(None)
 NEEDS_PRODUCER_ID: Final = Outcome(NeedsProducerId())
 
@@ -81,7 +83,7 @@ def initialise(
 
 
 def _init_refusal(request: InitRequest, settings: TransactionSettings) -> ErrorCode:
-    if not request.transactional_id:
+    if not 0 < len(request.transactional_id.encode()) <= MAX_ID_BYTES:
         return ErrorCode.INVALID_REQUEST
     if not settings.two_phase_commit_enable:
         if request.enable_two_phase_commit:
@@ -291,7 +293,8 @@ def _is_retry(transaction: Transaction, identity: Identity) -> bool:
     """Whether the identity is the one before the last end: its epoch one lower, or exhausted before a rotation."""
     current = transaction.identity
     if identity.producer_id == current.producer_id:
-        return identity.producer_epoch + 1 == current.producer_epoch
+        # A fence before V2 may have left the epoch that no client may be told.
+        return identity.producer_epoch + 1 == current.producer_epoch <= EXHAUSTED
     return (
         identity.producer_id == transaction.previous_producer_id
         and identity.producer_epoch == EXHAUSTED
