@@ -4,12 +4,12 @@ happens here, and nothing else changes which logs there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.base.ids import CONSUMER_OFFSETS, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicPartition
+from oncelog.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
@@ -46,11 +46,15 @@ class Cluster:
         self._topic_configs = TopicConfigs(self.config)
         self._durability: Durability
         self._readers: Readers
-        self._coordinators: Coordinators
+        self._coordinators: Mapping[TopicName, Coordinators[Any]]
         self._maintenance: Maintenance
 
     def bind(
-        self, durability: Durability, readers: Readers, coordinators: Coordinators, maintenance: Maintenance
+        self,
+        durability: Durability,
+        readers: Readers,
+        coordinators: Mapping[TopicName, Coordinators[Any]],
+        maintenance: Maintenance,
     ) -> None:
         """Who is told of what happens to the logs. They are made after this, from the configuration it holds."""
         self._durability = durability
@@ -64,7 +68,7 @@ class Cluster:
         for topic in self.image.topics.values():
             self._create_logs(topic)
             self._configure(topic)
-        self._lead_groups()
+        self._lead_shards()
 
     def apply(self, operations: Sequence[Operation]) -> None:
         """Take over what the tree has committed."""
@@ -80,8 +84,7 @@ class Cluster:
         touched = self.image.topics if delta.broker_configs else (*delta.created, *delta.altered, *delta.configs)
         for name in touched:
             self._configure(self.image.topics[name])
-        if CONSUMER_OFFSETS in (*delta.created, *delta.altered):
-            self._lead_groups()
+        self._lead_shards()
 
     def in_sync_count(self, partition: TopicPartition) -> int:
         """How many replicas of a partition are in sync; 0 when there is no such partition."""
@@ -141,22 +144,26 @@ class Cluster:
                 self._maintenance.add(self._logs.delete(partition, self._entropy.token(16)))
                 self._durability.dropped(partition)
                 self._readers.changed(partition)
-        if any(topic.name == CONSUMER_OFFSETS for topic in delta.deleted):
-            self._coordinators.drop_all(self.now_ms)
-            self._coordinators.set_partition_count(0)
-        elif gone:
-            self._coordinators.partitions_deleted(gone, self.now_ms)
+        dropped = {topic.name for topic in delta.deleted}
+        for name, coordinators in self._coordinators.items():
+            if name in dropped:
+                coordinators.drop_all(self.now_ms)
+                coordinators.set_partition_count(0)
+            elif gone:
+                coordinators.partitions_deleted(gone, self.now_ms)
 
-    def _lead_groups(self) -> None:
-        topic = self.image.topics.get(CONSUMER_OFFSETS)
-        if topic is None:
-            return
-        self._coordinators.set_partition_count(len(topic.partitions))
-        for index, partition in enumerate(topic.partitions):
-            if partition.leader == self._broker_id:
-                key = TopicPartition(CONSUMER_OFFSETS, index)
-                open_log = partial(self._existing_log, key)
-                self._coordinators.lead(index, partition.leader_epoch, open_log, is_new=key in self._missing)
+    def _lead_shards(self) -> None:
+        """Coordinate what this broker leads of the internal topics; what it coordinates already stays as it is."""
+        for name, coordinators in self._coordinators.items():
+            topic = self.image.topics.get(name)
+            if topic is None:
+                continue
+            coordinators.set_partition_count(len(topic.partitions))
+            for index, partition in enumerate(topic.partitions):
+                if partition.leader == self._broker_id:
+                    key = TopicPartition(name, index)
+                    open_log = partial(self._existing_log, key)
+                    coordinators.lead(index, partition.leader_epoch, open_log, is_new=key in self._missing)
 
     def _existing_log(self, partition: TopicPartition) -> PartitionLog:
         log = self.log(partition)

@@ -30,6 +30,8 @@ class Deadlines:
         self._heap: list[Alarm] = []
         self._set = 0
         self._cancelled = 0
+        self.now_ms = 0
+        """Time of the event being handled."""
 
     def at(self, at_ms: int, callback: Callable[[int], None]) -> Alarm:
         """Call ``callback(now_ms)`` at ``at_ms`` or soon after."""

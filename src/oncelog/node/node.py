@@ -8,20 +8,33 @@ Nothing here knows a clock, a thread or a socket: the same node runs under ``run
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicPartition
-from oncelog.base.invariant import InvariantViolation
+from oncelog.base.ids import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    BrokerId,
+    GroupId,
+    LeaderEpoch,
+    Offset,
+    TopicName,
+    TopicPartition,
+    TransactionalId,
+)
+from oncelog.base.invariant import InvariantViolation, invariant
+from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image import ClusterImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.sessions.fetch import FetchSessions
-from oncelog.handlers.context import Authoriser
-from oncelog.handlers.waits import CommitFacts, Coordinate, UntilDurable, UntilProducerId, UntilReadable, Wait
+from oncelog.core.transactions.shard import TransactionShard
+from oncelog.handlers.context import Authoriser, Marker
+from oncelog.handlers.waits import CommitFacts, Coordinate, Transact, UntilDurable, UntilProducerId, UntilReadable, Wait
 from oncelog.node.cluster import Cluster
 from oncelog.node.connections import Connection
+from oncelog.node.coordinator_settings import group_settings, transaction_settings, transaction_version
 from oncelog.node.coordinators import Coordinators
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.durability import Durability
@@ -42,13 +55,15 @@ from oncelog.node.events import (
     Synced,
 )
 from oncelog.node.facts import Facts
-from oncelog.node.group_settings import group_settings
+from oncelog.node.group_coordinators import GroupCoordinators
 from oncelog.node.maintenance import Maintenance
+from oncelog.node.markers import append_marker
 from oncelog.node.producer_ids import ProducerIds
 from oncelog.node.readers import Readers
 from oncelog.node.requests import Requests
 from oncelog.node.tasks import Runnable, Task
 from oncelog.node.traffic import Traffic
+from oncelog.node.transaction_coordinators import TransactionCoordinators
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
@@ -88,17 +103,19 @@ class Node:
         config = self._cluster.config
         commit = config.get("log.sync.policy") == COMMIT
         self._durability = Durability(self._deadlines, self._runnable, self._readers, commit=commit)
-        self._coordinators = Coordinators(
-            group_settings(config),
-            int(config.get("offsets.commit.timeout.ms")),
-            self._deadlines,
-            self._runnable,
-            self._durability,
-        )
+        append_timeout_ms = int(config.get("offsets.commit.timeout.ms"))
+        shared = (append_timeout_ms, self._deadlines, self._runnable, self._durability)
+        self._groups = GroupCoordinators(group_settings(config), *shared)
+        self._transactions = TransactionCoordinators(transaction_settings(config, image), *shared)
         self._maintenance = Maintenance(logs, self._cluster, self._readers, self._deadlines, self._durability)
-        self._cluster.bind(self._durability, self._readers, self._coordinators, self._maintenance)
-        self._facts = Facts(self._cluster.apply)
+        coordinators: dict[TopicName, Coordinators[Any]] = {
+            CONSUMER_OFFSETS: self._groups,
+            TRANSACTION_STATE: self._transactions,
+        }
+        self._cluster.bind(self._durability, self._readers, coordinators, self._maintenance)
+        self._facts = Facts(self._apply)
         self._producer_ids = ProducerIds(broker_id, self._cluster, self._facts, self._runnable)
+        self._transactions.bind(self, self._producer_ids)
         self.fetch_sessions = FetchSessions(
             int(config.get("max.incremental.fetch.session.cache.slots")), self.random_bytes
         )
@@ -108,7 +125,7 @@ class Node:
 
     def start(self, now_ms: int) -> list[Effect]:
         """What to do first. Called once, before any event."""
-        self.now_ms = self._requests.now_ms = self._cluster.now_ms = now_ms
+        self.now_ms = self._requests.now_ms = self._cluster.now_ms = self._deadlines.now_ms = now_ms
         effects = self._requests.effects = []
         self._cluster.start()
         for log in self.logs.logs.values():
@@ -121,7 +138,7 @@ class Node:
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event in; the effects to carry out, in order."""
-        self.now_ms = self._requests.now_ms = self._cluster.now_ms = now_ms
+        self.now_ms = self._requests.now_ms = self._cluster.now_ms = self._deadlines.now_ms = now_ms
         effects: list[Effect] = []
         self._requests.effects = effects
         try:
@@ -176,7 +193,8 @@ class Node:
             self._readers.ask_waiting()
             if not ran and self._runnable.is_empty():
                 break
-        if self._cluster.create_slice() | self._coordinators.load_slice(self.now_ms):
+        loading = self._groups.load_slice(self.now_ms) | self._transactions.load_slice(self.now_ms)
+        if self._cluster.create_slice() | loading:
             self._requests.run_woken()
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
@@ -197,13 +215,19 @@ class Node:
             self._stopping = False
             effects.append(Stopped())
 
+    def _apply(self, operations: Sequence[Operation]) -> None:
+        self._cluster.apply(operations)
+        self._transactions.settings.transaction_version = transaction_version(self._cluster.image)
+
     def _park(self, task: Task, wait: Wait) -> None:
         if isinstance(wait, UntilDurable):
             self._durability.wait(task, wait, {partition: self.log(partition) for partition in wait.offsets})
         elif isinstance(wait, UntilReadable):
             self._readers.wait(task, wait)
         elif isinstance(wait, Coordinate):
-            self._coordinators.coordinate(task, wait, self.now_ms)
+            self._groups.decide(task, wait.group_id, wait.decide, self.now_ms)
+        elif isinstance(wait, Transact):
+            self._transactions.decide(task, wait.transactional_id, wait.decide, self.now_ms)
         elif isinstance(wait, CommitFacts):
             self._facts.commit(
                 wait.operations, lambda committed: self._runnable.wake(task, committed), self._requests.effects
@@ -248,11 +272,34 @@ class Node:
 
     def group_shards(self) -> Iterable[GroupShard]:
         """See ``handlers.context.Broker``."""
-        return self._coordinators.shards()
+        return self._groups.shards()
 
     def coordinates(self, group_id: GroupId) -> ErrorCode:
         """See ``handlers.context.Broker``."""
-        return self._coordinators.refusal(group_id)
+        return self._groups.refusal(group_id)
+
+    def transaction_shards(self) -> Iterable[TransactionShard]:
+        """See ``handlers.context.Broker``."""
+        return self._transactions.shards()
+
+    def transaction_shard(self, transactional_id: TransactionalId) -> TransactionShard | None:
+        """See ``handlers.context.Broker``."""
+        return self._transactions.shard_of(transactional_id)
+
+    def coordinates_transaction(self, transactional_id: TransactionalId) -> ErrorCode:
+        """See ``handlers.context.Broker``."""
+        return self._transactions.refusal(transactional_id)
+
+    def write_marker(self, partition: TopicPartition, marker: Marker) -> Offset:
+        """See ``handlers.context.Broker``."""
+        log = self._cluster.log(partition)
+        invariant(log is not None, "a marker for a partition without a log", partition=partition)
+        assert log is not None
+        offset = append_marker(log, marker, self._cluster.leader_epoch(partition), self.now_ms)
+        self._durability.appended(log, self.now_ms)
+        if partition.topic == CONSUMER_OFFSETS:
+            self._groups.transaction_ended(partition.partition, marker.producer_id, committed=marker.committed)
+        return offset
 
     def appended(self, partition: TopicPartition, record_count: int, size_bytes: int) -> None:
         """See ``handlers.context.Broker``."""

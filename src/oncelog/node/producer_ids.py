@@ -6,9 +6,10 @@ The first block is asked for by the first producer, not at start: a broker that 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oncelog.base.ids import BrokerId
+from oncelog.base.ids import BrokerId, ProducerId
 from oncelog.core.controller import producer_ids
 from oncelog.node.events import Effect, Report
 from oncelog.node.facts import Facts
@@ -27,13 +28,17 @@ class ProducerIds:
         self._facts = facts
         self._runnable = runnable
         self._allocator = producer_ids.ProducerIds()
-        self._waiting: deque[Task] = deque()
+        self._waiting: deque[Callable[[ProducerId | None], None]] = deque()
         self._in_use = False
 
     def wait(self, task: Task) -> None:
-        """Give ``task`` an id as soon as there is one."""
+        """Wake ``task`` with an id as soon as there is one."""
+        self.when_available(lambda taken: self._runnable.wake(task, taken))
+
+    def when_available(self, take: Callable[[ProducerId | None], None]) -> None:
+        """Call ``take`` with an id as soon as there is one; with None when there never will be."""
         self._in_use = True
-        self._waiting.append(task)
+        self._waiting.append(take)
         self._serve()
 
     def prefetch(self, effects: list[Effect]) -> None:
@@ -61,8 +66,8 @@ class ProducerIds:
             taken = self._allocator.take()
             if taken is None:
                 return
-            self._runnable.wake(self._waiting.popleft(), taken)
+            self._waiting.popleft()(taken)
 
     def _refuse_all(self) -> None:
         while self._waiting:
-            self._runnable.wake(self._waiting.popleft(), None)
+            self._waiting.popleft()(None)

@@ -58,7 +58,7 @@ class Offsets(RuleBasedStateMachine):
     def delete_topic(self, topic: str) -> None:
         """A topic with three partitions goes."""
         gone = [TopicPartition(TopicName(topic), partition) for partition in range(3)]
-        self.driver.carry_out(self.driver.shard.partitions_deleted(gone))
+        self.driver.carry_out(self.driver.shard.partitions_deleted(gone, 0))
         self.model = {key: offset for key, offset in self.model.items() if key[1] != topic}
 
     @invariant()

@@ -261,7 +261,7 @@ def test_an_offset_that_is_deleted_is_gone_from_the_log() -> None:
     driver.commit({0: 1, 1: 2})
     driver.carry_out(driver.shard.delete_offsets(GROUP, [TopicPartition(TOPIC, 0)], 0, 0))
     assert driver.fetch() == {("t", 1): 2}
-    driver.carry_out(driver.shard.partitions_deleted([TopicPartition(TOPIC, 1)]))
+    driver.carry_out(driver.shard.partitions_deleted([TopicPartition(TOPIC, 1)], 0))
     assert driver.fetch() == {}
 
 

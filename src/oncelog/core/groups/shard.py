@@ -119,7 +119,7 @@ class GroupShard:
         """DeleteGroups, one group; replies ErrorCode."""
         return self._commits.delete_group(group_id)
 
-    def partitions_deleted(self, partitions: Iterable[TopicPartition]) -> Decision:
+    def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> Decision:
         """Topics or partitions were deleted: drop their offsets. No reply."""
         return self._commits.topics_deleted(partitions)
 

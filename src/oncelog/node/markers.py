@@ -1,0 +1,50 @@
+"""Appends the marker that ends a transaction on one partition (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_OFFSET, LeaderEpoch, Offset
+from oncelog.records.builder import end_transaction_marker
+from oncelog.storage.errors import AppendRefused
+
+if TYPE_CHECKING:
+    from oncelog.handlers.context import Marker
+    from oncelog.storage.log import PartitionLog
+
+
+def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, now_ms: int) -> Offset:
+    """Append ``marker``; the high watermark at which it is durable. Raises AppendRefused or OSError."""
+    if marker.start_offset != NO_OFFSET:
+        _check_administrators(log, marker)
+    batch = end_transaction_marker(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        committed=marker.committed,
+        coordinator_epoch=marker.coordinator_epoch,
+        timestamp=now_ms,
+    )
+    appended = log.append(
+        memoryview(batch),
+        now_ms=now_ms,
+        leader_epoch=leader_epoch,
+        internal=True,
+        transaction_version=marker.transaction_version,
+    )
+    return Offset(appended.last_offset + 1)
+
+
+def _check_administrators(log: PartitionLog, marker: Marker) -> None:
+    """An administrator names the transaction by where it starts: nothing else may be ended by mistake."""
+    entry = log.producers.entries.get(marker.producer_id)
+    if entry is None or entry.transaction_first_offset != marker.start_offset:
+        raise AppendRefused(
+            ErrorCode.INVALID_TXN_STATE,
+            f"No transaction of producer {marker.producer_id} begins at {marker.start_offset} in {log.partition}",
+        )
+    if entry.epoch != marker.producer_epoch:
+        raise AppendRefused(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Producer {marker.producer_id} has epoch {entry.epoch} in {log.partition}, not {marker.producer_epoch}",
+        )

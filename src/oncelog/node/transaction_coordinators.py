@@ -1,0 +1,111 @@
+"""The transaction coordinators of this broker: shards of ``__transaction_state``.
+
+Beyond what all coordinators do: once a decision is durable its markers are written to the partitions of the
+transaction, and what has its marker, durably, is reported back to the shard, which then completes the transaction.
+EndTxn is answered before that, when the decision itself is durable: from then on the outcome cannot change.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import CoordinatorEpoch, LeaderEpoch, Offset, ProducerId, TopicPartition, TransactionalId
+from oncelog.core.transactions.model import Decision, MarkersToWrite, TransactionSettings
+from oncelog.core.transactions.shard import TransactionShard
+from oncelog.handlers.context import Broker, Marker
+from oncelog.node.coordinators import Coordinators, Led
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.durability import Durability
+from oncelog.node.producer_ids import ProducerIds
+from oncelog.node.replaying import ApplyBatch, transaction_replayer
+from oncelog.node.tasks import Runnable
+from oncelog.storage.errors import AppendRefused
+
+MARKER_RETRY_MS: Final = 100
+FENCED: Final = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+"""Another coordinator, or a later transaction of the id, has the word: these markers are no longer wanted."""
+
+
+class TransactionCoordinators(Coordinators[TransactionShard]):
+    """See the module and ``coordinators``."""
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        append_timeout_ms: int,
+        deadlines: Deadlines,
+        runnable: Runnable,
+        durability: Durability,
+    ) -> None:
+        super().__init__(append_timeout_ms, deadlines, runnable, durability)
+        self.settings = settings
+        self._broker: Broker
+        self._producer_ids: ProducerIds
+
+    def bind(self, broker: Broker, producer_ids: ProducerIds) -> None:
+        """Where markers are written, and where producer ids come from."""
+        self._broker = broker
+        self._producer_ids = producer_ids
+
+    def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> TransactionShard:
+        return TransactionShard(partition, CoordinatorEpoch(leader_epoch), self.settings)
+
+    def _replayer(self, shard: TransactionShard) -> ApplyBatch:
+        return transaction_replayer(shard)
+
+    def _follow_up(self, led: Led[TransactionShard], decision: Decision, now_ms: int) -> None:
+        if decision.markers:
+            markers = decision.markers
+            self._durability.when_durable(led.log, led.log.log_end_offset, lambda: self._write_all(led, markers))
+        if decision.needs_producer_id is not None:
+            name = decision.needs_producer_id
+            self._producer_ids.when_available(lambda taken: self._abort_timed_out(led, name, taken))
+
+    def _abort_timed_out(
+        self, led: Led[TransactionShard], name: TransactionalId, producer_id: ProducerId | None
+    ) -> None:
+        if producer_id is not None and led.shard.is_loaded:
+            now_ms = self._now_ms()
+            self._carry_out(led, led.shard.abort_timed_out(name, producer_id, now_ms), None, now_ms)
+
+    # Markers
+
+    def _write_all(self, led: Led[TransactionShard], markers: list[MarkersToWrite]) -> None:
+        for each in markers:
+            for partition in each.partitions:
+                self._write_marker(led, each, partition)
+
+    def _write_marker(self, led: Led[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
+        log = self._broker.log(partition)
+        if log is None:  # deleted: nobody reads what was written there
+            self._written(led, markers, partition)
+            return
+        marker = Marker(
+            producer_id=markers.identity.producer_id,
+            producer_epoch=markers.identity.producer_epoch,
+            coordinator_epoch=markers.coordinator_epoch,
+            committed=markers.committed,
+            transaction_version=markers.client_version,
+        )
+        try:
+            durable_at: Offset = self._broker.write_marker(partition, marker)
+        except AppendRefused as refusal:
+            if refusal.error_code not in FENCED:
+                self._retry(led, markers, partition)
+        except OSError:
+            self._retry(led, markers, partition)
+        else:
+            self._durability.when_durable(log, durable_at, lambda: self._written(led, markers, partition))
+
+    def _retry(self, led: Led[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
+        at_ms = self._now_ms() + MARKER_RETRY_MS
+        self._deadlines.at(at_ms, lambda _now: self._write_marker(led, markers, partition))
+
+    def _written(self, led: Led[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
+        if led.shard.is_loaded:
+            now_ms = self._now_ms()
+            self._carry_out(led, led.shard.markers_written(markers, [partition], now_ms), None, now_ms)
+
+    def _now_ms(self) -> int:
+        return self._deadlines.now_ms
