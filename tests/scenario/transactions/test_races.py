@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CoordinatorEpoch, ProducerId, TransactionalId
+from oncelog.base.invariant import InvariantViolation
 from oncelog.core.transactions.model import (
     AddReply,
     AddRequest,
@@ -14,6 +15,7 @@ from oncelog.core.transactions.model import (
     Identity,
     InitReply,
     MarkersToWrite,
+    NeedsProducerId,
     TransactionSettings,
 )
 from oncelog.core.transactions.transaction import NEVER_TIMES_OUT
@@ -173,6 +175,19 @@ def test_no_client_gets_epoch_32767() -> None:
     assert driver.init().identity == (1001, 0)
     assert driver.sent[-1].identity == (1000, 32767)
     assert driver.add(identity(1000, 32767), 0, version=0) is E.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_who_waited_may_have_to_fetch_a_producer_id() -> None:
+    """It is sent to fetch one when the transaction has completed, and asks again."""
+    driver = Driver(TransactionSettings(transaction_version=0), writes_markers=False)
+    driver.init()
+    me = driver.at_epoch(32766)
+    driver.add(me, 0, version=0)
+    driver.end(me, commit=True, version=0)
+    assert driver.init(me) is None
+    driver.write_markers()
+    assert driver.replies[driver.last_token] == NeedsProducerId()
+    assert driver.init(me).identity == (1001, 0)
 
 
 def test_epoch_32767_opens_nothing() -> None:
@@ -534,13 +549,23 @@ def test_a_refused_tombstone_leaves_the_id() -> None:
 
 
 def test_records_of_newer_versions_are_passed_over() -> None:
-    """And counted."""
+    """And counted; what the log said before them stays."""
     driver = Driver()
     driver.init()
-    for key, value in ((b"\x00\x09x", b""), (driver.log[0][0], b"\x00\x02abc"), (b"\x00\x00\x00\x01y", b"\x00\x00")):
-        driver.shard.apply(key, value)
-    assert sum(driver.shard.skipped.values()) == 3
-    assert driver.state() == "Empty"
+    key = driver.log[0][0]
+    driver.log += [(b"\x00\x09x", b""), (key, b"\x00\x02abc"), (b"\x00\x00\x00\x01y", b"\x00\x00")]
+    again = driver.restarted()
+    assert sum(again.shard.skipped.values()) == 3
+    assert again.state() == "Empty"
+    assert again.shard.describe(TransactionalId("y")) is None
+
+
+def test_only_what_was_decided_is_applied() -> None:
+    """X7: a record from elsewhere in a partition that is led is a broken invariant."""
+    driver = Driver()
+    driver.init()
+    with pytest.raises(InvariantViolation, match="X7"):
+        driver.shard.apply(*driver.log[0])
 
 
 def replace_epoch(driver: Driver) -> MarkersToWrite:

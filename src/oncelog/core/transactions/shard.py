@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from sys import intern
+from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import (
@@ -67,6 +68,13 @@ AT_ONCE_MS = 0
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
+class _Pending(NamedTuple):
+    """A transition that is decided: what its record holds (None: a tombstone), and the transaction it makes."""
+
+    value: bytes | None
+    transaction: Transaction | None
+
+
 class TransactionShard:
     """State of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
 
@@ -78,8 +86,8 @@ class TransactionShard:
         self.skipped: Counter[str] = Counter()
         """Records that could not be read, by reason; for the node to log."""
         self._transactions: dict[TransactionalId, Transaction] = {}
-        self._pending: dict[TransactionalId, deque[Transaction | None]] = {}
-        """Decided and not applied yet, in order; None: a tombstone."""
+        self._pending: dict[TransactionalId, deque[_Pending]] = {}
+        """Decided and not applied yet, in order."""
         self._markers = OutstandingMarkers(coordinator_epoch)
         self._timers = Timers()
         self._parking = Parking(self._timers)
@@ -189,9 +197,10 @@ class TransactionShard:
         """Decide transitions of one transaction: they are pending until they are applied."""
         for transaction in following:
             tid = transaction.transactional_id
-            out.records.append(transitions.record_of(transaction, self.settings))
+            record = transitions.record_of(transaction, self.settings)
+            out.records.append(record)
             out.transitions.append(tid)
-            self._pending.setdefault(tid, deque()).append(transaction)
+            self._pending.setdefault(tid, deque()).append(_Pending(record[1], transaction))
             if transaction.state in PREPARED and transaction.partitions:
                 out.markers.append(self._markers.to_write(transaction))
 
@@ -300,7 +309,7 @@ class TransactionShard:
             if may_follow(held.state, TransactionState.DEAD):
                 out.records.append((transaction_records.encode_key(tid), None))
                 out.transitions.append(tid)
-                self._pending[tid] = deque([None])
+                self._pending[tid] = deque([_Pending(None, None)])
         interval_ms = EXPIRY_PAUSE_MS if self._expiry_queue else self.settings.remove_expired_interval_ms
         self._timers.schedule(_EXPIRY, now_ms + interval_ms)
 
@@ -313,11 +322,12 @@ class TransactionShard:
             self.skipped[name.reason] += 1
             return
         tid = TransactionalId(name)
-        following = None if value is None else self._read(tid, value)
-        if value is not None and following is None:
-            return
         if self.is_loaded:
-            following = self._confirm(tid, following)
+            following = self._confirm(tid, value)
+        else:
+            following = None if value is None else self._read(tid, value)
+            if value is not None and following is None:
+                return
         if following is None:
             self._transactions.pop(tid, None)
             self._timers.cancel(TimerKey(TimerKind.TIME_OUT, tid))
@@ -340,22 +350,24 @@ class TransactionShard:
             partitions=tuple(TopicPartition(TopicName(intern(p.topic)), p.partition) for p in following.partitions)
         )
 
-    def _confirm(self, transactional_id: TransactionalId, following: Transaction | None) -> Transaction | None:
-        """What is applied is what was decided; of that the log does not hold the last epoch."""
+    def _confirm(self, transactional_id: TransactionalId, value: bytes | None) -> Transaction | None:
+        """What is applied is what was decided, with the last epoch, which the log does not hold."""
         pending = self._pending.get(transactional_id, deque())
         invariant(pending, "X7: applied without a decision", transactional_id=transactional_id)
         decided = pending.popleft()
         if not pending:
             del self._pending[transactional_id]
-        if following is None or decided is None:
-            invariant(following is decided, "X7: applied is not what was decided", transactional_id=transactional_id)
+        invariant(decided.value == value, "X7: applied is not what was decided", transactional_id=transactional_id)
+        if value is None or decided.transaction is None:
             return None
+        following = decided.transaction
         current = self._transactions.get(transactional_id)
-        same = (following.state, following.identity) == (decided.state, decided.identity)
-        invariant(same, "X7: applied is not what was decided", transactional_id=transactional_id)
         previous = TransactionState.EMPTY if current is None else current.state
         invariant(may_follow(previous, following.state), "X1: a transition the table lacks", state=previous.name)
-        return following._replace(last_epoch=decided.last_epoch)
+        if transitions.is_whole(value):
+            return following
+        read = self._read(transactional_id, value)
+        return following if read is None else read._replace(last_epoch=following.last_epoch)
 
     def _entered(self, tid: TransactionalId, transaction: Transaction | None) -> None:
         """Soft state that goes with the state just entered: time-out, outstanding markers, who may go on."""

@@ -247,6 +247,11 @@ def value_version(transaction: Transaction, settings: TransactionSettings) -> in
     return 1 if settings.transaction_version >= FLEXIBLE_RECORDS or needs_tags else 0
 
 
+def is_whole(value: bytes) -> bool:
+    """Whether a record's value holds all of the transaction it was made of; one of version 0 lacks what has a tag."""
+    return value[1] >= transaction_records.FLEXIBLE_SINCE
+
+
 def record_of(transaction: Transaction, settings: TransactionSettings) -> Record:
     """The record that stores the transaction."""
     grouped: dict[TopicName, list[int]] = {}

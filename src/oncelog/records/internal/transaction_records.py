@@ -31,6 +31,10 @@ _NEXT_PRODUCER_EPOCH_TAG: Final = 3
 _MIN_TOPIC_BYTES: Final = 2
 """Least bytes of a topic in any version: the lengths of its name and of its partitions."""
 _INT32_BYTES: Final = 4
+_START: Final = struct.Struct(">qhiB")
+"""Producer id, producer epoch, time-out and state."""
+_TIMESTAMPS: Final = struct.Struct(">qq")
+"""Last update and start."""
 _TAG_FORMATS: Final = {
     _PREVIOUS_PRODUCER_ID_TAG: struct.Struct(">q"),
     _NEXT_PRODUCER_ID_TAG: struct.Struct(">q"),
@@ -94,13 +98,9 @@ def decode_value(data: bytes) -> TransactionValue | Unknown:
         return Unknown(version, f"value of version {version}")
     reader = Reader(data[2:], flexible=version >= FLEXIBLE_SINCE)
     try:
-        producer_id = reader.int64()
-        producer_epoch = reader.int16()
-        timeout_ms = reader.int32()
-        status = reader.take(1)[0]
+        producer_id, producer_epoch, timeout_ms, status = _START.unpack(reader.take(_START.size))
         partitions = _read_partitions(reader)
-        last_update_timestamp = reader.int64()
-        start_timestamp = reader.int64()
+        last_update_timestamp, start_timestamp = _TIMESTAMPS.unpack(reader.take(_TIMESTAMPS.size))
         tags = reader.tagged_fields()
         value = TransactionValue(
             producer_id,
@@ -126,13 +126,9 @@ def encode_value(value: TransactionValue, version: int) -> bytes:
     """``value`` in the version given; what it lacks is dropped."""
     writer = Writer(flexible=version >= FLEXIBLE_SINCE)
     writer.int16(version)
-    writer.int64(value.producer_id)
-    writer.int16(value.producer_epoch)
-    writer.int32(value.timeout_ms)
-    writer.output.append(value.status)
+    writer.output += _START.pack(value.producer_id, value.producer_epoch, value.timeout_ms, value.status)
     _write_partitions(writer, value.partitions)
-    writer.int64(value.last_update_timestamp)
-    writer.int64(value.start_timestamp)
+    writer.output += _TIMESTAMPS.pack(value.last_update_timestamp, value.start_timestamp)
     if version >= FLEXIBLE_SINCE:
         fields = (
             (_PREVIOUS_PRODUCER_ID_TAG, value.previous_producer_id, NO_PRODUCER_ID),
