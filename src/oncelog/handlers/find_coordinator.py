@@ -1,9 +1,9 @@
-"""FindCoordinator, versions 0 to 6 (KIP-98, KIP-699, KIP-890, KIP-932): which broker coordinates a group.
+"""FindCoordinator, versions 0 to 6 (KIP-98, KIP-699, KIP-890, KIP-932): which broker coordinates a group, or a
+transactional id.
 
 The internal topic is created at the first question; Apache Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, here the
-question waits for it. Several keys in one request from version 4 on. There is no transaction coordinator yet: its
-keys answer COORDINATOR_NOT_AVAILABLE. Share coordinators do not exist: INVALID_REQUEST, as Apache Kafka without the
-feature.
+question waits for it. Several keys in one request from version 4 on. Share coordinators do not exist: INVALID_REQUEST,
+as Apache Kafka without the feature.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
-from oncelog.base.ids import CONSUMER_OFFSETS
+from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.topic_creation import ensure_internal_topic
@@ -30,6 +30,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 SHARE_KEY: Final = 2
+_TOPICS: Final = {GROUP_KEY: CONSUMER_OFFSETS, TRANSACTION_KEY: TRANSACTION_STATE}
+"""The internal topic whose partitions coordinate the keys of a type."""
 _KEYS_SINCE: Final = 4
 _MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
@@ -58,9 +60,13 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoord
     """Answer for each key."""
     keys = request.coordinator_keys if context.version >= _KEYS_SINCE else [request.key]
     refusals = {key: _refusal(request.key_type, key, context) for key in keys}
+    topic = _TOPICS.get(request.key_type, CONSUMER_OFFSETS)
     if ErrorCode.NONE in refusals.values():
-        yield from ensure_internal_topic(context.broker, CONSUMER_OFFSETS)
-    found = [(key, _locate(key, context) if refusals[key] is ErrorCode.NONE else _Found(refusals[key])) for key in keys]
+        yield from ensure_internal_topic(context.broker, topic)
+    found = [
+        (key, _locate(key, topic, context) if refusals[key] is ErrorCode.NONE else _Found(refusals[key]))
+        for key in keys
+    ]
     if context.version >= _KEYS_SINCE:
         known_type = GROUP_KEY <= request.key_type <= SHARE_KEY
         message = "" if known_type else _MALFORMED
@@ -94,15 +100,14 @@ def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
         return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
     if key_type == TRANSACTION_KEY:
         allowed = context.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
-        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE if allowed else refusal
+        return ErrorCode.NONE if allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return ErrorCode.INVALID_REQUEST
 
 
-def _locate(key: str, context: Context) -> _Found:
-    """The leader of the partition that coordinates the group."""
+def _locate(key: str, name: TopicName, context: Context) -> _Found:
+    """The leader of the partition of an internal topic that coordinates the key."""
     image = context.broker.image
-    topic = image.topics.get(CONSUMER_OFFSETS)
+    topic = image.topics.get(name)
     if topic is None or not topic.partitions:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     leader = topic.partitions[coordinator_partition(key, len(topic.partitions))].leader

@@ -1,7 +1,8 @@
-"""InitProducerId, versions 0 to 5 (KIP-98, KIP-360): a producer id for an idempotent producer.
+"""InitProducerId, versions 0 to 6 (KIP-98, KIP-360, KIP-588, KIP-939): a producer id and its epoch.
 
-Without a transactional id a producer always gets a new id with epoch 0, also when it names the one it had. With one it
-would be the transaction coordinator's to answer, which no broker has yet: COORDINATOR_NOT_AVAILABLE.
+Without a transactional id a producer always gets a new id with epoch 0, also when it names the one it had. With one the
+transaction coordinator answers: an open transaction is aborted and earlier instances are fenced, or, asked to
+(``KeepPreparedTxn``), the transaction is left to the new instance and named in the answer.
 """
 
 from __future__ import annotations
@@ -10,30 +11,44 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.base.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTION_STATE,
+    ProducerEpoch,
+    ProducerId,
+    TransactionalId,
+)
+from oncelog.core.transactions.errors import init_error
+from oncelog.core.transactions.model import Identity, InitReply, InitRequest
+from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_cluster, may_topic
+from oncelog.handlers.topic_creation import ensure_internal_topic
+from oncelog.handlers.transactions import COORDINATOR_ERRORS, ask, fits_record, may
 from oncelog.handlers.waits import Steps, UntilProducerId
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
     ErrorCode.INVALID_REQUEST: "a producer id without an epoch or the reverse, or an empty transactional id",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "no block of producer ids could be had in time; try again",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the transactional id is too long to be stored",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the transaction's time-out is not above 0, or above the limit",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "transactional ids are not served yet",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed to use the transactional id",
+    ErrorCode.PRODUCER_FENCED: "a newer instance has the transactional id (version 4)",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the same, told to clients that do not know the error",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being completed; try again",
+    ErrorCode.UNSUPPORTED_VERSION: "KeepPreparedTxn while two-phase commit is not enabled",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to write idempotently",
 }
 
 
 def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse | Steps[InitProducerIdResponse]:
-    """Give a new id, or say why not."""
+    """Give an id and an epoch, or say why not."""
     transactional_id = request.transactional_id
     if transactional_id is None:
         if not _may_write(context):
             return _refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    elif not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    elif not _may_transact(request, transactional_id, context):
         return _refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refuse(ErrorCode.INVALID_REQUEST)
@@ -41,9 +56,9 @@ def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdRe
         return _new_id()
     if transactional_id == "":
         return _refuse(ErrorCode.INVALID_REQUEST)
-    if not 0 < request.transaction_timeout_ms <= context.broker.config.get("transaction.max.timeout.ms"):
-        return _refuse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-    return _refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not fits_record(transactional_id):
+        return _refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return _initialise(_init_request(request, transactional_id), context)
 
 
 def _may_write(context: Context) -> bool:
@@ -53,11 +68,49 @@ def _may_write(context: Context) -> bool:
     )
 
 
+def _may_transact(request: InitProducerIdRequest, transactional_id: str, context: Context) -> bool:
+    """A transaction that never times out can block readers for ever: a permission of its own."""
+    return may(context, Operation.WRITE, transactional_id) and (
+        not request.enable2_pc or may(context, Operation.TWO_PHASE_COMMIT, transactional_id)
+    )
+
+
+def _init_request(request: InitProducerIdRequest, transactional_id: str) -> InitRequest:
+    expected = Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+    return InitRequest(
+        TransactionalId(transactional_id),
+        request.transaction_timeout_ms,
+        None if request.producer_id == NO_PRODUCER_ID else expected,
+        request.enable2_pc,
+        request.keep_prepared_txn,
+    )
+
+
 def _new_id() -> Steps[InitProducerIdResponse]:
     producer_id: ProducerId | None = yield UntilProducerId()
     if producer_id is None:
         return _refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdResponse]:
+    yield from ensure_internal_topic(context.broker, TRANSACTION_STATE)
+    reply: InitReply | ErrorCode = yield from ask(
+        request.transactional_id,
+        lambda shard, token, now_ms, producer_id: shard.init_producer_id(
+            request, token, now_ms, producer_id=producer_id
+        ),
+    )
+    if isinstance(reply, ErrorCode):
+        return _refuse(reply)
+    if reply.error_code is not ErrorCode.NONE:
+        return _refuse(init_error(reply.error_code, context.version))
+    return InitProducerIdResponse(
+        producer_id=reply.identity.producer_id,
+        producer_epoch=reply.identity.producer_epoch,
+        ongoing_txn_producer_id=reply.ongoing.producer_id,
+        ongoing_txn_producer_epoch=reply.ongoing.producer_epoch,
+    )
 
 
 def _refuse(error_code: ErrorCode) -> InitProducerIdResponse:

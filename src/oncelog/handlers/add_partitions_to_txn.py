@@ -1,0 +1,146 @@
+"""AddPartitionsToTxn, versions 0 to 5 (KIP-98, KIP-890): partitions take part in a transaction.
+
+Up to version 3 a client says so for its own transaction. From version 4 on leaders ask, for several transactions at
+once: to add partitions on behalf of a client (Transactions V2), or only whether they take part (``VerifyOnly``). All
+partitions of a transaction are added, or none: then those that could have been are OPERATION_NOT_ATTEMPTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from oncelog.core.transactions.errors import add_error
+from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import may_cluster, may_topic
+from oncelog.handlers.leadership import exists
+from oncelog.handlers.transactions import COORDINATOR_ERRORS, ask, by_topic, may, partitions_of
+from oncelog.handlers.waits import Steps
+from oncelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.INVALID_REQUEST: "an empty transactional id",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.OPERATION_NOT_ATTEMPTED: "another partition of the transaction was refused, so this was not added",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id does not exist or has another producer id",
+    ErrorCode.PRODUCER_FENCED: "the epoch is not the current one (version 2)",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the same, told to clients that do not know the error",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being completed; try again",
+    ErrorCode.INVALID_TXN_STATE: "the transaction was prepared and is only to be ended",
+    ErrorCode.TRANSACTION_ABORTABLE: "verify only: the partition does not take part",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to write to the topic, or the topic is internal",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not a broker (version 4)",
+}
+
+_FROM_BROKERS_SINCE: Final = 4
+_BROKERS_CLIENT_VERSION: Final = 2
+
+Outcomes = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(
+    request: AddPartitionsToTxnRequest, context: Context
+) -> AddPartitionsToTxnResponse | Steps[AddPartitionsToTxnResponse]:
+    """Add, or verify, the partitions of every transaction named."""
+    if context.version >= _FROM_BROKERS_SINCE:
+        if not may_cluster(context, Operation.CLUSTER_ACTION):
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _for_brokers(request, context)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return _for_client(transaction, context)
+
+
+def _for_client(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[AddPartitionsToTxnResponse]:
+    outcomes: Outcomes
+    if may(context, Operation.WRITE, transaction.transactional_id):
+        outcomes = yield from _decide(transaction, context)
+    else:
+        partitions = partitions_of(transaction.topics)
+        outcomes = dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(outcomes))
+
+
+def _for_brokers(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
+    results = []
+    for transaction in request.transactions:
+        outcomes = yield from _decide(transaction, context)
+        name = transaction.transactional_id
+        results.append(AddPartitionsToTxnResult(transactional_id=name, topic_results=_topic_results(outcomes)))
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _decide(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[Outcomes]:
+    """What is to be answered for each partition."""
+    partitions = partitions_of(transaction.topics)
+    refusals = {partition: _refusal(partition, context) for partition in partitions}
+    if any(refusal is not ErrorCode.NONE for refusal in refusals.values()):
+        return {
+            partition: ErrorCode.OPERATION_NOT_ATTEMPTED if refusal is ErrorCode.NONE else refusal
+            for partition, refusal in refusals.items()
+        }
+    if not transaction.transactional_id:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+    request = AddRequest(
+        TransactionalId(transaction.transactional_id),
+        Identity(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch)),
+        partitions,
+        _BROKERS_CLIENT_VERSION if context.version >= _FROM_BROKERS_SINCE else 0,
+    )
+    if transaction.verify_only:
+        return (yield from _verify(request))
+    reply: AddReply | ErrorCode = yield from ask(
+        request.transactional_id, lambda shard, token, now_ms, _: shard.add_partitions(request, token, now_ms)
+    )
+    error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
+    return dict.fromkeys(partitions, add_error(error_code, context.version))
+
+
+def _verify(request: AddRequest) -> Steps[Outcomes]:
+    reply: VerifyReply | ErrorCode = yield from ask(
+        request.transactional_id, lambda shard, token, now_ms, _: shard.verify_partitions(request, token, now_ms)
+    )
+    error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
+    if isinstance(reply, VerifyReply) and error_code is ErrorCode.NONE:
+        return reply.partitions
+    return dict.fromkeys(request.partitions, error_code)
+
+
+def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:
+    """NONE when the partition may be added. What brokers ask they have authorised."""
+    if context.version < _FROM_BROKERS_SINCE and (
+        partition.topic in INTERNAL_TOPICS or not may_topic(context, Operation.WRITE, partition.topic)
+    ):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if exists(context.broker, partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _topic_results(outcomes: Outcomes) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=outcomes[TopicPartition(topic, index)]
+                )
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(outcomes).items()
+    ]

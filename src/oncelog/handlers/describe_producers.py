@@ -1,0 +1,78 @@
+"""DescribeProducers, version 0 (KIP-664): the producers a partition's leader remembers, and what they have open there.
+
+With it hanging transactions are found: an open one has the offset where it begins, −1 is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_OFFSET, TopicName, TopicPartition
+from oncelog.core.controller.names import name_refusal
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import may_topic
+from oncelog.handlers.leadership import led_log
+from oncelog.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to read the topic",
+}
+
+
+def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+    """Every partition named, in order."""
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        error_code, message = _topic_refusal(topic.name, context)
+        partitions = [
+            _producers(TopicPartition(TopicName(topic.name), index), context)
+            if error_code is ErrorCode.NONE
+            else PartitionResponse(partition_index=index, error_code=error_code, error_message=message)
+            for index in topic.partition_indexes
+        ]
+        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return response
+
+
+def _topic_refusal(name: str, context: Context) -> tuple[ErrorCode, str | None]:
+    reason = name_refusal(name)
+    if reason is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, reason
+    if not may_topic(context, Operation.READ, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
+    if TopicName(name) not in context.broker.image.topics:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    return ErrorCode.NONE, None
+
+
+def _producers(partition: TopicPartition, context: Context) -> PartitionResponse:
+    log = led_log(context.broker, partition)
+    answer = PartitionResponse(partition_index=partition.partition)
+    if isinstance(log, ErrorCode):
+        answer.error_code = log
+        return answer
+    for entry in log.producers.entries.values():
+        first_offset = entry.transaction_first_offset
+        answer.active_producers.append(
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=NO_OFFSET if first_offset is None else first_offset,
+            )
+        )
+    return answer

@@ -1,0 +1,67 @@
+"""DescribeTransactions, version 0 (KIP-664): what the coordinator knows of transactional ids.
+
+Of a transaction that is decided the partitions are those whose marker is outstanding, as in Apache Kafka. Topics that
+the requester may not describe are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TransactionalId
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.facts import may_topic
+from oncelog.handlers.transactions import COORDINATOR_ERRORS, by_topic, may
+from oncelog.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.INVALID_REQUEST: "an empty transactional id",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "the coordinator does not know the transactional id",
+}
+
+
+def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
+    """Every id named, in order."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(TransactionalId(name), context) for name in request.transactional_ids]
+    )
+
+
+def _describe(transactional_id: TransactionalId, context: Context) -> TransactionState:
+    answer = TransactionState(transactional_id=transactional_id)
+    answer.error_code = _refusal(transactional_id, context)
+    shard = context.broker.transaction_shard(transactional_id) if answer.error_code == ErrorCode.NONE else None
+    if shard is None:
+        return answer
+    described = shard.describe(transactional_id)
+    if described is None:
+        answer.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return answer
+    answer.transaction_state = described.state
+    answer.transaction_timeout_ms = described.timeout_ms
+    answer.transaction_start_time_ms = described.start_ms
+    answer.producer_id, answer.producer_epoch = described.identity
+    partitions = shard.outstanding(transactional_id) or described.partitions
+    answer.topics = [
+        TopicData(topic=topic, partitions=indexes)
+        for topic, indexes in by_topic(partitions).items()
+        if may_topic(context, Operation.DESCRIBE, topic)
+    ]
+    return answer
+
+
+def _refusal(transactional_id: TransactionalId, context: Context) -> ErrorCode:
+    if not may(context, Operation.DESCRIBE, transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    return context.broker.coordinates_transaction(transactional_id)

@@ -1,0 +1,74 @@
+"""ListTransactions, versions 0 to 2 (KIP-664, KIP-994, KIP-1152): the transactional ids this broker coordinates.
+
+Filters by state, producer id, duration (1) and a pattern (2) that the whole id has to match. States are named exactly;
+those that do not exist come back. A pattern is RE2's, whose time is linear in the text: clients send it. One sees the
+ids one may describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TRANSACTION_STATE, ProducerId
+from oncelog.core.transactions.states import state_named
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context
+from oncelog.handlers.transactions import may
+from oncelog.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "a part of the transactions is still being read from the log; try again",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is not one of RE2 (version 2)",
+}
+
+
+def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+    """All that the filters and the authoriser let through; none while some are still being loaded."""
+    broker = context.broker
+    shards = list(broker.transaction_shards())
+    topic = broker.image.topics.get(TRANSACTION_STATE)
+    led = 0 if topic is None else sum(partition.leader == broker.broker_id for partition in topic.partitions)
+    if len(shards) < led:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    matches = _matcher(request.transactional_id_pattern)
+    if matches is None:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    named = {name: state_named(name) for name in request.state_filters}
+    states = {state for state in named.values() if state is not None} if named else None
+    producer_ids = {ProducerId(producer_id) for producer_id in request.producer_id_filters} or None
+    return ListTransactionsResponse(
+        unknown_state_filters=[name for name, state in named.items() if state is None],
+        transaction_states=[
+            TransactionState(
+                transactional_id=listed.transactional_id,
+                producer_id=listed.producer_id,
+                transaction_state=listed.state,
+            )
+            for shard in shards
+            for listed in shard.listings(
+                context.now_ms, states=states, producer_ids=producer_ids, longer_than_ms=request.duration_filter
+            )
+            if matches(listed.transactional_id) and may(context, Operation.DESCRIBE, listed.transactional_id)
+        ],
+    )
+
+
+def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
+    """Says whether an id matches as a whole; None when the pattern is no pattern."""
+    if not pattern:
+        return lambda transactional_id: True
+    import re2  # type: ignore[import-untyped]  # no types shipped; few ever send a pattern
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(pattern, options=options)
+    except re2.error:
+        return None
+    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None

@@ -1,0 +1,154 @@
+"""WriteTxnMarkers, versions 1 and 2 (KIP-98, KIP-890): ends transactions on the partitions this broker leads.
+
+Asked by transaction coordinators, and by administrators who end a hanging transaction (KIP-664). An administrator's
+marker has a start offset, in a tag of our own that Apache Kafka passes over: it is written only where a transaction of
+exactly this producer epoch is open from exactly this offset on, and it needs no coordinator epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import Context, Marker
+from oncelog.handlers.facts import may_cluster
+from oncelog.handlers.transactions import by_topic
+from oncelog.handlers.waits import Steps, UntilDurable
+from oncelog.storage.errors import AppendRefused
+from oncelog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from oncelog.storage.log import PartitionLog
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition here",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has gone while the marker was being made durable",
+    ErrorCode.REQUEST_TIMED_OUT: "the marker is not durable within request.timeout.ms",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is newer, or (administrator) not exactly this one",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a coordinator of a newer epoch has written here",
+    ErrorCode.INVALID_TXN_STATE: "(administrator) no transaction is open from the offset on",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be written",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "neither a broker nor allowed to alter the cluster",
+}
+
+NO_COORDINATOR_EPOCH: Final = -1
+_NOT_READY: Final = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+)
+"""A group's coordinator is not ready: to who writes markers that is a leader who is not."""
+
+Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
+"""By producer id: several markers of one producer share a result, as in Apache Kafka."""
+
+
+def handle(
+    request: WriteTxnMarkersRequest, context: Context
+) -> WriteTxnMarkersResponse | Steps[WriteTxnMarkersResponse]:
+    """Write all markers, and answer when they are durable."""
+    allowed = may_cluster(context, Operation.ALTER) or may_cluster(context, Operation.CLUSTER_ACTION)
+    outcomes: Outcomes = {}
+    ends: dict[TopicPartition, Offset] = {}
+    for marker in request.markers:
+        of_producer = outcomes.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                partition = TopicPartition(TopicName(topic.name), index)
+                if allowed:
+                    of_producer[partition] = _write(marker, partition, context, ends)
+                else:
+                    of_producer[partition] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return _when_durable(outcomes, ends, context) if ends else _response(outcomes)
+
+
+def _write(
+    marker: WritableTxnMarker, partition: TopicPartition, context: Context, ends: dict[TopicPartition, Offset]
+) -> ErrorCode:
+    log = context.broker.log(partition)
+    if log is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    written = _marker(marker, context.version)
+    if written.start_offset != NO_OFFSET:
+        refusal = _administrator_refusal(log, written)
+        if refusal is not ErrorCode.NONE:
+            return refusal
+        if written.coordinator_epoch == NO_COORDINATOR_EPOCH:
+            known = log.producers.entries[written.producer_id].coordinator_epoch
+            written = written._replace(coordinator_epoch=known)
+    try:
+        end = context.broker.write_marker(partition, written)
+    except AppendRefused as refused:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if refused.error_code in _NOT_READY else refused.error_code
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    ends[partition] = max(end, ends.get(partition, end))
+    return ErrorCode.NONE
+
+
+def _marker(marker: WritableTxnMarker, version: int) -> Marker:
+    administrators = marker.start_offset != NO_OFFSET
+    return Marker(
+        ProducerId(marker.producer_id),
+        ProducerEpoch(marker.producer_epoch),
+        marker.coordinator_epoch,
+        marker.transaction_result,
+        # An administrator names the producer's present epoch, which no rule may want to be exceeded.
+        0 if administrators or version < 2 else marker.transaction_version,
+        Offset(marker.start_offset),
+    )
+
+
+def _administrator_refusal(log: PartitionLog, marker: Marker) -> ErrorCode:
+    """NONE when the transaction that the administrator has seen is still the one that is open."""
+    entry = log.producers.entries.get(marker.producer_id)
+    if entry is None or entry.transaction_first_offset != marker.start_offset:
+        return ErrorCode.INVALID_TXN_STATE
+    if entry.epoch != marker.producer_epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return ErrorCode.NONE
+
+
+def _when_durable(
+    outcomes: Outcomes, ends: Mapping[TopicPartition, Offset], context: Context
+) -> Steps[WriteTxnMarkersResponse]:
+    deadline_ms = context.now_ms + context.broker.config.get("request.timeout.ms")
+    late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms)
+    for of_producer in outcomes.values():
+        for partition, error_code in of_producer.items():
+            if partition in late and error_code is ErrorCode.NONE:
+                gone = context.broker.log(partition) is None
+                of_producer[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER if gone else ErrorCode.REQUEST_TIMED_OUT
+    return _response(outcomes)
+
+
+def _response(outcomes: Outcomes) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(of_producer))
+            for producer_id, of_producer in outcomes.items()
+        ]
+    )
+
+
+def _topics(outcomes: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarkerTopicResult]:
+    return [
+        WritableTxnMarkerTopicResult(
+            name=topic,
+            partitions=[
+                WritableTxnMarkerPartitionResult(
+                    partition_index=index, error_code=outcomes[TopicPartition(topic, index)]
+                )
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(outcomes).items()
+    ]
