@@ -7,13 +7,16 @@ with ``log.sync.policy=commit`` means that they are on disk.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import INTERNAL_TOPICS, NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition
+from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
+from oncelog.handlers.produce_transactions import abortable, identity_of, verify
 from oncelog.handlers.waits import Steps, UntilDurable
 from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
 from oncelog.records.compression import Codec
@@ -49,6 +52,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "zstd before version 7",
     ErrorCode.INVALID_PRODUCER_EPOCH: "an older epoch than the partition has seen",
     ErrorCode.INVALID_TXN_STATE: "a transactional batch outside a transaction",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id has another producer id, or none",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still completing (version 12)",
     ErrorCode.TRANSACTION_ABORTABLE: "the same, told to clients that know the error (version 11)",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to write to the topic",
     ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be written",
@@ -59,7 +64,6 @@ ACKS_ALL: Final = -1
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that Apache Kafka lets write to internal topics."""
 _KNOWS_ZSTD: Final = 7
-_KNOWS_TRANSACTION_ABORTABLE: Final = 11
 
 
 class _Waiting(NamedTuple):
@@ -70,27 +74,80 @@ class _Waiting(NamedTuple):
     result: PartitionProduceResponse
 
 
+@dataclass(slots=True)
+class _Appending:
+    """One request on its way into the logs."""
+
+    context: Context
+    acks: int
+    allowed: bool
+    """False refuses everything: transactional records without an id, or with one that is not the requester's."""
+    refused: Mapping[TopicPartition, ErrorCode]
+    """What the transaction coordinator does not know as part of the transaction."""
+    verified: bool
+    waiting: list[_Waiting] = field(default_factory=list)
+
+
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     """Append every partition's records; None (no response) for acks=0."""
+    transactional = _transactional_partitions(request, context)
+    if transactional is None:
+        return _append_all(request, _Appending(context, request.acks, allowed=True, refused={}, verified=False))
+    name = request.transactional_id
+    allowed = name is not None and context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    if name is not None and allowed and transactional:
+        return _verify_and_append(request, name, transactional, context)
+    return _append_all(request, _Appending(context, request.acks, allowed, refused={}, verified=False))
+
+
+def _verify_and_append(
+    request: ProduceRequest, name: str, transactional: Mapping[TopicPartition, Identity], context: Context
+) -> Steps[ProduceResponse | None]:
+    identities = set(transactional.values())
+    if len(identities) > 1:
+        refused: Mapping[TopicPartition, ErrorCode] = dict.fromkeys(
+            transactional, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        )
+    else:
+        refused = yield from verify(name, identities.pop(), list(transactional), context)
+    outcome = _append_all(request, _Appending(context, request.acks, allowed=True, refused=refused, verified=True))
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+def _append_all(
+    request: ProduceRequest, appending: _Appending
+) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     response = ProduceResponse()
-    waiting: list[_Waiting] = []
-    allowed = _may_be_transactional(request, context)
     for topic in request.topic_data:
-        response.responses.append(_append_topic(topic, request.acks, context, waiting, allowed=allowed))
+        response.responses.append(_append_topic(topic, appending))
     if request.acks == ACKS_NONE:
         _close_on_error(response)
         return None
-    if request.acks == ACKS_ALL and waiting:
-        return _when_durable(response, waiting, context.now_ms + max(0, request.timeout_ms), context)
+    context = appending.context
+    if request.acks == ACKS_ALL and appending.waiting:
+        return _when_durable(response, appending.waiting, context.now_ms + max(0, request.timeout_ms), context)
     return response
 
 
-def _may_be_transactional(request: ProduceRequest, context: Context) -> bool:
-    """False refuses the whole request: transactional records without an id, or with one that is not the requester's."""
+def _transactional_partitions(request: ProduceRequest, context: Context) -> Mapping[TopicPartition, Identity] | None:
+    """Partitions with transactional records whose leader does not know their transaction yet, with their producers;
+    None when no records are transactional."""
     if not _has_transactional(request):
-        return True
-    name = request.transactional_id
-    return name is not None and context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        return None
+    found: dict[TopicPartition, Identity] = {}
+    for topic in request.topic_data:
+        name = topic.name or _name_of(topic.topic_id, context)
+        for data in topic.partition_data:
+            partition = TopicPartition(TopicName(name), data.index)
+            log, identity = context.broker.log(partition), identity_of(_records(data))
+            if log is not None and identity is not None and not _is_open(log, identity):
+                found[partition] = identity
+    return found
+
+
+def _is_open(log: PartitionLog, identity: Identity) -> bool:
+    entry = log.producers.entries.get(identity.producer_id)
+    return entry is not None and entry.transaction_first_offset is not None and entry.epoch == identity.producer_epoch
 
 
 def _close_on_error(response: ProduceResponse) -> None:
@@ -120,62 +177,55 @@ def _name_of(topic_id: bytes, context: Context) -> str:
     return "" if topic is None else topic.name
 
 
-def _append_topic(
-    data: TopicProduceData, acks: int, context: Context, waiting: list[_Waiting], *, allowed: bool
-) -> TopicProduceResponse:
+def _append_topic(data: TopicProduceData, appending: _Appending) -> TopicProduceResponse:
     by_id = data.topic_id != NO_TOPIC_ID
-    name = TopicName(_name_of(data.topic_id, context) if by_id else data.name or "")
+    name = TopicName(_name_of(data.topic_id, appending.context) if by_id else data.name or "")
     answer = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
-    refusal = _topic_refusal(name, by_id, acks, context)
-    if not allowed:
-        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    refusal = _topic_refusal(name, by_id, appending)
     for partition in data.partition_data:
         result = PartitionProduceResponse(index=partition.index, base_offset=-1, log_append_time_ms=-1)
         if refusal != ErrorCode.NONE:
             _refuse(result, refusal)
         else:
-            _append_partition(TopicPartition(name, partition.index), partition, result, acks, context, waiting)
+            _append_partition(TopicPartition(name, partition.index), partition, result, appending)
         answer.partition_responses.append(result)
     return answer
 
 
-def _topic_refusal(name: TopicName, by_id: bool, acks: int, context: Context) -> ErrorCode:
+def _topic_refusal(name: TopicName, by_id: bool, appending: _Appending) -> ErrorCode:
+    if not appending.allowed:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if by_id and not name:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    if not context.allows(Operation.WRITE, ResourceType.TOPIC, name):
+    if not appending.context.allows(Operation.WRITE, ResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if acks not in (ACKS_ALL, ACKS_NONE, 1):
+    if appending.acks not in (ACKS_ALL, ACKS_NONE, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
     return ErrorCode.NONE
 
 
 def _append_partition(
-    partition: TopicPartition,
-    data: PartitionProduceData,
-    result: PartitionProduceResponse,
-    acks: int,
-    context: Context,
-    waiting: list[_Waiting],
+    partition: TopicPartition, data: PartitionProduceData, result: PartitionProduceResponse, appending: _Appending
 ) -> None:
-    broker = context.broker
+    context, broker = appending.context, appending.context.broker
     log = broker.log(partition)
     if log is None:
         _refuse(result, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
-    if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
-        _refuse(result, ErrorCode.INVALID_TOPIC_EXCEPTION)
-        return
-    if acks == ACKS_ALL and broker.in_sync_count(partition) < _least_in_sync(partition, log, context):
-        _refuse(result, ErrorCode.NOT_ENOUGH_REPLICAS)
-        return
     records = _records(data)
-    if context.version < _KNOWS_ZSTD and _codec(records) == Codec.ZSTD:
-        _refuse(result, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    refusal = _partition_refusal(partition, log, records, appending)
+    if refusal != ErrorCode.NONE:
+        _refuse(result, refusal)
         return
     try:
-        appended = log.append(records, now_ms=context.now_ms, leader_epoch=broker.leader_epoch(partition))
-    except AppendRefused as refusal:
-        _refuse_append(result, refusal, log, context.version)
+        appended = log.append(
+            records,
+            now_ms=context.now_ms,
+            leader_epoch=broker.leader_epoch(partition),
+            verified=appending.verified,
+        )
+    except AppendRefused as refused:
+        _refuse_append(result, refused, log, context.version)
         return
     except OSError:
         _refuse(result, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -184,7 +234,20 @@ def _append_partition(
     result.base_offset = appended.base_offset
     result.log_append_time_ms = appended.log_append_time_ms
     result.log_start_offset = appended.log_start_offset
-    waiting.append(_Waiting(partition, Offset(appended.last_offset + 1), result))
+    appending.waiting.append(_Waiting(partition, Offset(appended.last_offset + 1), result))
+
+
+def _partition_refusal(
+    partition: TopicPartition, log: PartitionLog, records: memoryview, appending: _Appending
+) -> ErrorCode:
+    context, broker = appending.context, appending.context.broker
+    if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if appending.acks == ACKS_ALL and broker.in_sync_count(partition) < _least_in_sync(partition, log, context):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if context.version < _KNOWS_ZSTD and _codec(records) == Codec.ZSTD:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return appending.refused.get(partition, ErrorCode.NONE)
 
 
 def _least_in_sync(partition: TopicPartition, log: PartitionLog, context: Context) -> int:
@@ -220,8 +283,8 @@ def _has_transactional(request: ProduceRequest) -> bool:
 def _refuse_append(result: PartitionProduceResponse, refusal: AppendRefused, log: PartitionLog, version: int) -> None:
     """What the log refused; its start is named only where the log itself was asked, as Apache Kafka does."""
     error_code = refusal.error_code
-    if error_code is ErrorCode.INVALID_TXN_STATE and version >= _KNOWS_TRANSACTION_ABORTABLE:
-        error_code = ErrorCode.TRANSACTION_ABORTABLE
+    if error_code is ErrorCode.INVALID_TXN_STATE:
+        error_code = abortable(version)
     _refuse(result, error_code, refusal.message if refusal.spoken else None)
     if refusal.by_log:
         result.log_start_offset = log.log_start_offset
