@@ -110,7 +110,9 @@ class Broker:
             self._end()
 
     def kill(self) -> None:
-        """End it as ``kill -9`` would: nothing is flushed or said; :meth:`start` recovers from what is on disk."""
+        """End it as ``kill -9`` would: nothing is flushed or said; :meth:`start` recovers from what is on disk, on the
+        same port."""
+        self._port = self.port
         self._call(self._running().abandon())
         self._server = None
         self._end_loop()
@@ -124,7 +126,6 @@ class Broker:
 
     def reset(self) -> None:
         """Empty it: every topic, group and producer id is gone, open connections are closed, the port stays."""
-        self._port = self.port
         self.kill()
         shutil.rmtree(self.data_dir, ignore_errors=True)
         self.start()
