@@ -23,8 +23,6 @@ from oncelog.node.tasks import Runnable
 from oncelog.storage.errors import AppendRefused
 
 MARKER_RETRY_MS: Final = 100
-FENCED: Final = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""Another coordinator, or a later transaction of the id, has the word: these markers are no longer wanted."""
 
 
 class TransactionCoordinators(Coordinators[TransactionShard]):
@@ -77,6 +75,12 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
                 self._write_marker(led, each, partition)
 
     def _write_marker(self, led: Led[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
+        """Write one marker and report it when it is durable; again later if the log refuses.
+
+        A partition that has seen a later epoch of the producer needs no marker: its transaction there has been ended,
+        by an administrator for one. A later coordinator epoch has its own markers."""
+        if not led.shard.is_loaded:
+            return
         log = self._broker.log(partition)
         if log is None:  # deleted: nobody reads what was written there
             self._written(led, markers, partition)
@@ -91,7 +95,9 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         try:
             durable_at: Offset = self._broker.write_marker(partition, marker)
         except AppendRefused as refusal:
-            if refusal.error_code not in FENCED:
+            if refusal.error_code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                self._written(led, markers, partition)
+            elif refusal.error_code is not ErrorCode.TRANSACTION_COORDINATOR_FENCED:
                 self._retry(led, markers, partition)
         except OSError:
             self._retry(led, markers, partition)
