@@ -42,6 +42,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 NO_COORDINATOR_EPOCH: Final = -1
+_KNOWS_TRANSACTION_VERSION: Final = 2
 _NOT_READY: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
@@ -76,14 +77,7 @@ def _write(
     log = context.broker.log(partition)
     if log is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    written = _marker(marker, context.version)
-    if written.start_offset != NO_OFFSET:
-        refusal = _administrator_refusal(log, written)
-        if refusal is not ErrorCode.NONE:
-            return refusal
-        if written.coordinator_epoch == NO_COORDINATOR_EPOCH:
-            known = log.producers.entries[written.producer_id].coordinator_epoch
-            written = written._replace(coordinator_epoch=known)
+    written = _marker(marker, log, context.version)
     try:
         end = context.broker.write_marker(partition, written)
     except AppendRefused as refused:
@@ -94,27 +88,21 @@ def _write(
     return ErrorCode.NONE
 
 
-def _marker(marker: WritableTxnMarker, version: int) -> Marker:
+def _marker(marker: WritableTxnMarker, log: PartitionLog, version: int) -> Marker:
     administrators = marker.start_offset != NO_OFFSET
+    coordinator_epoch = marker.coordinator_epoch
+    if administrators and coordinator_epoch == NO_COORDINATOR_EPOCH:
+        entry = log.producers.entries.get(marker.producer_id)
+        coordinator_epoch = NO_COORDINATOR_EPOCH if entry is None else entry.coordinator_epoch
     return Marker(
         ProducerId(marker.producer_id),
         ProducerEpoch(marker.producer_epoch),
-        marker.coordinator_epoch,
+        coordinator_epoch,
         marker.transaction_result,
         # An administrator names the producer's present epoch, which no rule may want to be exceeded.
-        0 if administrators or version < 2 else marker.transaction_version,
+        0 if administrators or version < _KNOWS_TRANSACTION_VERSION else marker.transaction_version,
         Offset(marker.start_offset),
     )
-
-
-def _administrator_refusal(log: PartitionLog, marker: Marker) -> ErrorCode:
-    """NONE when the transaction that the administrator has seen is still the one that is open."""
-    entry = log.producers.entries.get(marker.producer_id)
-    if entry is None or entry.transaction_first_offset != marker.start_offset:
-        return ErrorCode.INVALID_TXN_STATE
-    if entry.epoch != marker.producer_epoch:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return ErrorCode.NONE
 
 
 def _when_durable(

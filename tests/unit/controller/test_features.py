@@ -40,6 +40,18 @@ def test_the_level_it_has_is_no_change() -> None:
     assert decided.operations == []
 
 
+@pytest.mark.parametrize(("upgrade_type", "level"), [(2, 1), (2, 0), (3, 1), (3, 0)])
+def test_transactions_may_go_back_to_how_they_were_done_before_and_forth_again(upgrade_type: int, level: int) -> None:
+    image = cluster()
+    assert image.features["transaction.version"] == 2
+    back = update_features(image, BrokerId(1), [FeatureUpdate("transaction.version", level, upgrade_type)])
+    image = applied(image, back.operations)
+    assert (image.features.get("transaction.version", 0), image.features_epoch) == (level, 1)
+    forth = update_features(image, BrokerId(1), [FeatureUpdate("transaction.version", 2, 1)])
+    image = applied(image, forth.operations)
+    assert (image.features["transaction.version"], image.features_epoch) == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("update", "message"),
     [
@@ -70,6 +82,15 @@ def test_the_level_it_has_is_no_change() -> None:
             FeatureUpdate("metadata.version", 30, 7),
             "Invalid update version 30 for feature metadata.version. The controller does not support the given upgrade "
             "type.",
+        ),
+        (
+            FeatureUpdate("transaction.version", 1, 1),
+            "Invalid update version 1 for feature transaction.version. Can't downgrade the version of this feature "
+            "without setting the upgrade type to either safe or unsafe downgrade.",
+        ),
+        (
+            FeatureUpdate("transaction.version", 3, 1),
+            "Invalid update version 3 for feature transaction.version. Local controller 1 only supports versions 0-2",
         ),
         (
             FeatureUpdate("foo", 1, 1),

@@ -97,7 +97,6 @@ GROUPS_KEYS: Final = (
         "true",
         "Whether a transactional write is checked against its coordinator.",
         update=CLUSTER_WIDE,
-        inert=True,
     ),
     ConfigKey(
         "producer.id.expiration.ms",
@@ -121,7 +120,6 @@ GROUPS_KEYS: Final = (
         "604800000",
         "How long an unused transactional id is remembered.",
         at_least(1),
-        inert=True,
     ),
     ConfigKey(
         "transaction.max.timeout.ms", INT, "900000", "The longest time-out a transaction may ask for.", at_least(1)
@@ -132,7 +130,6 @@ GROUPS_KEYS: Final = (
         "10000",
         "Time between two looks for transactions to abort.",
         at_least(1),
-        inert=True,
     ),
     ConfigKey(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
@@ -140,13 +137,11 @@ GROUPS_KEYS: Final = (
         "3600000",
         "Time between two looks for transactional ids to forget.",
         at_least(1),
-        inert=True,
     ),
     ConfigKey(
         "transaction.two.phase.commit.enable",
         BOOLEAN,
         "false",
         "Whether a producer may keep a transaction open without a time-out.",
-        inert=True,
     ),
 )

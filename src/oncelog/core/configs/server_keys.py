@@ -16,7 +16,7 @@ CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 SERVER_KEYS: Final = (
     ConfigKey("broker.id", INT, "-1", "The older name of node.id."),
-    ConfigKey("request.timeout.ms", INT, "30000", "Time the broker waits for an answer of another broker.", inert=True),
+    ConfigKey("request.timeout.ms", INT, "30000", "How long a broker waits for what it asks of another."),
     ConfigKey("broker.rack", STRING, None, "Where the broker stands; told to clients that prefer near replicas."),
     ConfigKey("delete.topic.enable", BOOLEAN, "true", "Whether topics may be deleted."),
     ConfigKey(

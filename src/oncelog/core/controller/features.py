@@ -28,10 +28,14 @@ class FeatureRange(NamedTuple):
 
 METADATA_VERSION: Final = "metadata.version"
 
-SUPPORTED_FEATURES: Final = {METADATA_VERSION: FeatureRange(7, 30)}
-"""``group.version`` and ``transaction.version`` join with the protocols they stand for."""
+TRANSACTION_VERSION: Final = "transaction.version"
+"""1: the coordinator's records may have tagged fields; 2: Transactions V2 (KIP-890)."""
 
-INITIAL_FEATURES: Final = {METADATA_VERSION: 30}
+SUPPORTED_FEATURES: Final = {METADATA_VERSION: FeatureRange(7, 30), TRANSACTION_VERSION: FeatureRange(0, 2)}
+"""``group.version`` joins with the protocol it stands for."""
+
+INITIAL_FEATURES: Final = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
+"""Of a new cluster. One that exists keeps what it has until somebody updates it."""
 
 
 class UpgradeType(IntEnum):
@@ -91,7 +95,7 @@ def _refusal(level_now: int, broker_id: BrokerId, update: FeatureUpdate) -> str 
         )
     if level > level_now and upgrade_type != UpgradeType.UPGRADE:
         return start + "Can't downgrade to a newer version."
-    if level < level_now:
+    if level < level_now and feature == METADATA_VERSION:
         return f"Unsupported {feature} downgrade from {level_now} to {level}. " + (
             "Unsafe metadata downgrade is not supported in this version."
             if upgrade_type == UpgradeType.UNSAFE_DOWNGRADE
