@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import LeaderEpoch, ProducerId
-from oncelog.core.groups.model import GroupSettings
+from oncelog.core.groups.model import Decision, GroupSettings
 from oncelog.core.groups.shard import GroupShard
-from oncelog.node.coordinators import Coordinators
+from oncelog.node.coordinators import Coordinators, Led
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.durability import Durability
 from oncelog.node.replaying import ApplyBatch, group_replayer
 from oncelog.node.tasks import Runnable
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+
+_BASE_SEQUENCE: Final = 0
+"""Of every batch of transactional offsets, as in Apache Kafka: coordinators number nothing, and nobody checks it."""
+_OF_PRODUCERS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
+"""What the log says of a producer is told as it is."""
 
 
 class GroupCoordinators(Coordinators[GroupShard]):
@@ -31,6 +41,26 @@ class GroupCoordinators(Coordinators[GroupShard]):
 
     def _replayer(self, shard: GroupShard) -> ApplyBatch:
         return group_replayer(shard)
+
+    def _write(self, led: Led[GroupShard], decision: Decision, now_ms: int) -> None:
+        """See the base class; a decision in a transaction is a batch of its producer."""
+        producer = decision.producer
+        if producer is None:
+            super()._write(led, decision, now_ms)
+            return
+        batch = build_batch(
+            [Record(index, now_ms, key, value, ()) for index, (key, value) in enumerate(decision.records)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=_BASE_SEQUENCE,
+            transactional=True,
+        )
+        led.log.append(memoryview(batch), now_ms=now_ms, leader_epoch=led.leader_epoch, internal=True, verified=True)
+        for key, value in decision.records:
+            led.shard.apply(key, value, producer_id=producer.producer_id)
+
+    def _told(self, error_code: ErrorCode) -> ErrorCode:
+        return error_code if error_code in _OF_PRODUCERS else super()._told(error_code)
 
     def transaction_ended(self, partition: int, producer_id: ProducerId, *, committed: bool) -> None:
         """A marker was written to a partition of ``__consumer_offsets``: its pending offsets become visible or go.

@@ -23,6 +23,7 @@ from oncelog.core.groups.model import (
     GroupSettings,
     PartitionCommit,
     Record,
+    TransactionalCommitRequest,
 )
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.persistence import group_tombstone, offset_record, offset_tombstone
@@ -56,15 +57,37 @@ class Commits:
         member = None if group is None else group.members.get(request.member_id)
         if group is not None and member is not None:
             self._rebalance.restart_session(group, member, now_ms)
+        return self._write(request.group_id, request.partitions, now_ms, request.retention_ms)
+
+    def commit_transactional(self, request: TransactionalCommitRequest, now_ms: int) -> Decision:
+        """TxnOffsetCommit (KIP-98, KIP-447). Replies CommitReply; the records are a batch of the transaction.
+
+        Members are fenced as in a commit, whatever the group's state. That somebody is a member does not prove that
+        its consumer lives, so its session goes on.
+        """
+        group = self._groups.get(request.group_id)
+        if group is None:
+            refusal = ErrorCode.NONE if request.generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        else:
+            refusal = _transactional_refusal(group, request)
+        if refusal is not ErrorCode.NONE:
+            return Decision(reply=CommitReply(refusal))
+        out = self._write(request.group_id, request.partitions, now_ms)
+        out.producer = request.producer
+        return out
+
+    def _write(
+        self, group_id: GroupId, partitions: Iterable[PartitionCommit], now_ms: int, retention_ms: int = -1
+    ) -> Decision:
         out, errors = Decision(), []
-        for part in request.partitions:
+        for part in partitions:
             metadata = part.metadata or ""
             # Apache Kafka counts UTF-16 code units here, whatever the key's name says.
             if len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._settings.offset_metadata_max_length:
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(ErrorCode.NONE)
-            out.records.append(_commit_record(request, part, metadata, now_ms))
+            out.records.append(_commit_record(group_id, part, metadata, now_ms, retention_ms))
         out.reply = CommitReply(ErrorCode.NONE, errors)
         return out
 
@@ -174,29 +197,44 @@ def _commit_refusal(group: Group, request: CommitRequest) -> ErrorCode:
     """NONE if the committer may commit to the group now, or why not."""
     if request.generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
-    identified = request.generation >= 0 or request.member_id != UNKNOWN_MEMBER or request.group_instance_id is not None
-    if not identified:
-        return ErrorCode.UNKNOWN_MEMBER_ID if group.state is not State.EMPTY else ErrorCode.NONE
-    refusal = group.refusal_for(request.member_id, request.group_instance_id)
-    if refusal is not ErrorCode.NONE:
-        return refusal
-    if request.generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    if group.state is State.COMPLETING_REBALANCE:
+    if not _is_identified(request):
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    refusal = _fenced(group, request)
+    if refusal is ErrorCode.NONE and group.state is State.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
+    return refusal
 
 
-def _commit_record(request: CommitRequest, part: PartitionCommit, metadata: str, now_ms: int) -> Record:
+def _transactional_refusal(group: Group, request: TransactionalCommitRequest) -> ErrorCode:
+    """NONE if the transaction may commit to the group now, or why not. Clients older than KIP-447 (version 2) do not
+    say who they are: their transactional id alone fences them."""
+    if not _is_identified(request) or (request.generation < 0 and group.state is State.EMPTY):
+        return ErrorCode.NONE
+    return _fenced(group, request)
+
+
+def _is_identified(request: CommitRequest | TransactionalCommitRequest) -> bool:
+    return request.generation >= 0 or request.member_id != UNKNOWN_MEMBER or request.group_instance_id is not None
+
+
+def _fenced(group: Group, request: CommitRequest | TransactionalCommitRequest) -> ErrorCode:
+    """NONE for a member of the current generation, or why not."""
+    refusal = group.refusal_for(request.member_id, request.group_instance_id)
+    if refusal is ErrorCode.NONE and request.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return refusal
+
+
+def _commit_record(group_id: GroupId, part: PartitionCommit, metadata: str, now_ms: int, retention_ms: int) -> Record:
     committed = CommittedOffset(
         part.offset,
         part.leader_epoch,
         metadata,
         now_ms,
-        -1 if request.retention_ms < 0 else now_ms + request.retention_ms,
+        -1 if retention_ms < 0 else now_ms + retention_ms,
         part.topic_id,
     )
-    return offset_record(request.group_id, part.topic, part.partition, committed)
+    return offset_record(group_id, part.topic, part.partition, committed)
 
 
 def _other_topic(asked: TopicId, stored: TopicId) -> bool:

@@ -10,7 +10,18 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, GroupId, LeaderEpoch, MemberId, Offset, TopicId, TopicName
+from oncelog.base.ids import (
+    NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
+    GroupId,
+    LeaderEpoch,
+    MemberId,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    TopicName,
+)
 from oncelog.base.units import DAY_MS, INT32_MAX, MINUTE_MS, SECOND_MS
 
 UNKNOWN_MEMBER: Final = MemberId("")
@@ -177,8 +188,27 @@ class CommitRequest(NamedTuple):
     """What a generation in a group that does not exist is answered with: GROUP_ID_NOT_FOUND from version 9 on."""
 
 
+class Producer(NamedTuple):
+    """In whose transaction something is written."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+
+class TransactionalCommitRequest(NamedTuple):
+    """TxnOffsetCommit, with the partitions that exist, of a transaction that was verified (KIP-447, KIP-890)."""
+
+    group_id: GroupId
+    member_id: MemberId
+    generation: int
+    group_instance_id: str | None
+    partitions: Sequence[PartitionCommit]
+    producer: Producer
+
+
 class CommitReply(NamedTuple):
-    """Answer to OffsetCommit: one error for all (``error_code``), or one a partition in the request's order."""
+    """Answer to OffsetCommit and TxnOffsetCommit: one error for all (``error_code``), or one a partition in the
+    request's order."""
 
     error_code: ErrorCode
     partitions: Sequence[ErrorCode] = ()
@@ -259,6 +289,7 @@ class Decision:
     """What a shard decided: append ``records`` as one batch, apply each, deliver the replies when they are durable.
 
     ``reply`` goes to the caller's token; None parks it: a later decision's ``released`` names it.
+    With a ``producer`` the batch is a transactional one of that producer, and ``apply`` is told its id.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -266,5 +297,6 @@ class Decision:
     released: list[tuple[int, object]] = field(default_factory=list)
     waits_for_pending: bool = False
     """The reply shows what earlier decisions applied: deliver it not before *their* records are durable."""
+    producer: Producer | None = None
     undo: Undo | None = None
     """For ``GroupShard.aborted``: what to take back when the records cannot be appended."""

@@ -3,7 +3,7 @@
 Invariants:
 
 O1  No empty mapping is kept: a group, topic or producer that is listed has at least one offset.
-O2  ``producers_of(group)`` names exactly the producers with a pending offset of the group.
+O2  ``_senders`` names for every partition exactly the producers with a pending offset of it, and nothing else.
 O3  Of two commits of one partition the one written later wins, also when it becomes visible earlier: a transaction
     that commits does not overwrite what was committed after its own record.
 """
@@ -11,46 +11,53 @@ O3  Of two commits of one partition the one written later wins, also when it bec
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Generic, TypeVar
 
 from oncelog.base.ids import GroupId, ProducerId, TopicName
 from oncelog.base.invariant import invariant
 from oncelog.core.groups.model import CommittedOffset
 
-PartitionOffsets = dict[int, CommittedOffset]
-TopicOffsets = dict[TopicName, PartitionOffsets]
-_NOTHING: Mapping[TopicName, PartitionOffsets] = {}
+V = TypeVar("V")
+Producers = dict[ProducerId, None]
+"""A set that keeps its order."""
 
 
-class OffsetMap:
-    """Group → topic → partition → offset."""
+class PartitionMap(Generic[V]):
+    """Group → topic → partition → something about it: an offset, or who has sent one."""
 
     __slots__ = ("_groups",)
 
     def __init__(self) -> None:
-        self._groups: dict[GroupId, TopicOffsets] = {}
+        self._groups: dict[GroupId, dict[TopicName, dict[int, V]]] = {}
 
-    def get(self, group_id: GroupId, topic: TopicName, partition: int) -> CommittedOffset | None:
-        """One committed offset, or None."""
+    def get(self, group_id: GroupId, topic: TopicName, partition: int) -> V | None:
+        """What is known of one partition, or None."""
         return self.of_group(group_id).get(topic, {}).get(partition)
 
-    def of_group(self, group_id: GroupId) -> Mapping[TopicName, PartitionOffsets]:
-        """All offsets of a group; not to be changed."""
-        return self._groups.get(group_id, _NOTHING)
+    def of_group(self, group_id: GroupId) -> Mapping[TopicName, dict[int, V]]:
+        """All of a group; not to be changed."""
+        return self._groups.get(group_id, {})
 
     def groups(self) -> Iterator[GroupId]:
-        """Groups that have an offset."""
+        """Groups that have any."""
         return iter(self._groups)
 
+    def __iter__(self) -> Iterator[tuple[GroupId, TopicName, int, V]]:
+        for group_id, topics in self._groups.items():
+            for topic, partitions in topics.items():
+                for partition, value in partitions.items():
+                    yield group_id, topic, partition, value
+
     def groups_with(self, topics: Collection[TopicName]) -> Iterator[GroupId]:
-        """Groups that have an offset of one of ``topics``."""
+        """Groups that have any of one of ``topics``."""
         return (group_id for group_id, of_group in self._groups.items() if not of_group.keys().isdisjoint(topics))
 
-    def put(self, group_id: GroupId, topic: TopicName, partition: int, committed: CommittedOffset) -> None:
-        """Set one offset."""
-        self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+    def put(self, group_id: GroupId, topic: TopicName, partition: int, value: V) -> None:
+        """Set what is known of one partition."""
+        self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> None:
-        """Remove one offset, if it is there."""
+        """Forget one partition, if it is there."""
         topics = self._groups.get(group_id)
         partitions = None if topics is None else topics.get(topic)
         if topics is None or partitions is None:
@@ -61,6 +68,11 @@ class OffsetMap:
         if not topics:
             del self._groups[group_id]
 
+    def check(self) -> None:
+        """Raise InvariantViolation unless O1 holds."""
+        for group_id, topics in self._groups.items():
+            invariant(topics and all(topics.values()), "O1", group=group_id)
+
     def __contains__(self, group_id: object) -> bool:
         return group_id in self._groups
 
@@ -68,20 +80,23 @@ class OffsetMap:
         return bool(self._groups)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OffsetMap) and self._groups == other._groups
+        return isinstance(other, PartitionMap) and self._groups == other._groups
 
     __hash__ = None  # type: ignore[assignment]  # mutable: compared by value, never a key
+
+
+OffsetMap = PartitionMap[CommittedOffset]
 
 
 class OffsetStore:
     """Committed offsets, and pending ones by producer (KIP-98, KIP-447)."""
 
-    __slots__ = ("_pending", "_producers", "_sequence", "committed")
+    __slots__ = ("_pending", "_senders", "_sequence", "committed")
 
     def __init__(self) -> None:
         self.committed = OffsetMap()
         self._pending: dict[ProducerId, OffsetMap] = {}
-        self._producers: dict[GroupId, dict[ProducerId, None]] = {}
+        self._senders: PartitionMap[Producers] = PartitionMap()
         self._sequence = 0
 
     def next_sequence(self) -> int:
@@ -94,80 +109,82 @@ class OffsetStore:
     ) -> None:
         """An offset that a transaction has sent; visible when the transaction commits."""
         self._pending.setdefault(producer_id, OffsetMap()).put(group_id, topic, partition, committed)
-        self._producers.setdefault(group_id, {})[producer_id] = None
+        senders = self._senders.get(group_id, topic, partition)
+        if senders is None:
+            self._senders.put(group_id, topic, partition, {producer_id: None})
+        else:
+            senders[producer_id] = None
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> None:
-        """Remove an offset, committed or pending."""
+        """Remove an offset, committed or pending: what a transaction has sent of it is dropped also if it commits."""
         self.committed.remove(group_id, topic, partition)
-        for producer_id in self.producers_of(group_id):
+        for producer_id in self._senders.get(group_id, topic, partition) or ():
             pending = self._pending[producer_id]
             pending.remove(group_id, topic, partition)
-            if group_id not in pending:
-                self._forget_producer(group_id, producer_id)
             if not pending:
                 del self._pending[producer_id]
+        self._senders.remove(group_id, topic, partition)
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         """The producer's transaction ended: its offsets become visible or are dropped."""
-        pending = self._pending.pop(producer_id, None)
-        if pending is None:
-            return
-        for group_id in pending.groups():
-            self._forget_producer(group_id, producer_id)
-            for topic, partitions in pending.of_group(group_id).items() if committed else ():
-                for partition, offset in partitions.items():
-                    existing = self.committed.get(group_id, topic, partition)
-                    if existing is None or existing.sequence < offset.sequence:
-                        self.committed.put(group_id, topic, partition, offset)
+        for group_id, topic, partition, offset in self._pending.pop(producer_id, ()):
+            self._no_longer_sent(producer_id, group_id, topic, partition)
+            if committed:
+                existing = self.committed.get(group_id, topic, partition)
+                if existing is None or existing.sequence < offset.sequence:
+                    self.committed.put(group_id, topic, partition, offset)
+
+    def _no_longer_sent(self, producer_id: ProducerId, group_id: GroupId, topic: TopicName, partition: int) -> None:
+        senders = self._senders.get(group_id, topic, partition) or {}
+        del senders[producer_id]
+        if not senders:
+            self._senders.remove(group_id, topic, partition)
 
     def has_pending(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
         """Whether an open transaction has sent an offset of the partition."""
-        return any(
-            self._pending[producer_id].get(group_id, topic, partition) is not None
-            for producer_id in self._producers.get(group_id, ())
-        )
+        return self._senders.get(group_id, topic, partition) is not None
 
     def has_open_transactions(self, group_id: GroupId) -> bool:
         """Whether an open transaction has sent any offset of the group."""
-        return group_id in self._producers
-
-    def producers_of(self, group_id: GroupId) -> list[ProducerId]:
-        """Producers whose open transactions have sent offsets of the group."""
-        return list(self._producers.get(group_id, ()))
+        return group_id in self._senders
 
     def has_any(self, group_id: GroupId) -> bool:
         """Whether the group has an offset, committed or pending."""
-        return group_id in self.committed or group_id in self._producers
+        return group_id in self.committed or group_id in self._senders
 
     def partitions_of(
         self, group_id: GroupId, topics: Collection[TopicName] | None = None
     ) -> list[tuple[TopicName, int]]:
         """Every partition (of ``topics``, if given) with an offset of the group, committed or pending, each once."""
         found: dict[tuple[TopicName, int], None] = {}
-        maps = [self.committed, *(self._pending[producer_id] for producer_id in self.producers_of(group_id))]
-        for offsets in maps:
-            of_group = offsets.of_group(group_id)
+        for of_group in (self.committed.of_group(group_id), self._senders.of_group(group_id)):
             for topic in of_group if topics is None else topics:
                 found.update(dict.fromkeys((topic, partition) for partition in of_group.get(topic, ())))
         return list(found)
 
-    def group_ids(self, topics: Collection[TopicName] | None = None) -> list[GroupId]:
-        """Every group that has an offset (of ``topics``, if given), committed or pending, each once."""
-        committed = self.committed.groups() if topics is None else self.committed.groups_with(topics)
-        return list(dict.fromkeys([*committed, *self._producers]))
+    def group_ids(self, topics: Collection[TopicName]) -> list[GroupId]:
+        """Every group that has an offset of ``topics``, committed or pending, each once."""
+        return list(dict.fromkeys([*self.committed.groups_with(topics), *self._senders.groups_with(topics)]))
+
+    def all_group_ids(self) -> list[GroupId]:
+        """Every group that has an offset, committed or pending, each once."""
+        return list(dict.fromkeys([*self.committed.groups(), *self._senders.groups()]))
+
+    def pending(self) -> dict[ProducerId, dict[tuple[GroupId, TopicName, int], CommittedOffset]]:
+        """All pending offsets by producer (tests, debugging)."""
+        return {
+            producer_id: {(group_id, topic, partition): offset for group_id, topic, partition, offset in offsets}
+            for producer_id, offsets in self._pending.items()
+        }
 
     def check(self) -> None:
         """Raise InvariantViolation unless O1 and O2 hold."""
-        for offsets in [self.committed, *self._pending.values()]:
-            for group_id in offsets.groups():
-                invariant(all(offsets.of_group(group_id).values()), "O1", group=group_id)
+        self.committed.check()
+        self._senders.check()
+        for offsets in self._pending.values():
+            offsets.check()
         invariant(all(self._pending.values()), "O1: a producer without offsets")
-        named = {(group_id, producer_id) for group_id, ids in self._producers.items() for producer_id in ids}
-        pending = {(group_id, producer_id) for producer_id, m in self._pending.items() for group_id in m.groups()}
+        named = {(*where, producer_id) for *where, senders in self._senders for producer_id in senders}
+        pending = {(*where, producer_id) for producer_id, m in self._pending.items() for *where, _ in m}
         invariant(named == pending, "O2", named=named, pending=pending)
-
-    def _forget_producer(self, group_id: GroupId, producer_id: ProducerId) -> None:
-        producers = self._producers[group_id]
-        del producers[producer_id]
-        if not producers:
-            del self._producers[group_id]
+        invariant(all(senders for *_, senders in self._senders), "O2: a partition that nobody has sent")

@@ -36,6 +36,7 @@ from oncelog.core.groups.model import (
     Record,
     SyncReply,
     SyncRequest,
+    TransactionalCommitRequest,
     UndoAssignment,
     UndoNewGroup,
     UndoStaticReplacement,
@@ -95,6 +96,10 @@ class GroupShard:
         """OffsetCommit; replies CommitReply."""
         return self._commits.commit(request, now_ms)
 
+    def commit_transactional_offsets(self, request: TransactionalCommitRequest, token: int, now_ms: int) -> Decision:
+        """TxnOffsetCommit; replies CommitReply. The offsets are pending until ``apply_end_transaction``."""
+        return self._commits.commit_transactional(request, now_ms)
+
     def fetch_offsets(
         self,
         group_id: GroupId,
@@ -140,10 +145,8 @@ class GroupShard:
 
     def committed_offsets(self) -> Iterable[tuple[GroupId, TopicName, int, int]]:
         """Group, topic, partition and committed offset of everything (metrics: group lag)."""
-        for group_id in self._offsets.committed.groups():
-            for topic, partitions in self._offsets.committed.of_group(group_id).items():
-                for partition, committed in partitions.items():
-                    yield group_id, topic, partition, committed.offset
+        for group_id, topic, partition, committed in self._offsets.committed:
+            yield group_id, topic, partition, committed.offset
 
     # Time
 
@@ -317,7 +320,7 @@ class GroupShard:
             invariant(group.group_id == group_id, "a group under another's id", group=group_id)
             group.check()
         self._offsets.check()
-        for group_id in self._offsets.group_ids():
+        for group_id in self._offsets.all_group_ids():
             invariant(group_id in self._groups, "O4: an offset without a group", group=group_id)
 
     def persisted(
