@@ -185,6 +185,9 @@ class Node:
             self._stopping = True
             self._stop_by_ms = event.deadline_ms
             self._deadlines.at(event.deadline_ms, lambda _now: None)
+            for log in self.logs.logs.values():
+                if log.durable_offset < log.log_end_offset:
+                    self._durability.flush(log)  # side by side now, rather than one by one when the logs are closed
 
     def _settle(self, effects: list[Effect]) -> None:
         """Let everything that this event set in motion come to rest, then start the syncs it calls for."""

@@ -239,6 +239,21 @@ def test_shutdown_finishes_what_is_in_flight(driver):
     assert produced(peer.responses.popleft()) == (0, 0)
 
 
+def test_shutdown_brings_the_page_cache_to_disk():
+    driver = Driver({"log.sync.policy": "none"})
+    peer = driver.connect()
+    create_topic(peer, "t", 3)
+    for partition in range(3):
+        peer.ask(produce("t", batch(driver, b"a"), partition), PRODUCE_VERSION)
+    assert log_of(driver, "t", 1).durable_offset == 0
+    driver.hold_syncs = True
+    driver.shutdown()
+    assert len(driver.held) == 3, "all under way at once"
+    driver.release()
+    assert driver.stopped
+    assert [log_of(driver, "t", partition).durable_offset for partition in range(3)] == [1, 1, 1]
+
+
 def test_group_requests_before_any_group_exists_are_refused_politely(driver):
     response = driver.connect().ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4)
     assert response.error_code == ErrorCode.NOT_COORDINATOR
