@@ -32,6 +32,7 @@ APIS: Final = (
     Api(25, "AddOffsetsToTxn", 0, 4, "add_offsets_to_txn", Op.WRITE, Res.TRANSACTIONAL_ID),
     Api(26, "EndTxn", 0, 5, "end_txn", Op.WRITE, Res.TRANSACTIONAL_ID),
     Api(27, "WriteTxnMarkers", 1, 2, "write_txn_markers", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(28, "TxnOffsetCommit", 0, 5, "txn_offset_commit", Op.READ, Res.GROUP),
     Api(32, "DescribeConfigs", 1, 4, "describe_configs", Op.DESCRIBE_CONFIGS, Res.TOPIC),
     Api(33, "AlterConfigs", 0, 2, "alter_configs", Op.ALTER_CONFIGS, Res.TOPIC),
     Api(35, "DescribeLogDirs", 1, 5, "describe_log_dirs", Op.DESCRIBE, Res.CLUSTER),
