@@ -13,7 +13,7 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.core.transactions.errors import add_error
-from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
+from oncelog.core.transactions.model import TRANSACTIONS_V2, AddReply, AddRequest, Identity, VerifyReply
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_cluster, may_topic
@@ -45,9 +45,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 _FROM_BROKERS_SINCE: Final = 4
-_BROKERS_CLIENT_VERSION: Final = 2
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
+TopicResults = list[AddPartitionsToTxnTopicResult]
 
 
 def handle(
@@ -68,48 +68,48 @@ def handle(
 
 
 def _for_client(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[AddPartitionsToTxnResponse]:
-    outcomes: Outcomes
     if may(context, Operation.WRITE, transaction.transactional_id):
-        outcomes = yield from _decide(transaction, context)
+        results = yield from _decide(transaction, context)
     else:
-        partitions = partitions_of(transaction.topics)
-        outcomes = dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(outcomes))
+        results = _same_for_all(transaction, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
 def _for_brokers(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
-    results = []
+    response = AddPartitionsToTxnResponse()
     for transaction in request.transactions:
-        outcomes = yield from _decide(transaction, context)
+        results = yield from _decide(transaction, context)
         name = transaction.transactional_id
-        results.append(AddPartitionsToTxnResult(transactional_id=name, topic_results=_topic_results(outcomes)))
-    return AddPartitionsToTxnResponse(results_by_transaction=results)
+        response.results_by_transaction.append(AddPartitionsToTxnResult(transactional_id=name, topic_results=results))
+    return response
 
 
-def _decide(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[Outcomes]:
-    """What is to be answered for each partition."""
+def _decide(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[TopicResults]:
+    """What is to be answered for the partitions of one transaction."""
     partitions = partitions_of(transaction.topics)
     refusals = {partition: _refusal(partition, context) for partition in partitions}
     if any(refusal is not ErrorCode.NONE for refusal in refusals.values()):
-        return {
-            partition: ErrorCode.OPERATION_NOT_ATTEMPTED if refusal is ErrorCode.NONE else refusal
-            for partition, refusal in refusals.items()
-        }
+        return _each_its_own(
+            {
+                partition: ErrorCode.OPERATION_NOT_ATTEMPTED if refusal is ErrorCode.NONE else refusal
+                for partition, refusal in refusals.items()
+            }
+        )
     if not transaction.transactional_id:
-        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+        return _same_for_all(transaction, ErrorCode.INVALID_REQUEST)
     request = AddRequest(
         TransactionalId(transaction.transactional_id),
         Identity(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch)),
         partitions,
-        _BROKERS_CLIENT_VERSION if context.version >= _FROM_BROKERS_SINCE else 0,
+        TRANSACTIONS_V2 if context.version >= _FROM_BROKERS_SINCE else 0,
     )
     if transaction.verify_only:
-        return (yield from _verify(request))
+        return _each_its_own((yield from _verify(request)))
     reply: AddReply | ErrorCode = yield from ask(
         request.transactional_id, lambda shard, token, now_ms, _: shard.add_partitions(request, token, now_ms)
     )
     error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
-    return dict.fromkeys(partitions, add_error(error_code, context.version))
+    return _same_for_all(transaction, add_error(error_code, context.version))
 
 
 def _verify(request: AddRequest) -> Steps[Outcomes]:
@@ -131,16 +131,23 @@ def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:
     return ErrorCode.NONE if exists(context.broker, partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _topic_results(outcomes: Outcomes) -> list[AddPartitionsToTxnTopicResult]:
+def _same_for_all(transaction: AddPartitionsToTxnTransaction, error_code: ErrorCode) -> TopicResults:
+    """By topics as they were named, also twice."""
+    return [_topic_result(topic.name, dict.fromkeys(topic.partitions, error_code)) for topic in transaction.topics]
+
+
+def _each_its_own(outcomes: Outcomes) -> TopicResults:
     return [
-        AddPartitionsToTxnTopicResult(
-            name=topic,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=outcomes[TopicPartition(topic, index)]
-                )
-                for index in indexes
-            ],
-        )
+        _topic_result(topic, {index: outcomes[TopicPartition(topic, index)] for index in indexes})
         for topic, indexes in by_topic(outcomes).items()
     ]
+
+
+def _topic_result(name: str, outcomes: Mapping[int, ErrorCode]) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error_code)
+            for index, error_code in outcomes.items()
+        ],
+    )
