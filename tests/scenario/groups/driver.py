@@ -6,10 +6,10 @@ After every step all invariants are checked, and a second shard that replays the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import GroupId, MemberId, Offset, TopicName
+from oncelog.base.ids import GroupId, MemberId, Offset, ProducerEpoch, ProducerId, TopicName
 from oncelog.core.groups.model import (
     CommitRequest,
     Decision,
@@ -18,9 +18,11 @@ from oncelog.core.groups.model import (
     JoinRequest,
     LeavingMember,
     PartitionCommit,
+    Producer,
     Protocol,
     Record,
     SyncRequest,
+    TransactionalCommitRequest,
 )
 from oncelog.core.groups.shard import GroupShard
 from oncelog.records.internal.consumer_protocol import Subscription, encode_subscription
@@ -30,16 +32,43 @@ TOPIC = TopicName("t")
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=3000)
 
 
+class Sent(NamedTuple):
+    """A record inside a producer's transaction."""
+
+    record: Record
+    producer_id: ProducerId
+
+
+class Ended(NamedTuple):
+    """A marker."""
+
+    producer_id: ProducerId
+    committed: bool
+
+
+Entry = Record | Sent | Ended
+
+
 def subscription(*topics: str) -> bytes:
     """Metadata of a member that subscribes to ``topics``."""
     return encode_subscription(Subscription(tuple(TopicName(topic) for topic in topics)))
 
 
-def replayed(log: list[Record], settings: GroupSettings = SETTINGS) -> GroupShard:
+def apply_entry(shard: GroupShard, entry: Entry) -> None:
+    """Take over one entry of a log."""
+    if isinstance(entry, Ended):
+        shard.apply_end_transaction(entry.producer_id, committed=entry.committed)
+    elif isinstance(entry, Sent):
+        shard.apply(*entry.record, producer_id=entry.producer_id)
+    else:
+        shard.apply(*entry)
+
+
+def replayed(log: list[Entry], settings: GroupSettings = SETTINGS) -> GroupShard:
     """A shard that has loaded ``log``."""
     shard = GroupShard(0, settings)
-    for key, value in log:
-        shard.apply(key, value)
+    for entry in log:
+        apply_entry(shard, entry)
     shard.loaded(0)
     return shard
 
@@ -55,7 +84,7 @@ class Driver:
 
     settings: GroupSettings = field(default_factory=lambda: GroupSettings(initial_rebalance_delay_ms=3000))
     now_ms: int = 1_000_000
-    log: list[Record] = field(default_factory=list)
+    log: list[Entry] = field(default_factory=list)
     """What the shard is loaded from, and what it writes."""
     ids: int = 0
     """Member ids given out so far."""
@@ -65,8 +94,8 @@ class Driver:
         self.last_token = 0
         self.refuse_appends = False
         self.shard = GroupShard(0, self.settings)
-        for key, value in self.log:
-            self.shard.apply(key, value)
+        for entry in self.log:
+            apply_entry(self.shard, entry)
         self.carry_out(self.shard.loaded(self.now_ms))
 
     # Driving
@@ -79,9 +108,9 @@ class Driver:
                 self.replies[token] = ErrorCode.COORDINATOR_NOT_AVAILABLE
             self.carry_out(self.shard.aborted(decision, ErrorCode.COORDINATOR_NOT_AVAILABLE, self.now_ms))
             return self.replies.get(token)
-        self.log += decision.records
-        for key, value in decision.records:
-            self.shard.apply(key, value)
+        producer = decision.producer
+        for record in decision.records:
+            self.append(record if producer is None else Sent(record, producer.producer_id))
         for waiting, reply in decision.released:
             assert waiting not in self.replies, "a token answered twice"
             self.replies[waiting] = reply
@@ -91,10 +120,17 @@ class Driver:
         self.check()
         return self.replies.get(token)
 
+    def append(self, entry: Entry) -> None:
+        """Append to the log and apply."""
+        self.log.append(entry)
+        apply_entry(self.shard, entry)
+
     def check(self) -> None:
         """All invariants, and that the log says what the shard holds."""
         self.shard.check()
-        mine, again = durable(self.shard), durable(replayed(self.log))
+        loaded = replayed(self.log)
+        assert loaded.pending_offsets() == self.shard.pending_offsets()
+        mine, again = durable(self.shard), durable(loaded)
         for group_id, (record, offsets) in mine.items():
             if record is None and group_id not in again:
                 continue  # being created: not in the log before its first generation
@@ -199,6 +235,30 @@ class Driver:
         request = CommitRequest(GroupId(group), MemberId(member_id), generation, instance, parts, retention_ms, unknown)
         token = self.token()
         return self.carry_out(self.shard.commit_offsets(request, token, self.now_ms), token)
+
+    def send(
+        self,
+        offsets: dict[int, int],
+        member_id: str = "",
+        generation: int = -1,
+        *,
+        producer_id: int = 7,
+        group: str = GROUP,
+        topic: str = TOPIC,
+        instance: str | None = None,
+        metadata: str | None = "",
+    ) -> Any:
+        """TxnOffsetCommit of partition → offset, in a transaction that was verified."""
+        parts = [PartitionCommit(TopicName(topic), p, Offset(o), metadata=metadata) for p, o in offsets.items()]
+        producer = Producer(ProducerId(producer_id), ProducerEpoch(0))
+        request = TransactionalCommitRequest(GroupId(group), MemberId(member_id), generation, instance, parts, producer)
+        token = self.token()
+        return self.carry_out(self.shard.commit_transactional_offsets(request, token, self.now_ms), token)
+
+    def end(self, producer_id: int = 7, *, committed: bool = True) -> None:
+        """The marker of a transaction is written."""
+        self.append(Ended(ProducerId(producer_id), committed))
+        self.check()
 
     def fetch(self, group: str = GROUP, *, require_stable: bool = False) -> dict[tuple[str, int], int]:
         """OffsetFetch of everything."""

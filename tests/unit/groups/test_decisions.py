@@ -100,6 +100,15 @@ REQUESTS: dict[str, Callable[[Case], object | None]] = {
     "commit, unknown": lambda c: c.driver.commit({0: 9}, "zz", c.generation),
     "commit, unknown, version 8": lambda c: c.driver.commit({0: 9}, "zz", c.generation, version=8),
     "commit, long metadata": lambda c: c.driver.commit({0: 9}, c.b, c.generation, metadata="é" * 4097),
+    "send, anonymous": lambda c: c.driver.send({0: 9}),
+    "send, member": lambda c: c.driver.send({0: 9}, c.b, c.generation),
+    "send, old generation": lambda c: c.driver.send({0: 9}, c.b, c.generation + 1),
+    "send, no generation": lambda c: c.driver.send({0: 9}, c.b, -1),
+    "send, no member": lambda c: c.driver.send({0: 9}, "", c.generation),
+    "send, unknown": lambda c: c.driver.send({0: 9}, "zz", c.generation),
+    "send, unknown static": lambda c: c.driver.send({0: 9}, c.b, c.generation, instance="i"),
+    "send, static alone": lambda c: c.driver.send({0: 9}, instance="i"),
+    "send, long metadata": lambda c: c.driver.send({0: 9}, c.b, c.generation, metadata="é" * 4097),
     "delete group": lambda c: c.driver.carry_out(
         c.driver.shard.delete_group(GROUP, c.driver.token(), 0), c.driver.last_token
     ),
@@ -174,6 +183,28 @@ OUTCOMES: dict[str, tuple[tuple[E | None, str], ...]] = {
         (E.OFFSET_METADATA_TOO_LARGE, P),
         (R, C),
         (E.OFFSET_METADATA_TOO_LARGE, S),
+    ),
+    # Older clients do not say who they are, and the state of the group does not matter.
+    "send, anonymous": ((E.NONE, EMPTY), *((E.NONE, s) for s in (EMPTY, P, C, S))),
+    "send, member": ((E.ILLEGAL_GENERATION, DEAD), (U, EMPTY), *((E.NONE, s) for s in (P, C, S))),
+    "send, old generation": (
+        (E.ILLEGAL_GENERATION, DEAD),
+        (U, EMPTY),
+        *((E.ILLEGAL_GENERATION, s) for s in (P, C, S)),
+    ),
+    "send, no generation": (
+        (E.NONE, EMPTY),
+        (E.NONE, EMPTY),
+        *((E.ILLEGAL_GENERATION, s) for s in (P, C, S)),
+    ),
+    "send, no member": ((E.ILLEGAL_GENERATION, DEAD), *((U, s) for s in (EMPTY, P, C, S))),
+    "send, unknown": ((E.ILLEGAL_GENERATION, DEAD), *((U, s) for s in (EMPTY, P, C, S))),
+    "send, unknown static": ((E.ILLEGAL_GENERATION, DEAD), *((U, s) for s in (EMPTY, P, C, S))),
+    "send, static alone": ((E.NONE, EMPTY), (E.NONE, EMPTY), *((U, s) for s in (P, C, S))),
+    "send, long metadata": (
+        (E.ILLEGAL_GENERATION, DEAD),
+        (U, EMPTY),
+        *((E.OFFSET_METADATA_TOO_LARGE, s) for s in (P, C, S)),
     ),
     "delete group": ((E.GROUP_ID_NOT_FOUND, DEAD), (E.NONE, DEAD), *((E.NON_EMPTY_GROUP, s) for s in (P, C, S))),
     "delete offset, subscribed": (

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.base.ids import GroupId, Offset, ProducerId, TopicName
+from oncelog.base.errors import ErrorCode as E
+from oncelog.base.ids import TopicPartition
 from oncelog.base.units import DAY_MS, MINUTE_MS
 from oncelog.core.groups import shard as shard_module
-from oncelog.core.groups.model import CommittedOffset, GroupSettings, Record
-from oncelog.core.groups.persistence import offset_record
+from oncelog.core.groups.model import GroupSettings
 from tests.scenario.groups.driver import GROUP, TOPIC, Driver
 
 WEEK_MS = 7 * DAY_MS
 CHECK_MS = 10 * MINUTE_MS
-PRODUCER = ProducerId(7)
 
 
 def stable(driver: Driver, *, protocol_type: str = "consumer") -> str:
@@ -107,51 +106,98 @@ def test_the_job_is_done_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestTransactions:
     """Offsets that a transaction has sent (KIP-98, KIP-447)."""
 
-    def pending(self, driver: Driver, offset: int = 5, group: str = GROUP) -> Record:
-        """Apply a transactional commit of partition 0."""
-        record = offset_record(GroupId(group), TopicName(TOPIC), 0, CommittedOffset(Offset(offset)))
-        driver.shard.apply(*record, producer_id=PRODUCER)
-        return record
-
     def test_it_is_not_seen_before_the_commit_and_a_stable_fetch_says_so(self) -> None:
         driver = Driver()
         driver.commit({0: 1, 1: 1})
-        self.pending(driver)
-        driver.shard.check()
+        driver.send({0: 5})
         assert driver.fetch() == {("t", 0): 1, ("t", 1): 1}
         assert driver.fetch(require_stable=True) == {("t", 0): -1, ("t", 1): 1}
-        driver.shard.apply_end_transaction(PRODUCER, committed=True)
+        driver.end(committed=True)
         assert driver.fetch(require_stable=True) == {("t", 0): 5, ("t", 1): 1}
-        driver.shard.check()
 
-    def test_an_abort_drops_it(self) -> None:
+    def test_an_abort_drops_it_and_leaves_an_empty_group(self) -> None:
         driver = Driver()
         driver.commit({0: 1})
-        self.pending(driver)
-        driver.shard.apply_end_transaction(PRODUCER, committed=False)
+        for group in (GROUP, "new"):
+            driver.send({0: 5}, group=group)
+        driver.end(committed=False)
         assert driver.fetch(require_stable=True) == {("t", 0): 1}
+        assert (driver.fetch("new"), driver.state("new")) == ({}, "Empty")
+        driver.advance(2 * CHECK_MS)
+        assert (driver.state(), driver.state("new")) == ("Empty", "Dead")
 
     def test_a_later_plain_commit_wins_over_the_transaction(self) -> None:
         driver = Driver()
-        self.pending(driver)
-        driver.shard.apply(*offset_record(GROUP, TOPIC, 0, CommittedOffset(Offset(9))))
-        driver.shard.apply_end_transaction(PRODUCER, committed=True)
-        assert driver.fetch() == {("t", 0): 9}
+        driver.send({0: 5, 1: 5})
+        driver.commit({0: 9})
+        driver.end()
+        assert driver.fetch() == {("t", 0): 9, ("t", 1): 5}
 
-    def test_an_open_transaction_keeps_offsets_and_group(self) -> None:
+    def test_of_two_transactions_the_one_that_wrote_later_wins(self) -> None:
         driver = Driver()
-        driver.shard.apply(*offset_record(GROUP, TOPIC, 0, CommittedOffset(Offset(1), commit_timestamp_ms=0)))
-        self.pending(driver)
-        assert driver.shard.tick(driver.now_ms + 2 * WEEK_MS).records == []
+        driver.send({0: 5}, producer_id=7)
+        driver.send({0: 6}, producer_id=8)
+        driver.end(8)
+        assert driver.fetch(require_stable=True) == {("t", 0): -1}, "the other may still commit"
+        driver.end(7)
+        assert driver.fetch(require_stable=True) == {("t", 0): 6}
+
+    def test_a_marker_for_nothing_does_nothing(self) -> None:
+        driver = Driver()
+        driver.send({0: 5})
+        driver.end(8)
+        driver.end(7)
+        driver.end(7, committed=False)
+        assert driver.fetch() == {("t", 0): 5}
+
+    def test_an_open_transaction_keeps_what_it_sends_again_and_the_group(self) -> None:
+        driver = Driver()
+        driver.commit({0: 1, 1: 1})
+        driver.send({0: 5})
+        driver.advance(2 * WEEK_MS)
+        assert driver.fetch() == {("t", 0): 1}
+        driver.end(committed=False)
+        driver.advance(2 * CHECK_MS)
+        assert driver.state() == "Dead"
+
+    def test_once_committed_it_ages_from_when_it_was_sent(self) -> None:
+        driver = Driver()
+        driver.send({0: 5})
+        driver.advance(WEEK_MS - CHECK_MS)
+        driver.end()
+        assert driver.fetch() == {("t", 0): 5}
+        driver.advance(2 * CHECK_MS)
+        assert (driver.fetch(), driver.state()) == ({}, "Dead")
+
+    def test_what_is_deleted_does_not_come_back_with_the_marker(self) -> None:
+        driver = Driver()
+        driver.send({0: 5, 1: 5, 2: 5})
+        driver.carry_out(driver.shard.delete_offsets(GROUP, [TopicPartition(TOPIC, 0)], 0, 0))
+        driver.carry_out(driver.shard.partitions_deleted([TopicPartition(TOPIC, 1)], 0))
+        assert driver.fetch(require_stable=True) == {}
+        driver.end()
+        assert driver.fetch() == {("t", 2): 5}
 
     def test_deleting_the_group_drops_pending_offsets_too(self) -> None:
         driver = Driver()
-        self.pending(driver)
-        for key, value in driver.shard.delete_group(GROUP, 0, 0).records:
-            driver.shard.apply(key, value)
-        driver.shard.check()
-        driver.shard.apply_end_transaction(PRODUCER, committed=True)
+        driver.send({0: 5})
+        driver.carry_out(driver.shard.delete_group(GROUP, 0, 0))
+        assert driver.state() == "Dead"
+        driver.end()
         assert (driver.fetch(), driver.state()) == ({}, "Dead")
+
+    def test_a_transaction_does_not_prolong_the_members_session(self) -> None:
+        driver = Driver()
+        driver.join(version=3, session_ms=10_000)
+        driver.advance(3000)
+        member_id = driver.replies[driver.last_token].member_id
+        driver.sync(member_id, 1, {member_id: b""})
+        driver.advance(9_000)
+        assert driver.send({0: 5}, member_id, 1).partitions == [E.NONE]
+        driver.advance(1_000)
+        assert driver.state() == "Empty"
+        driver.end()
+        assert driver.fetch() == {("t", 0): 5}
 
 
 def test_what_cannot_be_read_is_passed_over() -> None:

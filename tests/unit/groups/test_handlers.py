@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicId, TopicName
+from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, LeaderEpoch, TopicId, TopicName
 from oncelog.core.controller.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.handlers import (
@@ -567,6 +567,8 @@ class TestFindCoordinator:
         assert bench.ask(request, 4).coordinators[0] == missing
 
     def test_other_key_types(self, bench: Bench) -> None:
+        bench.image = image(topic(TRANSACTION_STATE, b"x" * 16, 1, leader=9))  # which is gone
+
         def code(key_type: int, version: int) -> tuple[int, str]:
             request = fc.FindCoordinatorRequest(
                 key="k", key_type=key_type, coordinator_keys=["k"] if version >= 4 else []

@@ -25,6 +25,7 @@ from oncelog.core.groups.group import Group
 from oncelog.core.groups.membership import Membership
 from oncelog.core.groups.model import (
     CommitRequest,
+    CommittedOffset,
     Decision,
     GroupDescription,
     GroupListing,
@@ -322,6 +323,13 @@ class GroupShard:
         self._offsets.check()
         for group_id in self._offsets.all_group_ids():
             invariant(group_id in self._groups, "O4: an offset without a group", group=group_id)
+
+    def pending_offsets(self) -> dict[ProducerId, dict[tuple[GroupId, TopicName, int], CommittedOffset]]:
+        """What open transactions have sent, by producer, order numbers left out (tests, debugging)."""
+        return {
+            producer_id: {where: offset._replace(sequence=0) for where, offset in offsets.items()}
+            for producer_id, offsets in self._offsets.pending().items()
+        }
 
     def persisted(
         self, settled: Collection[GroupId]
