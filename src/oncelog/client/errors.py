@@ -44,6 +44,18 @@ EXPLANATIONS: Final[dict[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted, perhaps created anew",
     ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is false on the broker",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not take this compression",
+    ErrorCode.PRODUCER_FENCED: "a newer producer with the same transactional id has taken over",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is no longer valid",
+    ErrorCode.INVALID_TXN_STATE: "the transaction is not in a state that allows it",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id is not (or no longer) this producer's",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the time-out is above the broker's transaction.max.timeout.ms",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being completed",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed to use this transactional id (or two-phase commit)",
+    ErrorCode.TRANSACTION_ABORTABLE: "the transaction can only be aborted",
+    ErrorCode.ILLEGAL_GENERATION: "the group has rebalanced in the meantime",
+    ErrorCode.FENCED_INSTANCE_ID: "another member with the same instance id has taken over",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "user name, password or token is wrong",
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: "the broker does not have this SASL mechanism",
 }
 
 
@@ -113,3 +125,23 @@ class UnknownTopic(BrokerRefused):
 
     def __init__(self, what: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, "does not exist; `oncelog topic list` shows them")
+
+
+class OutOfTurn(ClientError):
+    """A transactional producer was asked for what its state does not allow; nothing was changed or sent."""
+
+
+class TransactionFailed(BrokerRefused):
+    """The transaction cannot be committed: abort it. After that the producer is usable again."""
+
+
+class ProducerUnusable(BrokerRefused):
+    """The producer cannot go on; close it and begin anew with ``initialize`` of another."""
+
+
+class ProducerFenced(ProducerUnusable):
+    """A newer producer with the same transactional id has taken over."""
+
+
+class AuthenticationFailed(ClientError):
+    """The broker does not believe who we are, or we do not believe the broker; trying again would not help."""

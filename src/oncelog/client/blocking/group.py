@@ -21,6 +21,7 @@ from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.offsets import Committed, Membership, commit_offsets, committed_offsets
 from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
 from oncelog.client.machine.group import GroupMember, GroupSettings, State
+from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.wire.message import Request
 
@@ -73,6 +74,12 @@ class GroupConsumer:
     def has_joined(self) -> bool:
         """Whether it is a member with an assignment (which may be empty) now."""
         return self._member.state is State.STABLE
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """As whom a transactional producer commits this member's offsets (KIP-447)."""
+        member = self._member
+        return GroupMetadata(member.group, member.generation, member.member_id, member.settings.instance_id)
 
     def position(self, partition: TopicPartition) -> int | None:
         """The next offset that will be fetched."""

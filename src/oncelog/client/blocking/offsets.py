@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.offsets import Committed as Committed
 from oncelog.wire.message import Request, Response
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -29,14 +30,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Response)
 LAST_VERSION_BY_NAME: Final = 9
-
-
-class Committed(NamedTuple):
-    """A committed offset: the next record to read."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 class Membership(NamedTuple):

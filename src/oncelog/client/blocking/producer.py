@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -71,9 +71,11 @@ class Producer:
         create_topics: bool = False,
         buffer_bytes: int = 32 * MIB,
         on_outcome: Callable[[Outcome], None] | None = None,
+        transactional_id: str | None = None,
     ) -> None:
         self._client = client
-        self.machine = ProducerMachine(settings or ProducerSettings())
+        self._transactional_id = transactional_id
+        self.machine = ProducerMachine(settings or ProducerSettings(), transactional=transactional_id is not None)
         self._idempotent = idempotent and self.machine.settings.acks == -1
         self._create_topics = create_topics
         self._buffer_bytes = buffer_bytes
@@ -147,10 +149,7 @@ class Producer:
 
     def _step(self, *, flush: bool, wait_ms: int) -> None:
         """Send what is ready, take what has arrived."""
-        for failed in self.machine.renumber():
-            self._note(failed)
-        if self._idempotent and self.machine.needs_identity and not any(self._sent.values()):
-            self._identify()
+        self._keep_identity()
         sent = self._send_ready(flush)
         if not any(self._sent.values()):
             if not sent and wait_ms:
@@ -159,6 +158,20 @@ class Producer:
         self._wait(wait_ms)
         for broker in list(self._sent):
             self._collect(broker)
+
+    def _keep_identity(self) -> None:
+        """An id before anything is sent, and the next epoch when sequences were lost."""
+        for failed in self.machine.renumber():
+            self._note(failed)
+        if self._idempotent and self.machine.needs_identity and not any(self._sent.values()):
+            self._identify()
+
+    def _admit(self, partitions: list[TopicPartition]) -> None:
+        """Called before batches for these are sent the first time."""
+
+    def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
+        """The highest version of Produce for these partitions."""
+        return produce_version_limit(self._client.view, partitions)
 
     def _identify(self) -> None:
         def attempt() -> tuple[int, int]:
@@ -178,7 +191,9 @@ class Producer:
         sent = 0
         for _ in range(MAX_REQUESTS_IN_FLIGHT):
             by_leader: dict[int, list[TopicPartition]] = {}
-            for partition in list(self.machine.ready(now_ms(), flush=flush)):
+            ready = list(self.machine.ready(now_ms(), flush=flush))
+            self._admit(ready)
+            for partition in ready:
                 leader = self._client.retrying(lambda partition=partition: self._leader(partition))  # type: ignore[misc]  # bound now
                 if len(self._sent.get(leader, ())) < MAX_REQUESTS_IN_FLIGHT:
                     by_leader.setdefault(leader, []).append(partition)
@@ -199,11 +214,12 @@ class Producer:
         settings, config = self.machine.settings, self._client.config
         contents = {batch.partition: batch.encoded or b"" for batch in batches}
         message = produce_request(self._client.view, contents, settings.acks, config.request_timeout_ms)
+        message.transactional_id = self._transactional_id
         try:
             link = self._links.get(broker)
             if link is None or not link.is_open:
                 link = self._links[broker] = self._client.connect(broker)
-            version = link.versions.choose(message, produce_version_limit(self._client.view, contents))
+            version = link.versions.choose(message, self._version_limit(contents))
             correlation_id = link.submit(message, version, answered=settings.acks != 0)
         except ClientError as error:
             self._lost(batches)

@@ -10,6 +10,9 @@ Rules:
    never numbered anew, it is given up as ``maybe_appended``. Exhausted epochs need a new producer id.
 4. Sequences wrap from 2³¹−1 to 0.
 
+5. In a transaction (``transactional``) rule 3 is the transaction's: a batch that is given up costs the transaction,
+   ``discard`` drops what is left, and the epoch is raised by the coordinator.
+
 Without an id (``producer_id`` −1) the same machine gives at-least-once delivery.
 """
 
@@ -33,6 +36,8 @@ from oncelog.records.record import Record
 MAX_IN_FLIGHT: Final = 5
 _RECORD_OVERHEAD_BYTES: Final = 21
 _HEADER_OVERHEAD_BYTES: Final = 10
+_BUSY_PAUSE_MS: Final = 10
+"""The transaction before is still being completed: a matter of milliseconds."""
 _APPENDED: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 _NOT_OF_THIS_SEQUENCE: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -111,12 +116,13 @@ class _Partition:
 class ProducerMachine:
     """The machine. ``identify`` gives it an id; ``add`` takes records; ``ready`` and ``drain`` say what to send."""
 
-    def __init__(self, settings: ProducerSettings) -> None:
+    def __init__(self, settings: ProducerSettings, *, transactional: bool = False) -> None:
         self.settings = settings
         self.producer_id = -1
         self.producer_epoch = -1
         self.buffered_bytes = 0
         self._batches = 0
+        self._transactional = transactional
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     @property
@@ -176,6 +182,7 @@ class ProducerMachine:
                 producer_id=state.identity[0],
                 producer_epoch=state.identity[1],
                 base_sequence=batch.sequence,
+                transactional=self._transactional,
             )
         return batch
 
@@ -194,7 +201,7 @@ class ProducerMachine:
         else:
             again = remedy(error_code) is not Remedy.FAIL and not self._is_late(batch, now_ms)
         if again:
-            self._again(batch, now_ms)
+            self._again(batch, now_ms, error_code)
             return None
         return self._give_up(batch, error_code, message)
 
@@ -219,6 +226,18 @@ class ProducerMachine:
         self.producer_epoch += 1
         return [failed for state in waiting for failed in self._restart(state)]
 
+    def discard(self) -> bool:
+        """Drop what waits, in flight or not, as its transaction is aborted; True if some of it used up sequences."""
+        used = False
+        for state in self._partitions.values():
+            left = [*state.in_flight, *state.queue]
+            used |= state.failed_number is not None or any(batch.attempts for batch in left)
+            state.queue.clear()
+            state.in_flight.clear()
+            state.failed_number, state.unsure = None, False
+        self.buffered_bytes = 0
+        return used
+
     def queue_depth(self) -> Mapping[TopicPartition, int]:
         """Batches waiting, by partition."""
         return {partition: len(state.queue) for partition, state in self._partitions.items() if state.queue}
@@ -238,16 +257,17 @@ class ProducerMachine:
             return True
         if state.in_flight[0] is not batch or any(_before(one, batch) for one in state.queue):
             return True
-        if error_code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.attempts == 1:
+        if not self._transactional and error_code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.attempts == 1:
             state.failed_number = batch.number - 1
             return True
         return False
 
-    def _again(self, batch: PendingBatch, now_ms: int) -> None:
+    def _again(self, batch: PendingBatch, now_ms: int, error_code: int = ErrorCode.NONE) -> None:
         """Back to the front of its queue, in the order of the sequences."""
         state = self._partitions[batch.partition]
         state.in_flight.remove(batch)
-        batch.not_before_ms = now_ms + min(50 << min(batch.attempts, 5), 1000)
+        busy = error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        batch.not_before_ms = now_ms + (_BUSY_PAUSE_MS if busy else min(50 << min(batch.attempts, 5), 1000))
         at = sum(1 for one in state.queue if _before(one, batch))
         state.queue.insert(at, batch)
 

@@ -1,0 +1,280 @@
+"""A transactional producer: records of several partitions and offsets of a group are written together or not at all.
+
+::
+
+    producer = TransactionalProducer(client, TransactionSettings("orders-1"))
+    producer.initialize()
+    with producer.transaction():
+        producer.send("out", b"...")
+        producer.send_offsets({partition: Committed(next_offset)}, consumer.group_metadata)
+
+Rules: ``commit`` flushes first, and raises what was not written. After TransactionFailed the transaction has to be
+aborted, and the producer goes on; after ProducerUnusable (and ProducerFenced) a new one is needed. A RequestTimedOut
+or ConnectionLost from ``commit`` leaves the outcome open: ``commit`` again until it is known, it is the same commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.client.blocking.client import TRANSACTION_KEY, Client
+from oncelog.client.blocking.link import Link, now_ms
+from oncelog.client.blocking.producer import Producer, ProducerSettings
+from oncelog.client.errors import BrokerRefused, ClientError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.producer import Failed, Outcome
+from oncelog.client.machine.transaction_states import State, Verdict
+from oncelog.client.machine.transactions import (
+    Ask,
+    Ended,
+    StoredTransaction,
+    TransactionMachine,
+    TransactionSettings,
+)
+from oncelog.records.record import Headers
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+
+BUSY_PAUSE_MS: Final = 20
+"""Before asking again while the transaction before is being completed, as Apache Kafka's client does."""
+_BUMPS_FROM: Final = 3
+
+
+class TransactionalProducer(Producer):
+    """Use it as a context manager; leaving it aborts what is open. From one thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        transaction: TransactionSettings,
+        settings: ProducerSettings | None = None,
+        *,
+        create_topics: bool = False,
+    ) -> None:
+        settings = settings or ProducerSettings()
+        if settings.acks != -1:
+            raise ClientError("a transactional producer needs acks=all")
+        super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
+        self.transactions = TransactionMachine(transaction)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self.transactions.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+                with contextlib.suppress(ClientError):
+                    self.abort()
+        finally:
+            self.close()
+
+    @property
+    def state(self) -> State:
+        """Where the producer stands."""
+        return self.transactions.state
+
+    @property
+    def prepared(self) -> StoredTransaction | None:
+        """The prepared transaction: by ``prepare``, or found by ``initialize(keep_prepared=True)``."""
+        return self.transactions.prepared
+
+    def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
+        """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939).
+
+        Raises UnsupportedRequest when two-phase commit is wanted and the cluster does not have it.
+        """
+        self.transactions.initialize(keep_prepared=keep_prepared)
+        try:
+            self._run("initialize")
+        except UnsupportedRequest as error:
+            if self.transactions.settings.two_phase or keep_prepared:
+                raise UnsupportedRequest(f"two-phase commit needs InitProducerId 6: {error}") from None
+            raise
+        return self.transactions.prepared
+
+    def begin(self) -> None:
+        """Begin a transaction. Raises OutOfTurn."""
+        self.transactions.begin()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Take one record into the transaction. Raises TransactionFailed for what went wrong before."""
+        self.transactions.require_open("send records")
+        super().send(topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
+        """Commit a group's offsets with the transaction. Raises TransactionFailed when the group moved on."""
+        self.transactions.add_offsets(offsets, group)
+        self._run("commit offsets")
+
+    def flush(self) -> None:
+        """Wait until every record is acknowledged. Raises TransactionFailed, ProducerUnusable."""
+        self._raise_failure()
+        super().flush()
+
+    def commit(self) -> None:
+        """Write the transaction for good."""
+        if self.transactions.state is State.IN_TRANSACTION:
+            self._settle("commit")
+        self.transactions.commit()
+        self._run("commit")
+
+    def abort(self) -> None:
+        """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
+        self.transactions.abort()
+        self._let_go()
+        self._run("abort")
+
+    def prepare(self) -> StoredTransaction:
+        """Flush everything and promise to end it as is decided elsewhere: store what is returned with the decision."""
+        self._settle("prepare")
+        return self.transactions.prepare()
+
+    def complete(self, stored: StoredTransaction | None) -> Ended:
+        """After ``prepare`` or recovery: commit if ``stored`` names the transaction that is prepared, else abort."""
+        ended = self.transactions.complete(stored)
+        self._run("complete")
+        return ended
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit at the end of the block; abort when it raises, unless the producer is unusable by then."""
+        self.begin()
+        try:
+            yield
+            self.commit()
+        except BaseException:
+            if self.transactions.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+                with contextlib.suppress(ClientError):
+                    self.abort()
+            raise
+
+    # Hooks of the producer.
+
+    def _keep_identity(self) -> None:
+        self._raise_failure()
+
+    def _admit(self, partitions: list[TopicPartition]) -> None:
+        self.transactions.register(partitions)
+        self._run("send records")
+
+    def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
+        by_name, by_transaction = super()._version_limit(partitions), self.transactions.produce_version_limit
+        return by_name if by_transaction is None else by_transaction
+
+    def _note(self, outcome: Outcome | None) -> None:
+        if isinstance(outcome, Failed):
+            self.transactions.batch_failed(outcome.error_code, outcome.message)
+
+    def _raise_failure(self) -> None:
+        self.transactions.raise_failure("the transaction")
+
+    # Inside.
+
+    def _settle(self, what: str) -> None:
+        """Everything that was begun in the transaction is done. Raises what it failed with."""
+        self.transactions.require_open(what)
+        self.flush()
+        self._run(what)
+
+    def _let_go(self) -> None:
+        """Hear the answers that are due, for a while; then nothing of the transaction is in flight any more."""
+        deadline = now_ms() + self._client.config.request_timeout_ms
+        while any(self._sent.values()) and now_ms() < deadline:
+            self._wait(100)
+            for broker in list(self._sent):
+                self._collect(broker)
+        if any(self._sent.values()):
+            self.close()
+        if self.machine.discard():
+            self.transactions.sequences_lost()
+
+    def _run(self, what: str) -> None:
+        """Ask until nothing is left to ask. Raises what failed; what may pass is asked again for a time."""
+        machine, config = self.transactions, self._client.config
+        deadline = now_ms() + config.retry_timeout_ms
+        attempt = 0
+        while machine.has_request:
+            if now_ms() >= deadline:
+                raise RequestTimedOut(f"{what}: no coordinator carried it out within {config.retry_timeout_ms} ms")
+            try:
+                found, code = self._exchange()
+            except ClientError as error:
+                if not self._client.may_pass(error):
+                    unsupported = int(ErrorCode.UNSUPPORTED_VERSION)
+                    code = error.code if isinstance(error, BrokerRefused) else unsupported
+                    if isinstance(error, (BrokerRefused, UnsupportedRequest)):
+                        machine.refused(code, str(error))
+                    raise
+                found, code = Verdict.FIND_COORDINATOR, int(ErrorCode.NETWORK_EXCEPTION)
+            attempt = self._pause(found, code, attempt)
+            machine.raise_failure(what)
+        if machine.producer_id >= 0:
+            self.machine.identify(machine.producer_id, machine.producer_epoch)
+
+    def _pause(self, found: Verdict, code: int, attempt: int) -> int:
+        if found not in (Verdict.RETRY, Verdict.FIND_COORDINATOR):
+            return 0
+        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            time.sleep(BUSY_PAUSE_MS / 1000)
+        else:
+            self._client.pause(attempt)
+        return attempt + 1
+
+    def _exchange(self) -> tuple[Verdict, int]:
+        """One request to its coordinator, and what came of it."""
+        machine = self.transactions
+        name = machine.settings.transactional_id
+        link = self._coordinator(name, TRANSACTION_KEY)
+        machine.observe(link.versions.features, can_bump=link.versions.supports(InitProducerIdRequest, _BUMPS_FROM))
+        ask = machine.next_request()
+        if ask is None:
+            return Verdict.DONE, int(ErrorCode.NONE)
+        if ask.group is not None:
+            link = self._coordinator(ask.group)
+        try:
+            response = link.call(ask.message, _version(link, ask))
+        except ClientError:
+            self._forget(ask)
+            raise
+        found = machine.answered(response)
+        if found is Verdict.FIND_COORDINATOR:
+            self._forget(ask)
+        return found, int(getattr(response, "error_code", 0))
+
+    def _coordinator(self, key: str, *kind: int) -> Link:
+        try:
+            return self._client.link(self._client.coordinator(key, *kind))
+        except ClientError:
+            self._client.forget_coordinator(key, *kind)
+            raise
+
+    def _forget(self, ask: Ask) -> None:
+        if ask.group is None:
+            self._client.forget_coordinator(self.transactions.settings.transactional_id, TRANSACTION_KEY)
+        else:
+            self._client.forget_coordinator(ask.group)
+
+
+def _version(link: Link, ask: Ask) -> int:
+    """The version to ask with. Raises UnsupportedRequest when the broker has none high enough."""
+    chosen = link.versions.choose(ask.message, ask.at_most)
+    if chosen < ask.at_least:
+        name: Any = type(ask.message).__name__
+        raise UnsupportedRequest(f"{name}: the broker has version {chosen}, {ask.at_least} is needed")
+    return chosen
+
+
+__all__ = ["Committed", "Ended", "GroupMetadata", "StoredTransaction", "TransactionSettings", "TransactionalProducer"]

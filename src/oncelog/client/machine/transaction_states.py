@@ -1,0 +1,127 @@
+"""The states of a transactional producer, and what each error code of its requests means (KIP-98, 360, 447, 890, 939).
+
+State               contract
+------------------  ----------------------------------------------------------------------------------------------
+``UNINITIALIZED``   no producer id; only ``initialize``
+``INITIALIZING``    InitProducerId is under way, at first or to raise the epoch after a transaction that went wrong
+``READY``           no transaction; only ``begin``
+``IN_TRANSACTION``  records and offsets are taken
+``PREPARED``        everything is flushed and nothing more is taken: only ``commit``, ``abort``, ``complete`` (KIP-939)
+``COMMITTING``      EndTxn is under way; the outcome is not known until it is answered, so only ``commit`` again
+``ABORTING``        EndTxn is under way; only ``abort`` again
+``ABORTABLE_ERROR`` something failed; only ``abort``, after which the producer is as good as new
+``FATAL_ERROR``     another instance has taken over, or the producer may not go on; a new one is needed
+
+A step that ``NEXT`` lacks is refused before anything is changed or sent.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.client.machine.retry import Remedy, remedy
+
+
+class State(Enum):
+    """See the table above."""
+
+    UNINITIALIZED = "uninitialized"
+    INITIALIZING = "initializing"
+    READY = "ready"
+    IN_TRANSACTION = "in a transaction"
+    PREPARED = "prepared"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    ABORTABLE_ERROR = "to be aborted"
+    FATAL_ERROR = "unusable"
+
+
+NEXT: Final[dict[State, frozenset[State]]] = {
+    State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FATAL_ERROR}),
+    State.INITIALIZING: frozenset({State.READY, State.PREPARED, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
+    State.READY: frozenset({State.IN_TRANSACTION, State.FATAL_ERROR}),
+    State.IN_TRANSACTION: frozenset(
+        {State.PREPARED, State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR}
+    ),
+    State.PREPARED: frozenset({State.COMMITTING, State.ABORTING, State.FATAL_ERROR}),
+    State.COMMITTING: frozenset({State.READY, State.INITIALIZING, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
+    State.ABORTING: frozenset({State.READY, State.INITIALIZING, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
+    State.ABORTABLE_ERROR: frozenset({State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
+    State.FATAL_ERROR: frozenset({State.FATAL_ERROR}),
+}
+
+
+class Step(Enum):
+    """The requests of a transactional producer beside Produce."""
+
+    INIT = "a producer id"
+    ADD_PARTITIONS = "partitions of the transaction"
+    ADD_OFFSETS = "the group of the transaction"
+    COMMIT_OFFSETS = "offsets in the transaction"
+    END = "the end of the transaction"
+
+
+class Verdict(Enum):
+    """What an error code means for the producer."""
+
+    DONE = "it was carried out"
+    RETRY = "the same request after a pause"
+    FIND_COORDINATOR = "look up the coordinator, then the same request"
+    ABORT = "the transaction can only be aborted"
+    ABORT_AND_BUMP = "as ABORT where the epoch can be raised, otherwise as FATAL"
+    FATAL = "the producer cannot be used any more"
+
+
+_MOVED: Final = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+_FORGOTTEN: Final = (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+_ABORTABLE: Final[dict[Step, tuple[ErrorCode, ...]]] = {
+    Step.INIT: (ErrorCode.TRANSACTION_ABORTABLE,),
+    Step.ADD_PARTITIONS: (ErrorCode.TRANSACTION_ABORTABLE,),
+    Step.ADD_OFFSETS: (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    Step.COMMIT_OFFSETS: (
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    ),
+    Step.END: (ErrorCode.TRANSACTION_ABORTABLE,),
+}
+FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+"""From a coordinator both say that a newer instance exists; old coordinators know the first only."""
+_PARTITIONS_ARE_FATAL: Final = (
+    *FENCED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_TXN_STATE,
+)
+"""Anything else is about single partitions, and costs only the transaction."""
+_PRODUCE_IS_FATAL: Final = (
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+
+
+def verdict(step: Step, code: int) -> Verdict:
+    """What an answer of a coordinator means; whatever is not known is fatal, as in Apache Kafka's own client."""
+    if code == ErrorCode.NONE:
+        return Verdict.DONE
+    if code in _MOVED or (step is Step.COMMIT_OFFSETS and code == ErrorCode.REQUEST_TIMED_OUT):
+        return Verdict.FIND_COORDINATOR
+    if code in _ABORTABLE[step]:
+        return Verdict.ABORT
+    if code in _FORGOTTEN and step in (Step.ADD_PARTITIONS, Step.ADD_OFFSETS, Step.END):
+        return Verdict.ABORT_AND_BUMP
+    if remedy(code) is not Remedy.FAIL:
+        return Verdict.RETRY
+    return Verdict.ABORT if step is Step.ADD_PARTITIONS and code not in _PARTITIONS_ARE_FATAL else Verdict.FATAL
+
+
+def produce_verdict(code: int) -> Verdict:
+    """What it means that a batch was given up with ``code``."""
+    return Verdict.FATAL if code in _PRODUCE_IS_FATAL else Verdict.ABORT

@@ -1,0 +1,503 @@
+"""A transactional producer's dealings with the coordinators: which request is next, and what its answer means.
+
+The states and verdicts are tables of ``transaction_states``; records and sequences are the ``ProducerMachine``'s.
+Rules:
+1. One request at a time. It stays the next until it was answered for good, so a lost answer is asked for again:
+   every one of them may be repeated.
+2. With transaction version 1 a partition is announced (AddPartitionsToTxn) before a batch for it is sent, and a group
+   (AddOffsetsToTxn) before its offsets. With version 2 (KIP-890) Produce 12 and TxnOffsetCommit 5 do it themselves,
+   and EndTxn 5 answers the epoch of the next transaction. The version is the cluster's finalized
+   ``transaction.version``, taken when a transaction is over; where it changed, the epoch is raised first.
+3. A sequence that was used up and is not in the log makes a hole that the next batch would fall into: the epoch is
+   raised (InitProducerId with the present id and epoch, KIP-360), which version 2 does at each end anyway.
+4. EndTxn is not sent for a transaction that the coordinator cannot know of. With version 2 a doubt is enough to abort.
+5. Two-phase commit (KIP-939): ``prepare`` names the transaction by id and epoch, to be stored with the outside
+   decision. A new instance that kept it ends it with the id and epoch *returned* to it, but only the stored ones,
+   compared with those of the ongoing transaction, say whether it is the one that was decided.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple, Self
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.base.invariant import invariant
+from oncelog.base.units import INT16_MAX, INT32_MAX, INT64_MAX, MINUTE_MS
+from oncelog.client.errors import (
+    BrokerRefused,
+    ConfigError,
+    OutOfTurn,
+    ProducerFenced,
+    ProducerUnusable,
+    TransactionFailed,
+)
+from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.transaction_states import (
+    FENCED,
+    NEXT,
+    State,
+    Step,
+    Verdict,
+    produce_verdict,
+    verdict,
+)
+from oncelog.wire.message import Request
+from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+TRANSACTION_FEATURE: Final = "transaction.version"
+LAST_PRODUCE_VERSION_1: Final = 11
+"""Produce 12 adds its partitions to the transaction by itself, which only transaction version 2 has."""
+
+
+class StoredTransaction(NamedTuple):
+    """A prepared transaction, to be kept by whoever decides its outcome. As text for one column of a table."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.producer_epoch}:{self.transactional_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The reverse of ``str``. Raises ConfigError."""
+        number, _, rest = text.partition(":")
+        epoch, colon, name = rest.partition(":")
+        digits = number.isascii() and number.isdigit() and epoch.isascii() and epoch.isdigit()
+        if not colon or not digits or int(number) > INT64_MAX or int(epoch) > INT16_MAX:
+            raise ConfigError(f"{text[:80]!r} is not a stored transaction (producer id:epoch:transactional id)")
+        return cls(name, int(number), int(epoch))
+
+
+class Ended(Enum):
+    """What ``complete`` came to."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    NOTHING_PREPARED = "nothing was prepared: it has been ended before, or never begun"
+
+
+class Ask(NamedTuple):
+    """A request to a coordinator: the transaction's (``group`` None) or that of a group."""
+
+    message: Request[Any]
+    at_least: int
+    at_most: int
+    group: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """Of a transactional producer. ``two_phase`` asks for transactions that never time out (KIP-939)."""
+
+    transactional_id: str
+    timeout_ms: int = MINUTE_MS
+    two_phase: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.transactional_id:
+            raise ConfigError("a transactional id must not be empty")
+        if not 0 < self.timeout_ms <= INT32_MAX:
+            raise ConfigError(f"transaction.timeout.ms={self.timeout_ms} is out of range")
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    step: Step
+    build: Callable[[], Ask]
+    partitions: tuple[TopicPartition, ...] = ()
+    sent: bool = False
+    done: Callable[[Any], None] = lambda response: None
+
+
+class TransactionMachine:
+    """The machine. The operations change its state; then ``next_request`` until that is None."""
+
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.settings = settings
+        self.state = State.UNINITIALIZED
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.version = 0
+        """The transaction version of the present transaction; 0 and 1 are the same to a client."""
+        self.prepared: StoredTransaction | None = None
+        self.last_error: BrokerRefused | None = None
+        self._version_seen = 0
+        self._can_bump = True
+        self._bump_required = False
+        self._forgotten = False
+        self._started = False
+        self._partitions: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+        self._steps: deque[_Pending] = deque()
+
+    # What the application does.
+
+    def initialize(self, *, keep_prepared: bool = False) -> None:
+        """Get an id, fencing every older instance; what that left open is aborted, unless it is to be kept."""
+        if self.state is State.INITIALIZING:
+            return
+        self._to(State.INITIALIZING, "initialize")
+        self._push_init(keep_prepared)
+
+    def begin(self) -> None:
+        """Begin a transaction; the brokers learn of it with its first partition."""
+        self._to(State.IN_TRANSACTION, "begin a transaction")
+        self.last_error = None
+
+    def require_open(self, what: str) -> None:
+        """Raise unless records and offsets are taken: OutOfTurn, TransactionFailed, ProducerUnusable."""
+        if self.state is not State.IN_TRANSACTION:
+            raise self._refusal(what)
+
+    def register(self, partitions: Iterable[TopicPartition]) -> None:
+        """Batches for these are to be sent; they may be when ``next_request`` is None and the state still is open."""
+        self.require_open("send records")
+        new = tuple(sorted(set(partitions) - self._partitions))
+        if not new:
+            return
+        if self.version >= 2:
+            self._started = True
+            self._partitions.update(new)
+            return
+
+        def done(response: object) -> None:
+            self._started = True
+            self._partitions.update(new)
+
+        self._steps.append(_Pending(Step.ADD_PARTITIONS, lambda: self._add_partitions(new), new, done=done))
+
+    def add_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
+        """Commit offsets with the transaction (KIP-447)."""
+        self.require_open("commit offsets")
+        if not offsets:
+            return
+        if self.version < 2 and group.group not in self._groups:
+
+            def done(response: object) -> None:
+                self._started = True
+                self._groups.add(group.group)
+
+            self._steps.append(_Pending(Step.ADD_OFFSETS, lambda: self._add_offsets(group.group), done=done))
+        left = dict(offsets)
+
+        def committed(response: TxnOffsetCommitResponse) -> None:
+            for topic in response.topics:
+                for one in topic.partitions:
+                    left.pop(TopicPartition(topic.name, one.partition_index), None)  # type: ignore[arg-type]  # a name
+
+        self._steps.append(_Pending(Step.COMMIT_OFFSETS, lambda: self._commit_offsets(left, group), done=committed))
+
+    def commit(self) -> None:
+        """End it with what was flushed. Again after a failure to hear the answer."""
+        if self.state is State.COMMITTING:
+            return
+        invariant(not self._steps or self.state is not State.IN_TRANSACTION, "a commit before its requests are done")
+        self._to(State.COMMITTING, "commit")
+        self._push_end(committed=True)
+
+    def abort(self) -> None:
+        """End it with nothing. Again after a failure to hear the answer."""
+        if self.state is State.ABORTING:
+            return
+        self._to(State.ABORTING, "abort")
+        self._steps = deque(one for one in self._steps if one.sent and self.version < 2 and _announces(one))
+        self._push_end(committed=False)
+
+    def prepare(self) -> StoredTransaction:
+        """Promise to commit or abort as is decided elsewhere. Everything has to be flushed."""
+        if not self.settings.two_phase:
+            raise OutOfTurn("prepare: the producer was not made for two-phase commit")
+        invariant(not self._steps or self.state is not State.IN_TRANSACTION, "prepared before its requests are done")
+        self._to(State.PREPARED, "prepare")
+        self.prepared = StoredTransaction(self.settings.transactional_id, self.producer_id, self.producer_epoch)
+        return self.prepared
+
+    def complete(self, stored: StoredTransaction | None) -> Ended:
+        """End a prepared transaction: commit it if it is the one that was stored, abort it otherwise.
+
+        ``stored`` None says that nothing was decided, which is to abort.
+        """
+        if self.state is State.READY and self.prepared is None:
+            return Ended.NOTHING_PREPARED
+        if self.prepared is None or self.state not in (State.PREPARED, State.COMMITTING, State.ABORTING):
+            raise self._refusal("complete a prepared transaction")
+        if stored == self.prepared:
+            self.commit()
+            return Ended.COMMITTED
+        self.abort()
+        return Ended.ABORTED
+
+    # What happened to records and connections.
+
+    def observe(self, features: Mapping[str, int], *, can_bump: bool) -> None:
+        """What a coordinator's ApiVersions said: finalized features, and whether it has InitProducerId 3."""
+        self._version_seen = features.get(TRANSACTION_FEATURE, 0)
+        self._can_bump = can_bump
+
+    def batch_failed(self, code: int, message: str | None) -> None:
+        """Records were given up: the transaction cannot be committed any more."""
+        if self.state is not State.IN_TRANSACTION:
+            return
+        self._bump_required = True
+        if produce_verdict(code) is Verdict.FATAL or (self.version < 2 and not self._can_bump):
+            self._fatal(code, message, "records of the transaction")
+        else:
+            self._abortable(code, message, "records of the transaction")
+
+    def sequences_lost(self) -> None:
+        """Batches that have a sequence were dropped: the next one must not follow them."""
+        self._bump_required = True
+
+    # Requests.
+
+    @property
+    def produce_version_limit(self) -> int | None:
+        """The highest version of Produce for the present transaction; None for any."""
+        return None if self.version >= 2 else LAST_PRODUCE_VERSION_1
+
+    @property
+    def has_request(self) -> bool:
+        """Whether ``next_request`` has something to ask."""
+        return bool(self._steps)
+
+    def next_request(self) -> Ask | None:
+        """What to ask of a coordinator now; None when nothing is due."""
+        if not self._steps:
+            return None
+        self._steps[0].sent = True
+        return self._steps[0].build()
+
+    def answered(self, response: Any) -> Verdict:
+        """Take the response to ``next_request``. On RETRY and FIND_COORDINATOR the same request is due again."""
+        pending = self._steps[0]
+        code = _error_of(response)
+        found = verdict(pending.step, code)
+        if found is Verdict.DONE:
+            self._steps.popleft()
+            pending.done(response)
+            return found
+        if found in (Verdict.RETRY, Verdict.FIND_COORDINATOR):
+            if pending.step is Step.COMMIT_OFFSETS:
+                pending.done(_without_errors(response))
+            return found
+        if found is Verdict.ABORT_AND_BUMP:
+            self._bump_required = True
+            self._forgotten |= code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            found = Verdict.ABORT if self._can_bump else Verdict.FATAL
+        if found is Verdict.ABORT and self.state is State.ABORTING and pending.step is not Step.END:
+            self._steps.popleft()
+            if not self._started and not any(map(_announces, self._steps)):
+                self._ended()
+            return found
+        self._steps.clear()
+        if found is Verdict.FATAL:
+            self._fatal(code, None, pending.step.value)
+        else:
+            self._abortable(code, None, pending.step.value)
+        return found
+
+    def refused(self, code: int, detail: str) -> None:
+        """The request cannot be asked at all: no coordinator may be looked up, or no version of it will do."""
+        what = self._steps[0].step.value
+        self._steps.clear()
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED and self.state is State.IN_TRANSACTION:
+            self._abortable(code, detail, what)
+        else:
+            self._fatal(code, detail, what)
+
+    def raise_failure(self, what: str) -> None:
+        """Raise TransactionFailed or ProducerUnusable when the state is one of error."""
+        if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
+            raise self._refusal(what)
+
+    # Inside.
+
+    def _to(self, state: State, what: str) -> None:
+        if state not in NEXT[self.state]:
+            raise self._refusal(what)
+        self.state = state
+
+    def _refusal(self, what: str) -> Exception:
+        error = self.last_error
+        if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR) and error is not None:
+            return type(error)(error.code, error.what, error.detail)
+        return OutOfTurn(f"{what}: the producer {self.settings.transactional_id!r} is {self.state.value}")
+
+    def _abortable(self, code: int, detail: str | None, what: str) -> None:
+        self._to(State.ABORTABLE_ERROR, what)
+        self.last_error = TransactionFailed(code, what, detail)
+
+    def _fatal(self, code: int, detail: str | None, what: str) -> None:
+        self._to(State.FATAL_ERROR, what)
+        self._steps.clear()
+        fenced = code in FENCED
+        told = ErrorCode.PRODUCER_FENCED if fenced else code
+        self.last_error = (ProducerFenced if fenced else ProducerUnusable)(told, what, detail)
+
+    def _push_init(self, keep_prepared: bool = False) -> None:
+        bump = self.producer_id >= 0
+
+        def done(response: InitProducerIdResponse) -> None:
+            self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+            self._over()
+            if keep_prepared and response.ongoing_txn_producer_id >= 0:
+                name = self.settings.transactional_id
+                self.prepared = StoredTransaction(
+                    name, response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch
+                )
+                self._started = True
+                self.state = State.PREPARED
+            else:
+                self.state = State.READY
+
+        self._steps.append(_Pending(Step.INIT, lambda: self._init(bump, keep_prepared), done=done))
+
+    def _push_end(self, *, committed: bool) -> None:
+        announced = bool(self._steps)
+        if (self._started or announced) and not self._forgotten:
+
+            def ended(response: EndTxnResponse) -> None:
+                if self.version >= 2 and response.producer_id >= 0:
+                    self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+                    self._bump_required = False
+                self._ended()
+
+            self._steps.append(_Pending(Step.END, lambda: self._end(committed), done=ended))
+        else:
+            self._ended()
+
+    def _ended(self) -> None:
+        """The coordinator has decided. The next transaction begins at once, or under a higher epoch."""
+        self._steps.clear()
+        self._started = False
+        if self._bump_required or self.producer_id < 0 or self._version_seen != self.version:
+            self.state = State.INITIALIZING
+            self._push_init()
+        else:
+            self._over()
+            self.state = State.READY
+
+    def _over(self) -> None:
+        self.version = self._version_seen
+        self._bump_required = self._forgotten = self._started = False
+        self.prepared = None
+        self._partitions.clear()
+        self._groups.clear()
+
+    def _init(self, bump: bool, keep_prepared: bool) -> Ask:
+        two_phase = self.settings.two_phase
+        message = InitProducerIdRequest(
+            transactional_id=self.settings.transactional_id,
+            transaction_timeout_ms=INT32_MAX if two_phase else self.settings.timeout_ms,
+            producer_id=self.producer_id if bump else -1,
+            producer_epoch=self.producer_epoch if bump else -1,
+            enable2_pc=two_phase,
+            keep_prepared_txn=keep_prepared,
+        )
+        at_least = 6 if two_phase or keep_prepared else 3 if bump else 0
+        return Ask(message, at_least, 6 if at_least == 6 else 5, None)
+
+    def _add_partitions(self, partitions: tuple[TopicPartition, ...]) -> Ask:
+        topics: dict[str, list[int]] = {}
+        for one in partitions:
+            topics.setdefault(one.topic, []).append(one.partition)
+        message = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.settings.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=t, partitions=found) for t, found in topics.items()],
+        )
+        return Ask(message, 0, 3, None)
+
+    def _add_offsets(self, group: str) -> Ask:
+        message = AddOffsetsToTxnRequest(
+            transactional_id=self.settings.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            group_id=group,
+        )
+        return Ask(message, 0, 4, None)
+
+    def _commit_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> Ask:
+        if self.version >= 2:
+            self._started = True
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for partition, one in offsets.items():
+            topics.setdefault(partition.topic, []).append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition.partition,
+                    committed_offset=one.offset,
+                    committed_leader_epoch=one.leader_epoch,
+                    committed_metadata=one.metadata,
+                )
+            )
+        message = TxnOffsetCommitRequest(
+            transactional_id=self.settings.transactional_id,
+            group_id=group.group,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.instance_id,
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=found) for topic, found in topics.items()],
+        )
+        fences = group.generation >= 0 or bool(group.member_id) or group.instance_id is not None
+        return Ask(message, 5 if self.version >= 2 else 3 if fences else 0, 5 if self.version >= 2 else 4, group.group)
+
+    def _end(self, committed: bool) -> Ask:
+        message = EndTxnRequest(
+            transactional_id=self.settings.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=committed,
+        )
+        return Ask(message, 5 if self.version >= 2 else 0, 5 if self.version >= 2 else 4, None)
+
+
+def _announces(pending: _Pending) -> bool:
+    return pending.step in (Step.ADD_PARTITIONS, Step.ADD_OFFSETS)
+
+
+def _codes(response: Any) -> list[int]:
+    if isinstance(response, AddPartitionsToTxnResponse):
+        topics = response.results_by_topic_v3_and_below
+        return [one.partition_error_code for topic in topics for one in topic.results_by_partition]
+    if isinstance(response, TxnOffsetCommitResponse):
+        return [one.error_code for topic in response.topics for one in topic.partitions]
+    return [response.error_code]
+
+
+def _error_of(response: Any) -> int:
+    """The code that decides: one that is final before one that passes, which comes before none."""
+    step = Step.COMMIT_OFFSETS if isinstance(response, TxnOffsetCommitResponse) else Step.ADD_PARTITIONS
+    order = (Verdict.FATAL, Verdict.ABORT_AND_BUMP, Verdict.ABORT, Verdict.FIND_COORDINATOR, Verdict.RETRY)
+    codes = [code for code in _codes(response) if code]
+    said = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED] or codes
+    return min(said, key=lambda code: order.index(verdict(step, code)), default=int(ErrorCode.NONE))
+
+
+def _without_errors(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+    """Only what was carried out."""
+    for topic in response.topics:
+        topic.partitions = [one for one in topic.partitions if not one.error_code]
+    return response
