@@ -37,6 +37,25 @@ GROUP = "g"
 SETTINGS = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
 """Small internal topics: a node that starts in no time."""
 
+
+class StepwiseDriver(Driver):
+    """Finishes held effects one at a time; what follows from one is held again."""
+
+    def finish(self, effect) -> None:
+        """Carry out one effect that was held."""
+        hold = self.hold_syncs, self.hold_facts
+        self.hold_syncs = self.hold_facts = False
+        event = self._event_of(effect)
+        self.hold_syncs, self.hold_facts = hold
+        self.dispatch(event)
+
+    def finish_held(self) -> None:
+        """Carry out what is held now, and no more."""
+        held, self.held = self.held, []
+        for effect in held:
+            self.finish(effect)
+
+
 Steps = Generator[tuple[object, int], object, object]
 _RETRIABLE = frozenset(
     {

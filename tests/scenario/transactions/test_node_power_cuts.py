@@ -24,6 +24,7 @@ from tests.scenario.transactions.node_client import (
     TOPIC,
     Client,
     Steps,
+    StepwiseDriver,
     committed_offset,
     open_producers,
     read,
@@ -39,7 +40,7 @@ class PowerCut(Exception):
     """The machine stopped."""
 
 
-class CutDriver(Driver):
+class CutDriver(StepwiseDriver):
     """Loses power before the effect after the next ``left`` ones."""
 
     left: int | None = None
@@ -51,14 +52,6 @@ class CutDriver(Driver):
                 raise PowerCut
             self.done += 1
         return super()._event_of(effect)
-
-    def finish(self, effect) -> None:
-        """Carry out one effect that was held; what follows from it is held again."""
-        hold = self.hold_syncs, self.hold_facts
-        self.hold_syncs = self.hold_facts = False
-        event = self._event_of(effect)
-        self.hold_syncs, self.hold_facts = hold
-        self.dispatch(event)
 
 
 def new_driver() -> CutDriver:

@@ -1,0 +1,298 @@
+"""Requests that come late, wrong or to what is gone, against a whole node: coordinator, leader and disk."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import CoordinatorEpoch
+from oncelog.core.transactions.transaction import EXHAUSTED
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.produce import ProduceRequest
+from oncelog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tests.scenario.node.requests import batch, create_topic, log_of, produce, produced
+from tests.scenario.transactions.node_client import (
+    SETTINGS,
+    SOURCE,
+    TOPIC,
+    Client,
+    StepwiseDriver,
+    committed_offset,
+    open_producers,
+    read,
+    run,
+    state_of,
+)
+
+
+@pytest.fixture
+def driver() -> StepwiseDriver:
+    driver = StepwiseDriver(SETTINGS)
+    create_topic(driver.connect(), TOPIC, 3)
+    create_topic(driver.connect(), SOURCE, 1)
+    return driver
+
+
+def begun(driver: StepwiseDriver, v2: bool, *partitions: int, transactional_id: str = "x") -> Client:
+    """A client with an open transaction."""
+    client = Client(transactional_id, v2)
+    run(driver.connect(), client.initialise())
+    run(driver.connect(), client.transaction("a", partitions, None, None))
+    return client
+
+
+def nothing_open(driver: StepwiseDriver) -> bool:
+    ends = [read(driver, partition)[1:] for partition in range(3)]
+    return all(stable == high for stable, high in ends) and not any(open_producers(driver, p) for p in range(3))
+
+
+both = pytest.mark.parametrize("v2", [True, False], ids=["v2", "v1"])
+
+
+@both
+def test_kip_890_a_late_produce_after_the_abort_opens_nothing(driver: StepwiseDriver, v2: bool) -> None:
+    client = begun(driver, v2, 0)
+    late, version = client.produce_request(0, b"late")
+    never_added, _ = client.produce_request(1, b"late")
+    run(driver.connect(), client.end(False))
+    for request in (late, never_added):
+        error_code, _ = produced(driver.connect().ask(request, version))
+        assert error_code == (ErrorCode.INVALID_PRODUCER_EPOCH if v2 else ErrorCode.TRANSACTION_ABORTABLE)
+    assert nothing_open(driver)
+    assert [log_of(driver, TOPIC, p).log_end_offset for p in range(3)] == [3, 0, 0]
+
+
+def test_kip_890_a_produce_verified_before_the_abort_is_refused_after_it(driver: StepwiseDriver) -> None:
+    """The guard: the produce waits for the durable addition of its partition while the abort overtakes it."""
+    client = begun(driver, True, 0)
+    driver.hold_syncs = True
+    producer, ender = driver.connect(), driver.connect()
+    request, version = client.produce_request(1, b"late")
+    producer.send(request, version)  # adds the partition, and waits for the disk
+    ender.send(*client.end_request(False))
+    while driver.held:
+        driver.finish_held()
+    driver.hold_syncs = False
+    assert ender.responses.popleft().error_code == ErrorCode.NONE
+    error_code, _ = produced(producer.responses.popleft())
+    assert error_code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NONE)
+    assert nothing_open(driver)
+    assert read(driver, 1)[0] == []
+
+
+@both
+def test_kafka_9144_a_late_write_of_the_old_epoch_after_the_marker_is_refused(driver: StepwiseDriver, v2: bool) -> None:
+    """The time-out raises the epoch and aborts; then the producer's batch arrives."""
+    client = begun(driver, v2, 0)
+    late, version = client.produce_request(0, b"late")
+    driver.advance(40_000)
+    assert state_of(driver, "x") == "CompleteAbort"
+    assert produced(driver.connect().ask(late, version))[0] == ErrorCode.INVALID_PRODUCER_EPOCH
+    driver.session.close()
+    driver.start()  # the producer's epoch in the log is that of the marker
+    assert produced(driver.connect().ask(late, version))[0] == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert nothing_open(driver)
+
+
+def test_kafka_17754_a_late_end_does_not_end_the_next_transaction(driver: StepwiseDriver) -> None:
+    client = begun(driver, True, 0)
+    late = client.end_request(False)
+    run(driver.connect(), client.end(True))
+    run(driver.connect(), client.transaction("b", (0, 1), None, None))
+    assert driver.connect().ask(*late).error_code == ErrorCode.PRODUCER_FENCED
+    assert state_of(driver, "x") == "Ongoing"
+    run(driver.connect(), client.end(True))
+    assert len(read(driver, 0)[0]) == 4
+
+
+@both
+def test_a_retried_end_is_answered_alike_and_writes_no_marker_again(driver: StepwiseDriver, v2: bool) -> None:
+    client = begun(driver, v2, 0, 1)
+    request = client.end_request(True)
+    first = driver.connect().ask(*request)
+    ends = [log_of(driver, TOPIC, p).log_end_offset for p in range(3)]
+    again = driver.connect().ask(*request)
+    assert (first.error_code, again.error_code) == (0, 0)
+    assert (first.producer_id, first.producer_epoch) == (again.producer_id, again.producer_epoch)
+    assert [log_of(driver, TOPIC, p).log_end_offset for p in range(3)] == ends
+
+
+def test_a_v1_produce_to_a_partition_not_added_is_refused(driver: StepwiseDriver) -> None:
+    client = begun(driver, False, 0)
+    for version, expected in ((11, ErrorCode.TRANSACTION_ABORTABLE), (10, ErrorCode.INVALID_TXN_STATE)):
+        request, _ = client.produce_request(1, b"stray")
+        assert produced(driver.connect().ask(request, version))[0] == expected
+    assert log_of(driver, TOPIC, 1).log_end_offset == 0
+    run(driver.connect(), client.end(True))
+    assert nothing_open(driver)
+
+
+def test_epochs_run_out_and_the_producer_goes_on_with_a_new_id(driver: StepwiseDriver) -> None:
+    client = begun(driver, True, 0)
+    run(driver.connect(), client.end(True))
+    shard = next(iter(driver.node.transaction_shards()))
+    held = shard._transactions["x"]
+    shard._transactions["x"] = held._replace(identity=held.identity._replace(producer_epoch=EXHAUSTED - 1))
+    before = client.producer_id
+    client.epoch = EXHAUSTED - 1
+    for label in "bcd":
+        run(driver.connect(), client.transaction(label, (0, 1), True, 7))
+    assert client.producer_id > before
+    assert client.epoch < 10
+    assert nothing_open(driver)
+    assert [len(read(driver, p)[0]) for p in range(2)] == [8, 6]
+    driver.crash_and_restart(1)
+    run(driver.connect(), client.transaction("e", (0, 1), True, 8))
+    assert [len(read(driver, p)[0]) for p in range(2)] == [10, 8]
+    assert committed_offset(driver) == 8
+
+
+@both
+def test_a_topic_deleted_while_its_marker_is_pending_holds_nobody_up(driver: StepwiseDriver, v2: bool) -> None:
+    create_topic(driver.connect(), "gone", 1)
+    client = begun(driver, v2, 0)
+    if not v2:
+        _add(driver, client, "gone")
+    request, version = client.produce_request(0, b"gone", topic="gone")
+    request.topic_data[0].partition_data[0].records = _restarted_sequence(client, 0)
+    assert produced(driver.connect().ask(request, version))[0] == ErrorCode.NONE
+    driver.hold_syncs = True
+    ender = driver.connect()
+    ender.send(*client.end_request(True))
+    driver.finish_held()  # the decision is durable; markers wait for the disk
+    assert ender.responses.popleft().error_code == ErrorCode.NONE
+    assert state_of(driver, "x") == "PrepareCommit"
+    deleted = driver.connect().ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1000), 3)
+    assert [topic.error_code for topic in deleted.responses] == [0]
+    while driver.held:
+        driver.finish_held()
+    assert state_of(driver, "x") == "CompleteCommit"
+    assert len(read(driver, 0)[0]) == 2
+
+
+def test_a_topic_deleted_while_nobody_coordinates_holds_nobody_up(driver: StepwiseDriver) -> None:
+    """Deleted between Prepare and the restart: the loaded transaction names a partition that is gone."""
+    create_topic(driver.connect(), "gone", 1)
+    client = begun(driver, True, 0)
+    request, version = client.produce_request(0, b"gone", topic="gone")
+    request.topic_data[0].partition_data[0].records = _restarted_sequence(client, 0)
+    assert produced(driver.connect().ask(request, version))[0] == ErrorCode.NONE
+    driver.connect().ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1000), 3)
+    driver.hold_syncs = True
+    driver.connect().send(*client.end_request(True))
+    driver.finish_held()
+    driver.hold_syncs = False
+    driver.crash_and_restart(4)
+    assert state_of(driver, "x") == "CompleteCommit"
+    assert len(read(driver, 0)[0]) == 2
+
+
+@both
+def test_a_prepared_transaction_is_finished_when_its_coordinator_loads(driver: StepwiseDriver, v2: bool) -> None:
+    client = begun(driver, v2, 0, 1, 2)
+    run(driver.connect(), client.commit_offset(42))
+    driver.hold_syncs = True
+    ender = driver.connect()
+    ender.send(*client.end_request(True))
+    driver.finish_held()
+    assert ender.responses.popleft().error_code == ErrorCode.NONE
+    driver.hold_syncs = False
+    for seed in range(3):  # the markers may be lost, or there; a second time changes nothing
+        driver.crash_and_restart(seed)
+        assert state_of(driver, "x") == "CompleteCommit"
+        assert [len(read(driver, p)[0]) for p in range(3)] == [2, 2, 2]
+        assert committed_offset(driver, require_stable=True) == 42
+        assert nothing_open(driver)
+
+
+def test_pending_offsets_are_unstable_until_the_marker(driver: StepwiseDriver) -> None:
+    client = begun(driver, True, 0)
+    run(driver.connect(), client.commit_offset(42))
+    assert committed_offset(driver) == -1
+    assert committed_offset(driver, require_stable=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    run(driver.connect(), client.end(False))
+    assert committed_offset(driver, require_stable=True) == -1
+
+
+def test_a_request_that_meets_a_completing_transaction_waits_for_it(driver: StepwiseDriver) -> None:
+    client = begun(driver, True, 0)
+    driver.hold_syncs = True
+    ender, newcomer = driver.connect(), driver.connect()
+    ender.send(*client.end_request(True))
+    driver.finish_held()
+    newcomer.send(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000), 5)
+    assert not newcomer.responses
+    while driver.held:
+        driver.finish_held()
+    assert newcomer.responses.popleft().error_code == ErrorCode.NONE
+
+
+def test_who_waits_for_a_transaction_that_does_not_complete_is_told(driver: StepwiseDriver) -> None:
+    client = begun(driver, True, 0)
+    driver.hold_syncs = True
+    driver.connect().send(*client.end_request(True))
+    driver.finish_held()
+    newcomer = driver.connect()
+    newcomer.send(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000), 5)
+    driver.advance(5_000)
+    assert newcomer.responses.popleft().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_an_ordinary_write_inside_an_open_transaction_is_refused(driver: StepwiseDriver) -> None:
+    client = begun(driver, True, 0)
+    records = batch(driver, b"plain", producer_id=client.producer_id, producer_epoch=client.epoch, base_sequence=2)
+    assert produced(driver.connect().ask(produce(TOPIC, records), 9))[0] == ErrorCode.INVALID_TXN_STATE
+    assert log_of(driver, TOPIC).log_end_offset == 2
+
+
+def test_control_batches_of_clients_are_refused(driver: StepwiseDriver) -> None:
+    records = batch(driver, b"x", producer_id=1, producer_epoch=0, base_sequence=0, control=True)
+    response = driver.connect().ask(produce(TOPIC, records), 9)
+    assert produced(response)[0] == ErrorCode.INVALID_RECORD
+    assert log_of(driver, TOPIC).log_end_offset == 0
+
+
+def test_a_marker_of_an_older_coordinator_is_fenced_and_changes_nothing(driver: StepwiseDriver) -> None:
+    client = begun(driver, True, 0)
+    log = log_of(driver, TOPIC)
+    entry = log.producers.entries[client.producer_id]
+    log.producers.entries[client.producer_id] = entry._replace(coordinator_epoch=CoordinatorEpoch(9))
+    before = log.producers.entries[client.producer_id]
+    marker = WritableTxnMarker(
+        producer_id=client.producer_id,
+        producer_epoch=client.epoch + 1,
+        transaction_result=True,
+        coordinator_epoch=3,
+        transaction_version=2,
+        topics=[WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])],
+    )
+    response = driver.connect().ask(WriteTxnMarkersRequest(markers=[marker]), 2)
+    (result,) = response.markers[0].topics[0].partitions
+    assert result.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert log.producers.entries[client.producer_id] == before
+    assert log.log_end_offset == 2
+
+
+def _add(driver: StepwiseDriver, client: Client, topic: str) -> None:
+    request, version = next(client.add(0))
+    request.v3_and_below_topics[0].name = topic
+    assert (
+        driver.connect()
+        .ask(request, version)
+        .results_by_topic_v3_and_below[0]
+        .results_by_partition[0]
+        .partition_error_code
+        == 0
+    )
+
+
+def _restarted_sequence(client: Client, sequence: int) -> bytes:
+    sequences, client.sequences = client.sequences, {0: sequence}
+    request: ProduceRequest = client.produce_request(0, b"gone")[0]
+    client.sequences = sequences
+    return request.topic_data[0].partition_data[0].records
