@@ -24,6 +24,8 @@ from oncelog.records.internal.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
     Unknown,
+    decode_any_key,
+    decode_any_offset_commit_value,
     decode_group_metadata_value,
     decode_key,
     decode_offset_commit_value,
@@ -189,3 +191,51 @@ def test_a_newer_consumer_protocol_is_read_as_the_newest_known_and_nonsense_is_c
             decode_subscription(data)
         with pytest.raises(CorruptBatch):
             decode_assignment(data)
+
+
+NAMES = st.text(max_size=140) | st.text("ab", min_size=120, max_size=300)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+VALUES = st.builds(
+    OffsetCommitValue,
+    INT64,
+    st.integers(-(2**31), 2**31 - 1),
+    NAMES,
+    INT64,
+    st.just(-1),
+    st.just(TOPIC_ID) | st.binary(min_size=16, max_size=16).map(TopicId) | st.just(TopicId(bytes(16))),
+)
+
+
+def spoilt(data: bytes, at: int, change: int, cut: int, tail: bytes) -> bytes:
+    """Bytes of which one is changed and some are cut off or added."""
+    changed = bytearray(data)
+    changed[at % len(data)] ^= change
+    return bytes(changed[: len(data) - cut]) + tail
+
+
+SPOILING = st.tuples(
+    st.integers(0, 400), st.integers(0, 255), st.integers(0, 3) | st.integers(0, 400), st.binary(max_size=30)
+)
+
+
+@given(NAMES, NAMES, st.integers(-(2**31), 2**31 - 1), SPOILING)
+def test_the_usual_way_of_reading_keys_says_what_the_general_way_says(
+    group: str, topic: str, partition: int, spoiling: tuple[int, int, int, bytes]
+) -> None:
+    key = encode_offset_commit_key(group, topic, partition)
+    assert decode_key(key) == decode_any_key(key) == OffsetCommitKey(group, topic, partition)
+    key = spoilt(key, *spoiling)
+    assert decode_key(key) == decode_any_key(key)
+    assert type(decode_key(key)) is type(decode_any_key(key))
+
+
+@given(VALUES, st.integers(0, 4), SPOILING)
+def test_the_usual_way_of_reading_offsets_says_what_the_general_way_says(
+    written: OffsetCommitValue, version: int, spoiling: tuple[int, int, int, bytes]
+) -> None:
+    value = encode_offset_commit_value(written, version)
+    assert decode_offset_commit_value(value) == decode_any_offset_commit_value(value)
+    assert version < 4 or decode_offset_commit_value(value) == written
+    value = spoilt(value, *spoiling)
+    assert decode_offset_commit_value(value) == decode_any_offset_commit_value(value)
+    assert type(decode_offset_commit_value(value)) is type(decode_any_offset_commit_value(value))
