@@ -22,8 +22,9 @@ from typing import Final, NamedTuple, Self
 
 _EVENT: Final = struct.Struct(">HBI")
 _SIZE: Final = struct.Struct(">i")
-_CHANGES: Final = frozenset({19, 20, 21, 33, 37, 44})
-"""Topics, records and configs created, altered and deleted: Apache Kafka answers before all of it has heard."""
+_CHANGES: Final = frozenset({19, 20, 21, 26, 33, 37, 44, 57})
+"""Topics, records and configs created, altered and deleted, transactions ended, features set: Apache Kafka answers
+before all of it has heard."""
 
 
 class Direction(IntEnum):

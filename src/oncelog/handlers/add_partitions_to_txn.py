@@ -95,8 +95,6 @@ def _decide(transaction: AddPartitionsToTxnTransaction, context: Context) -> Ste
                 for partition, refusal in refusals.items()
             }
         )
-    if not transaction.transactional_id:
-        return _same_for_all(transaction, ErrorCode.INVALID_REQUEST)
     request = AddRequest(
         TransactionalId(transaction.transactional_id),
         Identity(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch)),
@@ -105,6 +103,8 @@ def _decide(transaction: AddPartitionsToTxnTransaction, context: Context) -> Ste
     )
     if transaction.verify_only:
         return _each_its_own((yield from _verify(request)))
+    if not request.transactional_id:
+        return _same_for_all(transaction, ErrorCode.INVALID_REQUEST)
     reply: AddReply | ErrorCode = yield from ask(
         request.transactional_id, lambda shard, token, now_ms, _: shard.add_partitions(request, token, now_ms)
     )
@@ -113,6 +113,8 @@ def _decide(transaction: AddPartitionsToTxnTransaction, context: Context) -> Ste
 
 
 def _verify(request: AddRequest) -> Steps[Outcomes]:
+    if not request.transactional_id:
+        return dict.fromkeys(request.partitions, ErrorCode.INVALID_REQUEST)
     reply: VerifyReply | ErrorCode = yield from ask(
         request.transactional_id, lambda shard, token, now_ms, _: shard.verify_partitions(request, token, now_ms)
     )

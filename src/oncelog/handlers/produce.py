@@ -16,7 +16,7 @@ from oncelog.base.ids import INTERNAL_TOPICS, NO_TOPIC_ID, Offset, TopicId, Topi
 from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
-from oncelog.handlers.produce_transactions import abortable, identity_of, verify
+from oncelog.handlers.produce_transactions import identity_of, verify
 from oncelog.handlers.waits import Steps, UntilDurable
 from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
 from oncelog.records.compression import Codec
@@ -64,6 +64,8 @@ ACKS_ALL: Final = -1
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that Apache Kafka lets write to internal topics."""
 _KNOWS_ZSTD: Final = 7
+_NOT_ADDED: Final = "Partition was not added to the transaction"
+"""Apache Kafka's words for clients before version 11, whose error code says less."""
 
 
 class _Waiting(NamedTuple):
@@ -215,7 +217,7 @@ def _append_partition(
     records = _records(data)
     refusal = _partition_refusal(partition, log, records, appending)
     if refusal != ErrorCode.NONE:
-        _refuse(result, refusal)
+        _refuse(result, refusal, _NOT_ADDED if refusal is ErrorCode.INVALID_TXN_STATE else None)
         return
     try:
         appended = log.append(
@@ -225,7 +227,7 @@ def _append_partition(
             verified=appending.verified,
         )
     except AppendRefused as refused:
-        _refuse_append(result, refused, log, context.version)
+        _refuse_append(result, refused, log)
         return
     except OSError:
         _refuse(result, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -280,12 +282,9 @@ def _has_transactional(request: ProduceRequest) -> bool:
     )
 
 
-def _refuse_append(result: PartitionProduceResponse, refusal: AppendRefused, log: PartitionLog, version: int) -> None:
+def _refuse_append(result: PartitionProduceResponse, refusal: AppendRefused, log: PartitionLog) -> None:
     """What the log refused; its start is named only where the log itself was asked, as Apache Kafka does."""
-    error_code = refusal.error_code
-    if error_code is ErrorCode.INVALID_TXN_STATE:
-        error_code = abortable(version)
-    _refuse(result, error_code, refusal.message if refusal.spoken else None)
+    _refuse(result, refusal.error_code, refusal.message if refusal.spoken else None)
     if refusal.by_log:
         result.log_start_offset = log.log_start_offset
     result.record_errors = [

@@ -13,6 +13,8 @@ from tests.conformance.golden.fields import IDENTITY, LEARNED, MAY_DIFFER
 
 NO_UUID: Final = bytes(16)
 LEADER_EPOCH: Final = slice(12, 16)
+MARKER_TIME: Final = (slice(17, 21), slice(27, 43))
+"""The checksum and the time of the broker's clock."""
 
 
 class Translation:
@@ -132,13 +134,16 @@ def _shown(key: tuple[Any, ...]) -> str:
 
 
 def _batches(records: Any) -> list[bytes]:
-    """The whole batches, without what the leader writes into them."""
+    """The whole batches, without what the leader writes into them and without the time of its markers."""
     buffer = bytes(records or b"")
     found = []
     try:
         for position, header in iter_headers(buffer):
             batch = bytearray(buffer[position : position + header.size_bytes])
             batch[LEADER_EPOCH] = bytes(4)
+            if header.is_control:
+                for part in MARKER_TIME:
+                    batch[part] = bytes(part.stop - part.start)
             found.append(bytes(batch))
     except CorruptBatch:
         pass  # the end of a batch that did not fit

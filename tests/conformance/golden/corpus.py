@@ -25,6 +25,11 @@ BROKER_PROPERTIES: Final = {
 _INIT_PRODUCER_ID_V0: Final = struct.pack(">hhihhi", 22, 0, 1, -1, -1, 60_000)
 _FIND_COORDINATOR_V0: Final = struct.pack(">hhih", 10, 0, 1, -1) + b"\0\7warm-up"
 _LIST_GROUPS_V0: Final = struct.pack(">hhih", 16, 0, 1, -1)
+_FIND_TRANSACTION_COORDINATOR_V1: Final = struct.pack(">hhih", 10, 1, 1, -1) + b"\0\7warm-up\1"
+_INIT_TRANSACTIONS_V0: Final = struct.pack(">hhih", 22, 0, 1, -1) + b"\0\7warm-up" + struct.pack(">i", 60_000)
+_TRANSACTIONS: Final = "transactions-"
+_ASKS_UNSTABLE_VERSIONS: Final = frozenset({"init-producer-id", "transactions-init"})
+"""InitProducerId 6 is not advertised by Apache Kafka unless it is told to."""
 
 
 def _call(address: tuple[str, int], request: bytes) -> bytes:
@@ -39,12 +44,27 @@ def _call(address: tuple[str, int], request: bytes) -> bytes:
     return answer[8:]
 
 
-def warm_up(address: tuple[str, int]) -> None:
+def properties_of(scenario: str) -> dict[str, str]:
+    """How the broker of a scenario is configured."""
+    unstable = {"unstable.api.versions.enable": "true"} if scenario in _ASKS_UNSTABLE_VERSIONS else {}
+    return BROKER_PROPERTIES | unstable
+
+
+def scenario_of(recording: Path) -> str:
+    """The scenario's name: recordings are ``client.scenario.xz``."""
+    return recording.stem.partition(".")[2]
+
+
+def warm_up(address: tuple[str, int], scenario: str = "") -> None:
     """Wait until the broker has producer ids to give and its offsets topic exists and is loaded.
 
     Without it a recording would begin with however many COORDINATOR_NOT_AVAILABLE the machine was slow enough for.
+    A scenario whose name begins with ``transactions-`` finds the coordinators of transactions ready, too.
     """
-    for request, error_position in ((_INIT_PRODUCER_ID_V0, 4), (_FIND_COORDINATOR_V0, 0), (_LIST_GROUPS_V0, 0)):
+    questions = [(_INIT_PRODUCER_ID_V0, 4), (_FIND_COORDINATOR_V0, 0), (_LIST_GROUPS_V0, 0)]
+    if scenario.startswith(_TRANSACTIONS):
+        questions += [(_FIND_TRANSACTION_COORDINATOR_V1, 4), (_INIT_TRANSACTIONS_V0, 4)]
+    for request, error_position in questions:
         deadline = time.monotonic() + 30
         while int.from_bytes(_call(address, request)[error_position : error_position + 2], "big"):
             if time.monotonic() > deadline:

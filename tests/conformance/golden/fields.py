@@ -18,6 +18,8 @@ MAY_DIFFER: Final[dict[tuple[str, str], str]] = {
     ("*", "batch_index_error_message"): "wording, and the time in it",
     ("*", "documentation"): "our own words; whether there is any has to agree",
     ("*", "log_append_time_ms"): "the time of the append, where the topic asks for it; -1 has to agree",
+    ("DescribeTransactions", "transaction_start_time_ms"): "the time of the first partition; -1 has to agree",
+    ("DescribeProducers", "last_timestamp"): "the time of a marker",
     ("ApiVersions", "finalized_features_epoch"): "counts changes of metadata",
 }
 """Fields whose value is not compared. Of strings and numbers it is compared whether they are there at all."""
@@ -31,6 +33,7 @@ IDENTITY: Final = (
     "topic_id",
     "resource_name",
     "group_id",
+    "transactional_id",
     "key",
     "partition_index",
     "partition_id",

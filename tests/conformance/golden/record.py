@@ -12,23 +12,27 @@ import sys
 import time
 from typing import Final
 
-from tests.conformance.golden.corpus import BROKER_PROPERTIES, DATA, warm_up
+from tests.conformance.golden.corpus import DATA, properties_of, warm_up
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.clients.scenario import Scenario
 from tests.peers.jars import PeerMissing
 from tests.peers.process import free_ports
-from tests.peers.recorder import Event, Recorder, save
+from tests.peers.recorder import Direction, Event, Recorder, save
 
 CLIENTS: Final = {
     "confluent-kafka": ("confluent", "SCENARIOS"),
     "confluent-kafka-admin": ("confluent_admin", "SCENARIOS"),
     "kafka-python": ("kafka_python", "SCENARIOS"),
     "aiokafka": ("aio_kafka", "SCENARIOS"),
+    "confluent-kafka-transactions": ("confluent_transactions", "SCENARIOS"),
+    "kafka-python-transactions": ("kafka_python_transactions", "SCENARIOS"),
+    "aiokafka-transactions": ("aio_kafka_transactions", "SCENARIOS"),
     "java": ("java", "SCENARIOS"),
     "franz-go": ("foreign", "FRANZ_GO"),
     "kafkajs": ("foreign", "KAFKAJS"),
     "sweep": ("sweep", "SCENARIOS"),
 }
+BROKERS_CLIENT_IDS: Final = (b"AddPartitionsManager-", b"broker-")
 
 
 def scenarios(client: str) -> dict[str, Scenario]:
@@ -38,15 +42,31 @@ def scenarios(client: str) -> dict[str, Scenario]:
     return found
 
 
-def record(scenario: Scenario) -> list[Event]:
+def of_clients(events: list[Event]) -> list[Event]:
+    """Without the connections on which the broker speaks to itself, by the address it was told to advertise: markers,
+    and whether partitions take part in a transaction."""
+    own = {
+        event.connection
+        for event in events
+        if event.direction is Direction.REQUEST and _client_id(event.frame).startswith(BROKERS_CLIENT_IDS)
+    }
+    return [event for event in events if event.connection not in own]
+
+
+def _client_id(frame: bytes) -> bytes:
+    size = int.from_bytes(frame[8:10], "big", signed=True)
+    return frame[10 : 10 + max(0, size)]
+
+
+def record(name: str, scenario: Scenario) -> list[Event]:
     """Run one scenario against a fresh Apache Kafka and return what was said."""
     (port,) = free_ports(1)
-    with ApacheKafka(properties=BROKER_PROPERTIES, advertised=("127.0.0.1", port)) as kafka:
-        warm_up((kafka.host, kafka.port))
+    with ApacheKafka(properties=properties_of(name), advertised=("127.0.0.1", port)) as kafka:
+        warm_up((kafka.host, kafka.port), name)
         with Recorder((kafka.host, kafka.port), port, settle_s=0.15) as recorder:
             scenario(recorder.bootstrap_servers)
             time.sleep(0.1)
-            return recorder.take()
+            return of_clients(recorder.take())
 
 
 def main() -> int:
@@ -61,7 +81,7 @@ def main() -> int:
             if options.scenario and name not in options.scenario:
                 continue
             try:
-                events = record(scenario)
+                events = record(name, scenario)
             except PeerMissing as missing:
                 print(f"{client}: left out: {missing}", file=sys.stderr)
                 break

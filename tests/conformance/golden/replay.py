@@ -22,7 +22,7 @@ from oncelog.base.errors import PeerError
 from oncelog.handlers.registry import BY_KEY
 from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header, encode_request
 from tests.conformance.golden.compare import Translation, differences
-from tests.conformance.golden.corpus import DATA, warm_up
+from tests.conformance.golden.corpus import DATA, scenario_of, warm_up
 from tests.conformance.golden.exceptions import excused, is_timed_out_fetch, leave_out_what_cannot_agree
 from tests.peers.recorder import Direction, Event, load
 
@@ -214,10 +214,10 @@ def main() -> int:
     parser.add_argument("recording", nargs="+", help=f"a file, or a name in {DATA.name}/ without .xz")
     options = parser.parse_args()
     host, _, port = options.address.rpartition(":")
-    warm_up((host, int(port)))
     found = 0
     for name in options.recording:
         path = Path(name) if name.endswith(".xz") else DATA / f"{name}.xz"
+        warm_up((host, int(port)), scenario_of(path))
         for line in Replay((host, int(port)), load(path)).run():
             print(f"{path.stem}: {line}")
             found += 1

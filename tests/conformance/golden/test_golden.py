@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from oncelog.testing import Broker
-from tests.conformance.golden.corpus import BROKER_PROPERTIES, DATA, warm_up
+from tests.conformance.golden.corpus import BROKER_PROPERTIES, DATA, scenario_of, warm_up
 from tests.conformance.golden.replay import Replay
 from tests.peers.recorder import load
 
@@ -46,13 +46,13 @@ def summary(line: str) -> str:
 def broker() -> Iterator[Broker]:
     """As Apache Kafka was configured for the recording."""
     with Broker(BROKER_PROPERTIES) as running:
-        warm_up((running.host, running.port))
         yield running
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=[path.stem for path in RECORDINGS])
 def test_the_answers_are_apache_kafkas(recording: Path, broker: Broker) -> None:
     known = _known().get(recording.stem, set())
+    warm_up((broker.host, broker.port), scenario_of(recording))
     lines = list(Replay((broker.host, broker.port), load(recording)).run())
     unknown = [line for line in lines if summary(line) not in known]
     assert not unknown, "\n".join(unknown[:20])

@@ -10,7 +10,17 @@ from functools import partial
 from typing import Final
 
 from tests.peers.clients.scenario import Scenario
-from tests.peers.clients.sweep import cluster, configs, data, groups, offsets, produce, topics
+from tests.peers.clients.sweep import (
+    cluster,
+    configs,
+    data,
+    groups,
+    offsets,
+    produce,
+    topics,
+    transaction_data,
+    transactions,
+)
 from tests.peers.clients.sweep.wire import Wire
 
 _SWEEPS: Final = {
@@ -21,6 +31,8 @@ _SWEEPS: Final = {
     **topics.SWEEPS,
     **configs.SWEEPS,
     **cluster.SWEEPS,
+    **transactions.SWEEPS,
+    **transaction_data.SWEEPS,
 }
 
 
