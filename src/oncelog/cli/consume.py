@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Properties, open_client
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Properties, open_client
 
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
@@ -60,6 +60,7 @@ def consume(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Print the records of topics.
 
@@ -78,7 +79,7 @@ def consume(
     where, until_ms = _where(start, to, group, partition)
     sink = Sink(_formatter(form, as_json, encode_base64, delimiter, key_delimiter, null), count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted)
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         if group is not None:
             consume_group(client, sink, topics, group, where, settings, instance_id, stop_at_end, not no_commit, quiet)
         else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Properties, new_app, open_client
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, new_app, open_client
 from oncelog.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def list_(
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """List groups.
@@ -38,7 +39,7 @@ def list_(
     """
     from oncelog.admin.groups import list_groups
 
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         rows = list_groups(client, state or ())
     if as_json:
         print_json(rows)
@@ -55,6 +56,7 @@ def describe(
     members: Annotated[bool, typer.Option("--members", help="Members instead of partitions.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show where groups stand: committed offsets, lag, and who reads what.
@@ -67,7 +69,7 @@ def describe(
     from oncelog.admin.groups import describe_group, group_lag
 
     documents = []
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         for number, name in enumerate(groups):
             found = describe_group(client, name)
             lag = [] if members and not as_json else group_lag(client, found)
@@ -119,6 +121,7 @@ def reset_offsets(
     execute: Annotated[bool, typer.Option("--execute", help="Do it; otherwise it is only shown.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Move a group's committed offsets, while it has no members. Shows the plan unless told to --execute.
@@ -133,7 +136,7 @@ def reset_offsets(
     from oncelog.client.errors import ClientError
 
     to = _target(to_earliest, to_latest, to_current, to_offset, to_datetime, shift_by)
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         rows = plan_reset(client, group, to, _partitions(client, topic))
         if not rows:
             raise ClientError(f"group {group!r} has no committed offsets there; name topics with --topic")
@@ -160,6 +163,7 @@ def delete(
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete groups without members and their offsets, or only their offsets in some topics.
@@ -172,7 +176,7 @@ def delete(
     from oncelog.admin.groups import delete_groups, delete_offsets
     from oncelog.cli.main import complain
 
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         if topic:
             partitions = _partitions(client, topic) or []
             outcomes = [one for group in groups for one in delete_offsets(client, group, partitions)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Properties, key_values
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, client_settings
 from oncelog.cli.output import print_json, print_table, progress
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def load(
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Load what is new in topics into a table of Parquet files, each record exactly once.
@@ -62,7 +63,7 @@ def load(
         from_ms = None if from_time is None else parse_time_ms(from_time)
     except MomentError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from None
-    options = {f"kafka.{name}": value for name, value in key_values(properties, "--property").items()}
+    options = {f"kafka.{name}": value for name, value in client_settings(properties, command_config).items()}
     options["kafka.isolation.level"] = "read_uncommitted" if read_uncommitted else "read_committed"
     options["includeHeaders"] = str(headers).lower()
     options["failOnDataLoss"] = str(not allow_data_loss).lower()

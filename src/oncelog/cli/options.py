@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -27,6 +28,10 @@ Properties = Annotated[
     list[str] | None,
     typer.Option("--property", "-X", metavar="KEY=VALUE", help="A client setting by its Java name; may be repeated."),
 ]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="A properties file with client settings; -X wins over it."),
+]
 
 
 def new_app(summary: str) -> typer.Typer:
@@ -34,14 +39,28 @@ def new_app(summary: str) -> typer.Typer:
     return typer.Typer(help=summary, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 
-def open_client(bootstrap: str, properties: list[str] | None = None) -> Client:
+def open_client(bootstrap: str, properties: list[str] | None = None, command_config: Path | None = None) -> Client:
     """A client for a command: it gives up sooner than one in a program. Raises BadParameter for a wrong property."""
     from oncelog.client.blocking.client import Client
 
     settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}
     settings |= {"socket.connection.setup.timeout.ms": "5000", "unknown.topic.grace.ms": "400"}
-    settings.update(key_values(properties, "--property"))
+    settings |= client_settings(properties, command_config)
     return Client(bootstrap, config=settings)
+
+
+def client_settings(properties: list[str] | None, command_config: Path | None) -> dict[str, str]:
+    """What ``--command-config`` and ``-X`` say. Raises BadParameter for what cannot be read."""
+    settings: dict[str, str] = {}
+    if command_config is not None:
+        from oncelog.node.settings import parse_properties
+
+        try:
+            settings.update(parse_properties(command_config.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise typer.BadParameter(f"cannot read {command_config}: {reason}", param_hint="--command-config") from None
+    return settings | key_values(properties, "--property")
 
 
 def key_values(given: list[str] | None, option: str) -> dict[str, str]:

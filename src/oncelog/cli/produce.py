@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Properties, open_client
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Properties, open_client
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.producer import Producer
@@ -99,6 +99,7 @@ def produce(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No count on stderr.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Write records to a topic: lines of stdin, or files.
 
@@ -133,7 +134,10 @@ def produce(
     settings = ProducerSettings(
         codec=Codec[compression.name.upper()], acks={"0": 0, "1": 1, "all": -1}[acks.value], linger_ms=_IDLE_MS
     )
-    with open_client(bootstrap, properties) as client, Producer(client, settings, create_topics=True) as producer:
+    with (
+        open_client(bootstrap, properties, command_config) as client,
+        Producer(client, settings, create_topics=True) as producer,
+    ):
         if partition is not None:
             _require_partition(client, topic, partition)
         else:

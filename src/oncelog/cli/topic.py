@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Properties, key_values, new_app, open_client
+from oncelog.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    Properties,
+    key_values,
+    new_app,
+    open_client,
+)
 from oncelog.cli.output import print_json, print_table
 
 app = new_app("Create, list, describe, alter and delete topics.")
@@ -34,6 +43,7 @@ def create(
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a topic.
@@ -56,7 +66,7 @@ def create(
     )
     if new.assignment and (partitions or replication_factor):
         raise typer.BadParameter("it replaces --partitions and --replication-factor", param_hint="--replica-assignment")
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         try:
             row = create_topic(client, new, validate_only=dry_run)
         except BrokerRefused as error:
@@ -76,6 +86,7 @@ def list_(
     internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """List topics.
@@ -87,7 +98,7 @@ def list_(
     """
     from oncelog.admin.topics import list_topics
 
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         rows = list_topics(client, internal=internal)
     if as_json:
         print_json(rows)
@@ -104,6 +115,7 @@ def describe(
     all_configs: Annotated[bool, typer.Option("--all-configs", help="Settings that are defaults too.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show partitions, leaders, offsets and settings of topics.
@@ -117,7 +129,7 @@ def describe(
     from oncelog.admin.configs import ConfigRow, ResourceType, describe_configs
     from oncelog.admin.topics import TopicDescription, describe_topics
 
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         found = describe_topics(client, topics or None)
         configs: dict[str, list[ConfigRow]] = {}
         for one in found:
@@ -180,6 +192,7 @@ def alter(
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Change a topic's settings, or give it more partitions.
@@ -195,7 +208,7 @@ def alter(
     change = key_values(config, "--config")
     if partitions is None and not change and not delete_config:
         raise typer.BadParameter("nothing to change; give --partitions, --config or --delete-config")
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         client.topic(topic)
         if change or delete_config:
             alter_configs(
@@ -215,6 +228,7 @@ def delete(
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records.
@@ -228,7 +242,7 @@ def delete(
     from oncelog.base.errors import ErrorCode
     from oncelog.cli.main import complain
 
-    with open_client(bootstrap, properties) as client:
+    with open_client(bootstrap, properties, command_config) as client:
         outcomes = delete_topics(client, topics)
     gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     failed = [one for one in outcomes if one.error and not (if_exists and one.error_code == gone)]

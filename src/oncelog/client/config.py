@@ -7,52 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final, NamedTuple
 
 from oncelog.base.units import INT32_MAX, MIB, MINUTE_MS, SECOND_MS
+from oncelog.client.addresses import Address as Address
+from oncelog.client.addresses import parse_addresses as parse_addresses
 from oncelog.client.errors import ConfigError
-
-DEFAULT_PORT: Final = 9092
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_addresses(text: str) -> list[Address]:
-    """``host[:port]`` separated by commas; IPv6 as ``[::1]:9092``. Raises ConfigError naming the wrong part."""
-    addresses = [_parse_address(part.strip()) for part in text.split(",") if part.strip()]
-    if not addresses:
-        raise ConfigError("no bootstrap server given; use host:port, for example localhost:9092")
-    return addresses
-
-
-def _parse_address(text: str) -> Address:
-    wrong = ConfigError(f"{text!r} is not a broker address; use host:port, for example localhost:9092")
-    if "://" in text:
-        protocol, _, text = text.partition("://")
-        if protocol.upper() != "PLAINTEXT":
-            raise ConfigError(f"{protocol}:// is not supported; only PLAINTEXT is")
-    if text.startswith("["):
-        host, bracket, port = text[1:].partition("]")
-        if not bracket or (port and not port.startswith(":")):
-            raise wrong
-        port = port[1:]
-    else:
-        host, _, port = text.partition(":")
-    if not host or any(character.isspace() or character in "/:" for character in host.replace(":", "") + port):
-        raise wrong
-    if not port:
-        return Address(host, DEFAULT_PORT)
-    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise wrong
-    return Address(host, int(port))
+from oncelog.client.machine.sasl import TokenCallback
+from oncelog.client.security import SecuritySettings, parse_security
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +36,8 @@ class ClientConfig:
     """A broker that announces more loses the connection."""
     receive_buffer_bytes: int = field(default=-1, metadata={"key": "receive.buffer.bytes"})
     send_buffer_bytes: int = field(default=-1, metadata={"key": "send.buffer.bytes"})
+    security: SecuritySettings | None = None
+    """TLS and SASL; None for PLAINTEXT. See ``oncelog.client.security`` for the keys."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -84,15 +47,13 @@ class ClientConfig:
                 raise ConfigError(f"{one.metadata['key']}={value} is out of range")
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str], **given: object) -> ClientConfig:
+    def from_properties(cls, properties: Mapping[str, str], *, token: TokenCallback | None = None) -> ClientConfig:
         """From Java-style keys; keys that are not a client's (or not ours) are left alone.
 
-        Raises ConfigError for a value that is no number and for a security protocol other than PLAINTEXT.
+        ``token`` is asked at each new connection with SASL's OAUTHBEARER. Raises ConfigError for a value that is no
+        number, and for settings of security that cannot be honoured.
         """
-        protocol = properties.get("security.protocol", "PLAINTEXT")
-        if protocol.upper() != "PLAINTEXT":
-            raise ConfigError(f"security.protocol={protocol} is not supported; only PLAINTEXT is")
-        values: dict[str, object] = dict(given)
+        values: dict[str, object] = {"security": parse_security(properties, token)}
         if "client.id" in properties:
             values["client_id"] = properties["client.id"]
         for one in fields(cls):

@@ -30,7 +30,7 @@ def test_java_keys_are_understood_and_foreign_ones_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "properties", [{"request.timeout.ms": "soon"}, {"security.protocol": "SASL_SSL"}, {"retry.backoff.ms": "-1"}]
+    "properties", [{"request.timeout.ms": "soon"}, {"security.protocol": "TLS"}, {"retry.backoff.ms": "-1"}]
 )
 def test_wrong_settings_are_refused(properties: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=next(iter(properties)).replace(".", r"\.")):

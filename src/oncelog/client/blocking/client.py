@@ -11,6 +11,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
@@ -18,7 +19,15 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.config import Address, ClientConfig, parse_addresses
-from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, NoBrokerReachable, UnknownTopic
+from oncelog.client.errors import (
+    AuthenticationFailed,
+    BrokerRefused,
+    ClientError,
+    ConfigError,
+    ConnectionLost,
+    NoBrokerReachable,
+    UnknownTopic,
+)
 from oncelog.client.machine.metadata import ClusterView, TopicInfo
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.requests import list_offsets_request, produce_request, produce_version_limit
@@ -72,7 +81,8 @@ class Client:
         text = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
         self.bootstrap = parse_addresses(text)
         if not isinstance(config, ClientConfig):
-            config = ClientConfig.from_properties(config or {}, **({"client_id": client_id} if client_id else {}))
+            config = ClientConfig.from_properties(config or {})
+            config = replace(config, client_id=client_id) if client_id else config
         self.config = config
         self.view = ClusterView()
         self._links: dict[int, Link] = {}
@@ -320,6 +330,8 @@ class Client:
             for address in addresses:
                 try:
                     self._bootstrap_link = Link(address, self.config)
+                except (AuthenticationFailed, ConfigError):
+                    raise
                 except ClientError as error:
                     failures.append(str(error))
                 else:

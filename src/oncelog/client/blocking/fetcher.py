@@ -117,7 +117,7 @@ class Fetcher:
             pause = wait_ms if due is None else max(0, min(wait_ms, due - now_ms()))
             time.sleep(max(pause, 1) / 1000)
             return []
-        if all(sent.link.is_open for sent in self._sent.values()):
+        if all(sent.link.is_open and not sent.link.pending() for sent in self._sent.values()):
             poll = select.poll()
             for sent in self._sent.values():
                 poll.register(sent.link.fileno(), select.POLLIN)

@@ -6,20 +6,26 @@ ConnectionLost and decides whether to ask again. Waiting for one response keeps 
 
 from __future__ import annotations
 
+import secrets
 import time
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog.base.errors import PeerError
+from oncelog.base.units import MIB
 from oncelog.client.blocking.stream import Stream, connect
 from oncelog.client.config import Address, ClientConfig
-from oncelog.client.errors import ClientError, ConnectionLost, RequestTimedOut
+from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.connection import Connection, Phase, Response
+from oncelog.client.machine.sasl import SaslMachine
 from oncelog.client.machine.versions import Versions
 from oncelog.wire.chunks import Chunk
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
 
 R = TypeVar("R", bound=ResponseMessage)
+
+MAX_BYTES_OF_STRANGERS: Final = MIB
+"""The largest response before the broker has authenticated us."""
 
 
 def now_ms() -> int:
@@ -34,7 +40,8 @@ class Link:
         self.address = address
         self._config = config
         self._arrived: dict[int, Response[Any]] = {}
-        self._machine = Connection(config.client_id, max_response_bytes=config.max_response_bytes)
+        self._machine = Connection(config.client_id, max_response_bytes=MAX_BYTES_OF_STRANGERS)
+        self._authenticate_at_ms: int | None = None
         deadline = now_ms() + config.connect_timeout_ms
         self._stream: Stream = connect(address, config, config.connect_timeout_ms)
         try:
@@ -44,6 +51,8 @@ class Link:
                     raise RequestTimedOut(
                         f"{address} accepts connections but does not answer; is it a Kafka broker's plain-text port?"
                     )
+            self._authenticate()
+            self._machine.limit(config.max_response_bytes)
         except ClientError:
             self.close()
             raise
@@ -59,13 +68,19 @@ class Link:
         return self._machine.versions
 
     def fileno(self) -> int:
-        """For waiting on several links at once."""
+        """For waiting on several links at once, which ``pending`` may make needless."""
         return self._stream.fileno()
+
+    def pending(self) -> bool:
+        """Whether something is here that waiting would not show."""
+        return bool(self._arrived) or self._stream.pending()
 
     def submit(self, message: Request[Any], version: int | None = None, *, answered: bool = True) -> int:
         """Send a request; its correlation id. Raises UnsupportedRequest, ConnectionLost, RequestTimedOut."""
         if not self.is_open:
             raise ConnectionLost(f"the connection to {self.address} is closed")
+        if self._authenticate_at_ms is not None and now_ms() >= self._authenticate_at_ms:
+            self._authenticate_again()
         correlation_id, chunks = self._machine.send(message, version, answered=answered)
         self._send(chunks)
         return correlation_id
@@ -105,6 +120,36 @@ class Link:
         """Close it; requests in flight are lost."""
         self._machine.close()
         self._stream.close()
+
+    def _authenticate(self) -> None:
+        """SASL, where the settings ask for it. Raises AuthenticationFailed."""
+        sasl = self._config.security.sasl if self._config.security is not None else None
+        self._authenticate_at_ms = None
+        if sasl is None:
+            return
+        machine = SaslMachine(sasl, secrets.token_urlsafe(24))
+        while not machine.done:
+            try:
+                machine.answered(self.call(machine.next_request()))
+            except UnsupportedRequest:
+                raise AuthenticationFailed(f"{self.address} does not ask for SASL; is it another listener?") from None
+        if machine.session_lifetime_ms:
+            self._authenticate_at_ms = now_ms() + machine.session_lifetime_ms * 85 // 100
+
+    def _authenticate_again(self) -> None:
+        """Before the broker's patience ends (KIP-368), once what is in flight has been answered."""
+        self._authenticate_at_ms = None
+        deadline = now_ms() + self._config.request_timeout_ms
+        while self._machine.in_flight:
+            if now_ms() >= deadline:
+                self.close()
+                raise RequestTimedOut(f"no answer from {self.address} before authenticating again")
+            self._read(deadline - now_ms())
+        try:
+            self._authenticate()
+        except ClientError:
+            self.close()
+            raise
 
     def _send(self, chunks: list[Chunk]) -> None:
         if not chunks:

@@ -235,7 +235,7 @@ class Producer:
 
     def _wait(self, wait_ms: int) -> None:
         first = [sent[0] for sent in self._sent.values() if sent]
-        if wait_ms and first and all(one.link.is_open for one in first):
+        if wait_ms and first and all(one.link.is_open and not one.link.pending() for one in first):
             poll = select.poll()
             for one in first:
                 poll.register(one.link.fileno(), select.POLLIN)

@@ -1,17 +1,19 @@
-"""A byte stream to one address: the whole network port of the blocking client, so that TLS fits in beside TCP.
+"""A byte stream to one address: the whole network port of the blocking client, TCP and TLS.
 
-The rule: every call ends by its timeout. Failures are ConnectionLost or NoBrokerReachable with the address in the
-text; no OSError leaves this module.
+The rule: every call ends by its timeout. Failures are ConnectionLost, NoBrokerReachable or (a certificate)
+AuthenticationFailed with the address in the text; no OSError leaves this module.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 from oncelog.client.config import Address, ClientConfig
-from oncelog.client.errors import ConnectionLost, NoBrokerReachable, RequestTimedOut
+from oncelog.client.errors import AuthenticationFailed, ConnectionLost, NoBrokerReachable, RequestTimedOut
+from oncelog.client.security import TlsSettings
 from oncelog.wire.chunks import Buffer
 
 _MAX_VECTORS: Final = 512
@@ -64,7 +66,7 @@ class TcpStream:
         try:
             self._socket.settimeout(max(timeout_ms, 0) / 1000)
             count = self._socket.recv_into(buffer)
-        except (BlockingIOError, TimeoutError):
+        except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
             return 0
         except OSError as error:
             raise ConnectionLost(f"the connection to {self._address} broke: {_reason(error)}") from None
@@ -85,8 +87,22 @@ class TcpStream:
         self._socket.close()
 
 
+class TlsStream(TcpStream):
+    """TLS over TCP; bytes that are decrypted already are not seen by waiting on the socket."""
+
+    _socket: ssl.SSLSocket
+
+    def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
+        """Write all of it: TLS has no vectors."""
+        super().send([chunks[0] if len(chunks) == 1 else b"".join(chunks)], timeout_ms)
+
+    def pending(self) -> bool:
+        """Whether decrypted bytes wait."""
+        return self._socket.pending() > 0
+
+
 def connect(address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
-    """A stream to ``address``. Raises NoBrokerReachable saying why."""
+    """A stream to ``address``. Raises NoBrokerReachable saying why, AuthenticationFailed, ConfigError."""
     try:
         connected = socket.create_connection(address, timeout=max(timeout_ms, 1) / 1000)
     except TimeoutError:
@@ -100,7 +116,28 @@ def connect(address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
     if config.send_buffer_bytes > 0:
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer_bytes)
-    return TcpStream(connected, address)
+    if config.security is None or config.security.tls is None:
+        return TcpStream(connected, address)
+    try:
+        return TlsStream(_shake_hands(connected, address, config.security.tls, timeout_ms), address)
+    except BaseException:
+        connected.close()
+        raise
+
+
+def _shake_hands(connected: socket.socket, address: Address, tls: TlsSettings, timeout_ms: int) -> ssl.SSLSocket:
+    """The TLS handshake. The certificate is verified in it."""
+    context = tls.context()
+    try:
+        connected.settimeout(max(timeout_ms, 1) / 1000)
+        return context.wrap_socket(connected, server_hostname=address.host)
+    except ssl.SSLCertVerificationError as error:
+        hint = "ssl.ca.location names whom to trust"
+        raise AuthenticationFailed(f"the certificate of {address} is refused: {error.verify_message}; {hint}") from None
+    except TimeoutError:
+        raise NoBrokerReachable(f"{address} does not finish the TLS handshake within {timeout_ms} ms") from None
+    except (OSError, ValueError) as error:
+        raise NoBrokerReachable(f"no TLS with {address}: {_reason(error)}; is it a TLS port?") from None
 
 
 def _reason(error: Exception) -> str:

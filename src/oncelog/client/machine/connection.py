@@ -147,6 +147,10 @@ class Connection:
             self.close()
             raise
 
+    def limit(self, max_response_bytes: int) -> None:
+        """Take responses up to this size from now on: little before the broker is known to be one."""
+        self._inbox.max_frame_bytes = max_response_bytes
+
     def close(self) -> None:
         """The socket is gone."""
         self._step("closed")

@@ -24,7 +24,7 @@ class Inbox:
     """``buffer()`` says where to write received bytes, ``received(count)`` takes note of them, ``next()`` cuts."""
 
     def __init__(self, max_frame_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._ahead = bytearray(read_ahead_bytes)
         self._filled = 0
         self._frame: bytearray | None = None
@@ -81,8 +81,8 @@ class Inbox:
         start, end = 0, self._filled
         while end - start >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self._ahead, start)
-            if not 0 <= size <= self._max_frame_bytes:
-                raise PeerError(f"a response of {size} bytes was announced; at most {self._max_frame_bytes} are taken")
+            if not 0 <= size <= self.max_frame_bytes:
+                raise PeerError(f"a response of {size} bytes was announced; at most {self.max_frame_bytes} are taken")
             body = start + _LENGTH.size
             if end - body >= size:
                 self._ready.append(memoryview(bytes(self._ahead[body : body + size])))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicName, TopicPartition
-from oncelog.client.config import Address
+from oncelog.client.addresses import Address
 
 NO_LEADER: Final = -1
 
