@@ -9,13 +9,16 @@ from confluent_kafka import Producer
 
 from oncelog.testing import Broker
 from tests.peers.apache_kafka import KafkaTools
-from tests.peers.clients import confluent, java
+from tests.peers.clients import confluent, java, java_transactions
 from tests.peers.clients.scenario import CODECS, Scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 
-@pytest.mark.parametrize("scenario", list(java.SCENARIOS.values()), ids=list(java.SCENARIOS))
+_SCENARIOS = {**java.SCENARIOS, **java_transactions.SCENARIOS}
+
+
+@pytest.mark.parametrize("scenario", list(_SCENARIOS.values()), ids=list(_SCENARIOS))
 def test_the_tool_sees_what_it_expects(scenario: Scenario, broker: Broker) -> None:
     scenario(broker.bootstrap_servers)
 
@@ -49,3 +52,30 @@ def test_apache_kafka_decodes_our_offsets_topic(broker: Broker) -> None:
     assert dump.returncode == 0, dump.stderr
     assert '"group":"ck-commit-group"' in dump.stdout
     assert '"offset":4,"leaderEpoch":-1,"metadata":"so far' in dump.stdout
+
+
+def test_apache_kafka_decodes_our_transaction_log(broker: Broker) -> None:
+    confluent.make_topic(broker.bootstrap_servers, "decoded")
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "decoded"})
+    producer.init_transactions(20)
+    for commit in (True, False):
+        producer.begin_transaction()
+        producer.produce("decoded", b"v")
+        producer.flush(20)
+        if commit:
+            producer.commit_transaction(20)
+        else:
+            producer.abort_transaction(20)
+    tools = KafkaTools(broker.bootstrap_servers)
+    state = ",".join(map(str, sorted(broker.data_dir.glob("__transaction_state-*/*.log"))))
+    dump = tools.run_bare("kafka-dump-log", "--transaction-log-decoder", "--files", state)
+    assert dump.returncode == 0, dump.stderr
+    statuses = [line.split('"transactionStatus":')[1][0] for line in dump.stdout.splitlines() if "payload" in line]
+    assert statuses == ["0", "1", "2", "4", "1", "3", "5"]
+    assert '"transactionalId":"decoded"' in dump.stdout
+    data = ",".join(map(str, sorted(broker.data_dir.glob("decoded-0/0*"))))
+    dump = tools.run_bare("kafka-dump-log", "--print-data-log", "--files", data)
+    assert dump.returncode == 0, dump.stderr
+    assert "endTxnMarker: COMMIT coordinatorEpoch: 0" in dump.stdout
+    assert "endTxnMarker: ABORT coordinatorEpoch: 0" in dump.stdout
+    assert "firstOffset: 2 lastOffset: 3 lastStableOffset: 4" in dump.stdout

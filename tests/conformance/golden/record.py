@@ -28,6 +28,7 @@ CLIENTS: Final = {
     "kafka-python-transactions": ("kafka_python_transactions", "SCENARIOS"),
     "aiokafka-transactions": ("aio_kafka_transactions", "SCENARIOS"),
     "java": ("java", "SCENARIOS"),
+    "java-transactions": ("java_transactions", "SCENARIOS"),
     "franz-go": ("foreign", "FRANZ_GO"),
     "kafkajs": ("foreign", "KAFKAJS"),
     "sweep": ("sweep", "SCENARIOS"),

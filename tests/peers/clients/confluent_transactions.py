@@ -126,7 +126,7 @@ def fencing(bootstrap: str) -> None:
         first.commit_transaction(TIMEOUT_S)
     except KafkaException as refused:
         error: KafkaError = refused.args[0]
-        expect(error.fatal() or error.code() == KafkaError._FENCED, f"fenced with {error}")  # noqa: SLF001 – their name
+        expect(error.fatal() or error.code() == KafkaError._FENCED, f"fenced with {error}")
     else:
         expect(False, "the first instance was not fenced")
     expect_equal(_values(bootstrap, "ct-fenced", 2, "read_committed"), [b"first", b"second"], "values")
@@ -171,5 +171,3 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "transactions-fencing": fencing,
     "transactions-refusals": refusals,
 }
-SLOW: Final[dict[str, Scenario]] = {"transactions-time-out": time_out}
-"""Those that take as long as the broker's look for late transactions; not recorded."""

@@ -18,6 +18,12 @@ from oncelog.wire.messages.add_partitions_to_txn import (
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.peers.clients.sweep.wire import Sweep, Wire, versions
 
 TIMEOUT_MS: Final = 60_000
@@ -233,6 +239,66 @@ def _end(wire: Wire) -> None:
         describe(wire, name)
 
 
+def _commit_offset(wire: Wire, producer: Producer, group: str, version: int, offset: int = 5, **fields: Any) -> None:
+    partition = TxnOffsetCommitRequestPartition(
+        partition_index=fields.pop("partition", 0), committed_offset=offset, committed_metadata="note"
+    )
+    topics = [TxnOffsetCommitRequestTopic(name=fields.pop("topic", "st-commit"), partitions=[partition])]
+    wire.call(
+        TxnOffsetCommitRequest(
+            **{
+                "transactional_id": producer.name,
+                "group_id": group,
+                "producer_id": producer.id,
+                "producer_epoch": producer.epoch,
+                "topics": topics,
+                **fields,
+            }
+        ),
+        version,
+    )
+
+
+def _fetch_offsets(wire: Wire, group: str) -> None:
+    topics = [OffsetFetchRequestTopics(name="st-commit", partition_indexes=[0, 1])]
+    groups = [OffsetFetchRequestGroup(group_id=group, topics=topics)]
+    for stable in (False, True):
+        wire.call(OffsetFetchRequest(groups=groups, require_stable=stable), 8)
+
+
+def _offset_commit(wire: Wire) -> None:
+    wire.topic("st-commit", 2)
+    for version in versions(TxnOffsetCommitRequest):
+        name, group = f"st-commit-{version}", f"st-group-{version}"
+        init(wire, name)
+        producer = init(wire, name)
+        newer = version >= V2_SINCE
+        for offset, committed in ((5, True), (7, False)):
+            if not newer:
+                _commit_offset(wire, producer, group, version)
+                added = AddOffsetsToTxnRequest(
+                    transactional_id=name, producer_id=producer.id, producer_epoch=producer.epoch, group_id=group
+                )
+                wire.call(added, 3)
+            for stranger in _strangers(producer):
+                _commit_offset(wire, stranger, group, version)
+            _commit_offset(wire, producer, group, version, offset, topic="st-none")
+            _commit_offset(wire, producer, group, version, offset, partition=9)
+            _commit_offset(wire, producer, group, version, offset, generation_id=3, member_id="nobody")
+            _commit_offset(wire, producer, group, version, offset, generation_id=3)
+            _commit_offset(wire, producer, "", version, offset)
+            _fetch_offsets(wire, group)
+            _commit_offset(wire, producer, group, version, offset)
+            _commit_offset(wire, producer, group, version, offset + 1)
+            _fetch_offsets(wire, group)
+            describe(wire, name)
+            producer = end(wire, producer, committed=committed, version=5 if newer else 3)
+            _fetch_offsets(wire, group)
+        if not newer:
+            _commit_offset(wire, producer, group, version)
+        _fetch_offsets(wire, group)
+
+
 SWEEPS: Final[dict[str, Sweep]] = {
     "transactions-init": _init,
     "transactions-add-partitions": _add_partitions,
@@ -240,4 +306,5 @@ SWEEPS: Final[dict[str, Sweep]] = {
     "transactions-add-in-batches": _add_in_batches,
     "transactions-add-offsets": _add_offsets,
     "transactions-end": _end,
+    "transactions-offset-commit": _offset_commit,
 }
