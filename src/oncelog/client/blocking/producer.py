@@ -153,7 +153,8 @@ class Producer:
         sent = self._send_ready(flush)
         if not any(self._sent.values()):
             if not sent and wait_ms:
-                time.sleep(min(wait_ms, 10) / 1000)
+                until_due = self.machine.next_due_ms() - now_ms()
+                time.sleep(min(wait_ms, max(1, until_due if until_due > 0 else 10)) / 1000)
             return
         self._wait(wait_ms)
         for broker in list(self._sent):

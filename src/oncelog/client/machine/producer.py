@@ -36,7 +36,7 @@ from oncelog.records.record import Record
 MAX_IN_FLIGHT: Final = 5
 _RECORD_OVERHEAD_BYTES: Final = 21
 _HEADER_OVERHEAD_BYTES: Final = 10
-_BUSY_PAUSE_MS: Final = 10
+_BUSY_PAUSE_MS: Final = 5
 """The transaction before is still being completed: a matter of milliseconds."""
 _APPENDED: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 _NOT_OF_THIS_SEQUENCE: Final = (
@@ -166,6 +166,11 @@ class ProducerMachine:
             full = len(state.queue) > 1 or first.size_bytes >= self.settings.batch_bytes
             if full or flush or first.attempts or now_ms - first.created_ms >= self.settings.linger_ms:
                 yield partition
+
+    def next_due_ms(self) -> int:
+        """When the first batch that waits for its repetition may be sent; 0 when none does."""
+        waiting = (state.queue[0].not_before_ms for state in self._partitions.values() if state.queue)
+        return min((due for due in waiting if due), default=0)
 
     def drain(self, partition: TopicPartition) -> PendingBatch:
         """Take the next batch of a ready partition; ``encoded`` is what to send."""
