@@ -25,14 +25,13 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_cluster, may_topic
 from oncelog.handlers.topic_creation import ensure_internal_topic
-from oncelog.handlers.transactions import COORDINATOR_ERRORS, ask, fits_record, may
+from oncelog.handlers.transactions import COORDINATOR_ERRORS, ask, may
 from oncelog.handlers.waits import Steps, UntilProducerId
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
     ErrorCode.INVALID_REQUEST: "a producer id without an epoch or the reverse, or an empty transactional id",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "the transactional id is too long to be stored",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the transaction's time-out is not above 0, or above the limit",
     ErrorCode.PRODUCER_FENCED: "a newer instance has the transactional id (version 4)",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the same, told to clients that do not know the error",
@@ -56,8 +55,6 @@ def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdRe
         return _new_id()
     if transactional_id == "":
         return _refuse(ErrorCode.INVALID_REQUEST)
-    if not fits_record(transactional_id):
-        return _refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     return _initialise(_init_request(request, transactional_id), context)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition, TransactionalId
-from oncelog.base.units import INT16_MAX
 from oncelog.core.transactions.model import NeedsProducerId
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context, CoordinatorRefusal
@@ -65,11 +64,6 @@ def _with_id(decide: Decide, producer_id: ProducerId) -> Callable[[TransactionSh
 def may(context: Context, operation: Operation, transactional_id: str) -> bool:
     """Whether the requester may do ``operation`` on the transactional id."""
     return context.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
-
-
-def fits_record(transactional_id: str) -> bool:
-    """Whether the id can be stored: the record schema says its length in 16 bits."""
-    return len(transactional_id) * 4 <= INT16_MAX or len(transactional_id.encode()) <= INT16_MAX
 
 
 def partitions_of(topics: Sequence[_Topic]) -> list[TopicPartition]:

@@ -1,0 +1,156 @@
+"""A broker for the handlers of transactions: real shards and real logs, driven as the node does, all at once durable.
+
+Markers of a decision are written at once too, unless ``holds_markers``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Generator, Iterable
+from typing import Any, cast
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    CoordinatorEpoch,
+    Offset,
+    ProducerId,
+    TopicPartition,
+    TransactionalId,
+)
+from oncelog.core.transactions.model import Decision, MarkersToWrite, TransactionSettings
+from oncelog.core.transactions.shard import TransactionShard
+from oncelog.core.transactions.transaction import Transaction, record_of
+from oncelog.handlers.api import Operation
+from oncelog.handlers.context import CoordinatorRefusal, Marker
+from oncelog.handlers.registry import BY_KEY
+from oncelog.handlers.waits import Transact, UntilDurable, UntilProducerId
+from oncelog.node.markers import append_marker
+from tests.unit.handlers.log_broker import NOW_MS, LogBroker, context_of
+
+SHARDS = 2
+
+
+class TransactionBroker(LogBroker):
+    """Has ``__transaction_state``, with ``transactions`` in it, and ``__consumer_offsets`` from the start."""
+
+    def __init__(self, *transactions: Transaction, **settings: Any) -> None:
+        super().__init__()
+        self.add_topic(TRANSACTION_STATE, SHARDS)
+        self.add_topic(CONSUMER_OFFSETS, 4)
+        values = TransactionSettings(**settings)
+        self.shards = [TransactionShard(index, CoordinatorEpoch(0), values) for index in range(SHARDS)]
+        for transaction in transactions:
+            self._shard(transaction.transactional_id).apply(*record_of(transaction, values))
+        for shard in self.shards:
+            shard.loaded(NOW_MS)
+        self.refusal = ErrorCode.NONE
+        self.next_producer_id: int | None = 1000
+        self.late: set[TopicPartition] = set()
+        self.holds_markers = False
+        self.markers: list[tuple[TransactionShard, MarkersToWrite]] = []
+        self._tokens = 0
+        self._replies: dict[int, Any] = {}
+
+    def transaction_shards(self) -> Iterable[TransactionShard]:
+        return [] if self.refusal is not ErrorCode.NONE else self.shards
+
+    def transaction_shard(self, transactional_id: TransactionalId) -> TransactionShard | None:
+        return None if self.refusal is not ErrorCode.NONE else self._shard(transactional_id)
+
+    def coordinates_transaction(self, transactional_id: TransactionalId) -> ErrorCode:
+        return self.refusal
+
+    def write_marker(self, partition: TopicPartition, marker: Marker) -> Offset:
+        log = self.logs.logs[partition]
+        end = append_marker(log, marker, self.leader_epoch(partition), NOW_MS)
+        log.set_high_watermark(end)
+        return end
+
+    def call(self, request: Any, version: int, *denied: tuple[Operation, str]) -> Any:
+        """Decide a request as the node would: the response decoded from its bytes in ``version``."""
+        api = BY_KEY[request.API_KEY]
+        handler = importlib.import_module(f"oncelog.handlers.{api.module}")
+        decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
+        answer = handler.handle(decoded, context_of(self, api.key, version, *denied))
+        if isinstance(answer, Generator):
+            answer = self._drive(answer)
+        return request.response_class().decode(b"".join(bytes(c) for c in answer.encode(version)), version)
+
+    def write_markers(self) -> None:
+        """Write what the decisions asked for."""
+        while self.markers:
+            shard, each = self.markers.pop(0)
+            for partition in each.partitions:
+                self.write_marker(
+                    partition,
+                    Marker(
+                        each.identity.producer_id,
+                        each.identity.producer_epoch,
+                        each.coordinator_epoch,
+                        each.committed,
+                        each.client_version,
+                    ),
+                )
+            self._carry_out(shard, shard.markers_written(each, each.partitions, NOW_MS))
+
+    def _shard(self, transactional_id: str) -> TransactionShard:
+        return self.shards[coordinator_partition(transactional_id, SHARDS)]
+
+    def _drive(self, steps: Generator[Any, Any, Any]) -> Any:
+        outcome: Any = None
+        error: CoordinatorRefusal | None = None
+        while True:
+            try:
+                wait = steps.send(outcome) if error is None else steps.throw(error)
+            except StopIteration as done:
+                return done.value
+            outcome, error = None, None
+            if isinstance(wait, UntilProducerId):
+                outcome = self._take_producer_id()
+            elif isinstance(wait, UntilDurable):
+                outcome = self.late & set(wait.offsets)
+            elif isinstance(wait, Transact):
+                if self.refusal is not ErrorCode.NONE:
+                    error = CoordinatorRefusal(self.refusal)
+                else:
+                    outcome = self._transact(wait)
+            else:
+                raise TypeError(wait)
+
+    def _take_producer_id(self) -> ProducerId | None:
+        taken = self.next_producer_id
+        if taken is None:
+            return None
+        self.next_producer_id = taken + 1
+        return ProducerId(taken)
+
+    def _transact(self, wait: Transact) -> Any:
+        self._tokens += 1
+        token, shard = self._tokens, self._shard(wait.transactional_id)
+        decision = wait.decide(shard, token, NOW_MS)
+        self._carry_out(shard, decision)
+        if decision.reply is not None:
+            return decision.reply
+        if not self.holds_markers:
+            self.write_markers()
+        while token not in self._replies:  # until it is released, or refused when its time is over
+            deadline_ms = shard.deadline_ms()
+            assert deadline_ms is not None
+            self._carry_out(shard, shard.tick(max(NOW_MS, deadline_ms)))
+        return self._replies.pop(token)
+
+    def _carry_out(self, shard: TransactionShard, decision: Decision) -> None:
+        for key, value in decision.records:
+            shard.apply(key, value)
+        self._replies.update(decision.released)
+        self.markers.extend((shard, each) for each in decision.markers)
+        if decision.reply is not None and not self.holds_markers:
+            self.write_markers()
+
+
+def partition(name: str, index: int = 0) -> TopicPartition:
+    """A partition by its name."""
+    return TopicPartition(cast("Any", name), index)
