@@ -3,6 +3,7 @@
 Invariants:
 1. Responses leave in the order of their requests. A slot is reserved when a request is decided; what is filled from
    the front of the queue is sent, nothing else.
+   A request that closes the connection takes its own slot and those after it away; those before are answered first.
 2. While a request holds the connection (a parked fetch, join or metadata change), later ones wait undecided in
    ``backlog``: Apache Kafka mutes the channel. A produce that waits for its sync holds back only its response.
 3. Reading is paused while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` are waiting here.
@@ -39,7 +40,20 @@ class Slot:
 class Connection:
     """One client connection as the node sees it."""
 
-    __slots__ = ("backlog", "backlog_bytes", "holder", "host", "id", "listener", "open", "paused", "principal", "slots")
+    __slots__ = (
+        "backlog",
+        "backlog_bytes",
+        "holder",
+        "host",
+        "id",
+        "listener",
+        "open",
+        "paused",
+        "principal",
+        "refusal",
+        "refused",
+        "slots",
+    )
 
     def __init__(self, connection_id: int, host: str, listener: tuple[str, int], principal: str) -> None:
         self.id = connection_id
@@ -48,6 +62,9 @@ class Connection:
         self.principal = principal
         self.open = True
         self.paused = False
+        self.refused = False
+        """Something was asked that closes the connection: nothing more is decided, what came before is answered."""
+        self.refusal: str | None = None
         self.slots: deque[Slot] = deque()
         self.backlog: deque[Buffer] = deque()
         self.backlog_bytes = 0
@@ -84,6 +101,15 @@ class Connection:
         while slots and slots[0].chunks is not None:
             ready.extend(slots.popleft().chunks or ())
         return ready
+
+    def refuse(self, slot: Slot | None, reason: str | None) -> None:
+        """Decide nothing more; of what was decided, answer only what came before ``slot``."""
+        self.refused, self.refusal = True, reason
+        self.backlog.clear()
+        self.backlog_bytes = 0
+        if slot in self.slots:
+            while self.slots.pop() is not slot:
+                pass
 
     def shut(self) -> None:
         """Nothing more is decided or sent; what was postponed is dropped, a request that holds it is abandoned."""

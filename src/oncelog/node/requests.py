@@ -77,6 +77,8 @@ class Requests:
 
     def receive(self, connection: Connection, frame: Buffer) -> None:
         """A frame arrived: decide it, or keep it until the connection is no longer held."""
+        if connection.refused:
+            return
         if connection.is_held():
             connection.postpone(frame)
         else:
@@ -101,7 +103,7 @@ class Requests:
         return ran
 
     def _decide_postponed(self, connection: Connection) -> None:
-        while connection.open and (frame := connection.next_postponed()) is not None:
+        while connection.open and not connection.refused and (frame := connection.next_postponed()) is not None:
             self._decide(connection, frame)
         if connection.paused and connection.open and not connection.is_full():
             connection.paused = False
@@ -116,7 +118,7 @@ class Requests:
             self._traffic.received(loaded.api.key, len(frame))
             request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version)
         except Exception as error:  # noqa: BLE001 - whatever a frame does to us costs one connection, see _failed
-            self._failed(connection, "a request that cannot be decoded", error)
+            self._failed(connection, None, "a request that cannot be decoded", error)
             return
         context = self._context(connection, header)
         slot = connection.reserve()
@@ -127,7 +129,7 @@ class Requests:
                 self._traffic.answered(loaded.api.key, 0)
                 return
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(connection, loaded.api.name, error)
+            self._failed(connection, slot, loaded.api.name, error)
             return
         task = Task(outcome, loaded.api, header.correlation_id, context, connection, slot, self.now_ms)
         self._advance(task, None, None)
@@ -173,7 +175,7 @@ class Requests:
             self._finish(task, stop.value)
             return
         except Exception as failure:  # noqa: BLE001 - as in _decide
-            self._failed(task.connection, task.api.name, failure)
+            self._failed(task.connection, task.slot, task.api.name, failure)
             return
         task.waiting = True
         if task.connection.open:
@@ -184,13 +186,13 @@ class Requests:
             self._park(task, wait)
         except Exception as failure:  # noqa: BLE001 - as in _decide
             task.waiting = False
-            self._failed(task.connection, task.api.name, failure)
+            self._failed(task.connection, task.slot, task.api.name, failure)
 
     def _finish(self, task: Task, response: Message | None) -> None:
         try:
             self._answer(task.connection, task.slot, task.api, task.correlation_id, task.context, response)
         except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
-            self._failed(task.connection, task.api.name, failure)
+            self._failed(task.connection, task.slot, task.api.name, failure)
             return
         self._traffic.answered(task.api.key, self.now_ms - task.started_ms)
 
@@ -218,20 +220,25 @@ class Requests:
         chunks = connection.take_ready()
         if chunks:
             self.effects.append(Send(connection.id, chunks))
+        if connection.refused and connection.open and not connection.slots:
+            connection.shut()
+            self.effects.append(Close(connection.id, connection.refusal))
+            return
         if connection.paused and not connection.is_held() and not connection.is_full():
             connection.paused = False
             self.effects.append(Resume(connection.id))
 
-    def _failed(self, connection: Connection, what: str, error: Exception) -> None:
+    def _failed(self, connection: Connection, slot: Slot | None, what: str, error: Exception) -> None:
         if isinstance(error, InvariantViolation):
             self.effects.append(Fatal(str(error)))
         elif isinstance(error, PeerError):
-            self._refuse(connection, str(error))
+            self._refuse(connection, slot, str(error))
         else:
             trace = "".join(traceback.format_exception(error, chain=False))[-MAX_TRACE:]
             self.effects.append(Report("error", f"{what} failed, its connection is closed\n{trace}"))
-            self._refuse(connection, None)
+            self._refuse(connection, slot, None)
 
-    def _refuse(self, connection: Connection, reason: str | None) -> None:
-        connection.shut()
-        self.effects.append(Close(connection.id, reason))
+    def _refuse(self, connection: Connection, slot: Slot | None, reason: str | None) -> None:
+        """Close a connection, after the answers to what was asked before (as Apache Kafka does)."""
+        connection.refuse(slot, reason)
+        self._flush(connection)

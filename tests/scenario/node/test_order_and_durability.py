@@ -218,6 +218,18 @@ def test_garbage_costs_its_connection_and_nothing_else(driver, frame):
     assert produced(other.ask(produce("t", batch(driver, b"a")), PRODUCE_VERSION)) == (0, 0)
 
 
+def test_what_was_asked_before_garbage_is_answered_before_the_connection_closes(driver):
+    peer = driver.connect()
+    driver.hold_syncs = True
+    peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
+    peer.send_frame(b"\xff" * 16)
+    peer.send(ApiVersionsRequest(), 0)
+    assert not peer.closed
+    driver.release()
+    assert [type(response).__name__ for response in peer.responses] == ["ProduceResponse"]
+    assert peer.closed
+
+
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(driver):
     peer = driver.connect()
     peer._asked[7] = (ApiVersionsRequest(), 0)
