@@ -53,9 +53,9 @@ def verify(
     transactional_id: str, identity: Identity, partitions: Sequence[TopicPartition], context: Context
 ) -> Steps[Mapping[TopicPartition, ErrorCode]]:
     """Partitions that may not be appended to, with what to answer. The caller appends to the others at once."""
-    if not context.broker.config.get("transaction.partition.verification.enable"):
-        return {}
     adds = context.version >= ADDS_PARTITIONS
+    if not adds and not context.broker.config.get("transaction.partition.verification.enable"):
+        return {}
     request = AddRequest(TransactionalId(transactional_id), identity, partitions, 2 if adds else 0)
     error_code = yield from _ask(request, adds=adds)
     if error_code is not ErrorCode.NONE:
