@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio import AsyncClient, AsyncTransactionalProducer
 from oncelog.client.blocking import Client, ClientConfig
 from oncelog.client.blocking.producer import Producer
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
@@ -138,6 +140,25 @@ def test_a_transaction_over_tls_and_scram(kafka: SecuredKafka) -> None:
         with producer.transaction():
             producer.send("t", b"in a transaction")
         producer.close()
+
+
+def test_the_same_over_asyncio(kafka: SecuredKafka) -> None:
+    async def run(address: str, settings: dict[str, str]) -> None:
+        async with AsyncClient(address, config=settings) as client:
+            producer = AsyncTransactionalProducer(client, TransactionSettings("secured-asyncio"))
+            await producer.initialize()
+            deadline = time.monotonic() + 1.6 * LIFETIME_MS / 1000
+            while time.monotonic() < deadline:
+                async with producer.transaction():
+                    await producer.send("t", b"in a transaction")
+                await asyncio.sleep(0.05)
+
+    asyncio.run(run(kafka.address("SASL_SSL"), sasl(kafka, "PLAIN")))
+    asyncio.run(run(kafka.address("SASL_SSL"), sasl(kafka, "SCRAM-SHA-256")))
+    with pytest.raises(AuthenticationFailed, match="failed"):
+        asyncio.run(run(kafka.address("SASL_SSL"), sasl(kafka, "SCRAM-SHA-256", password="wrong")))
+    with pytest.raises(AuthenticationFailed, match="certificate"):
+        asyncio.run(run(kafka.address("SSL"), {"security.protocol": "SSL"}))
 
 
 def test_the_command_line_with_a_file_of_settings(kafka: SecuredKafka, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
@@ -245,7 +245,7 @@ class TransactionalProducer(Producer):
         if ask.group is not None:
             link = self._coordinator(ask.group)
         try:
-            response = link.call(ask.message, _version(link, ask))
+            response = link.call(ask.message, ask.version(link.versions))
         except ClientError:
             self._forget(ask)
             raise
@@ -266,15 +266,6 @@ class TransactionalProducer(Producer):
             self._client.forget_coordinator(self.transactions.settings.transactional_id, TRANSACTION_KEY)
         else:
             self._client.forget_coordinator(ask.group)
-
-
-def _version(link: Link, ask: Ask) -> int:
-    """The version to ask with. Raises UnsupportedRequest when the broker has none high enough."""
-    chosen = link.versions.choose(ask.message, ask.at_most)
-    if chosen < ask.at_least:
-        name: Any = type(ask.message).__name__
-        raise UnsupportedRequest(f"{name}: the broker has version {chosen}, {ask.at_least} is needed")
-    return chosen
 
 
 __all__ = ["Committed", "Ended", "GroupMetadata", "StoredTransaction", "TransactionSettings", "TransactionalProducer"]

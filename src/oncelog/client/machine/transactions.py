@@ -35,6 +35,7 @@ from oncelog.client.errors import (
     ProducerFenced,
     ProducerUnusable,
     TransactionFailed,
+    UnsupportedRequest,
 )
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_states import (
@@ -46,6 +47,7 @@ from oncelog.client.machine.transaction_states import (
     produce_verdict,
     verdict,
 )
+from oncelog.client.machine.versions import Versions
 from oncelog.wire.message import Request
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog.wire.messages.add_partitions_to_txn import (
@@ -103,6 +105,14 @@ class Ask(NamedTuple):
     at_least: int
     at_most: int
     group: str | None
+
+    def version(self, versions: Versions) -> int:
+        """The version to ask with. Raises UnsupportedRequest when the broker has none high enough."""
+        chosen = versions.choose(self.message, self.at_most)
+        if chosen < self.at_least:
+            name = type(self.message).__name__
+            raise UnsupportedRequest(f"{name}: the broker has version {chosen}, {self.at_least} is needed")
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)

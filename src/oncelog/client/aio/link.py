@@ -1,0 +1,217 @@
+"""One stream to one broker with its connection machine: every call waits for its own response.
+
+The rule: after any failure the link is closed, and every call in flight on it fails with ConnectionLost. One task
+reads; whoever calls writes. A call that is cancelled or timed out closes the link, because its answer would still come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+from typing import Any, Final, Self, TypeVar
+
+from oncelog.base.errors import PeerError
+from oncelog.base.units import MIB
+from oncelog.client.config import Address, ClientConfig
+from oncelog.client.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectionLost,
+    NoBrokerReachable,
+    RequestTimedOut,
+    UnsupportedRequest,
+)
+from oncelog.client.machine.connection import Connection, Phase, Response
+from oncelog.client.machine.sasl import SaslMachine
+from oncelog.client.machine.versions import Versions
+from oncelog.wire.chunks import Chunk
+from oncelog.wire.message import Request
+from oncelog.wire.message import Response as ResponseMessage
+
+R = TypeVar("R", bound=ResponseMessage)
+MAX_BYTES_OF_STRANGERS: Final = MIB
+_READ_BYTES: Final = 256 * 1024
+
+
+class AsyncLink:
+    """A negotiated and authenticated connection; made by ``open``."""
+
+    def __init__(
+        self, address: Address, config: ClientConfig, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.address = address
+        self._config = config
+        self._reader = reader
+        self._writer = writer
+        self._machine = Connection(config.client_id, max_response_bytes=MAX_BYTES_OF_STRANGERS)
+        self._waiting: dict[int, asyncio.Future[Response[Any]]] = {}
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._authenticate_at_s: float | None = None
+        self._authenticating = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, address: Address, config: ClientConfig) -> Self:
+        """Connect, agree on versions, authenticate. Raises NoBrokerReachable, AuthenticationFailed, ConnectionLost."""
+        try:
+            async with asyncio.timeout(config.connect_timeout_ms / 1000):
+                link = cls(address, config, *await _connect(address, config))
+                try:
+                    await link._begin()
+                except BaseException:
+                    await link.close()
+                    raise
+                return link
+        except TimeoutError:
+            raise NoBrokerReachable(
+                f"no broker at {address}: no answer within {config.connect_timeout_ms} ms"
+            ) from None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._machine.phase is Phase.READY
+
+    @property
+    def versions(self) -> Versions:
+        """What the broker has."""
+        return self._machine.versions
+
+    async def call(
+        self, message: Request[R], version: int | None = None, timeout_ms: int | None = None, *, answered: bool = True
+    ) -> R:
+        """Send a request and wait for its response (with acks=0 an empty one, at once).
+
+        Raises ConnectionLost, RequestTimedOut, UnsupportedRequest.
+        """
+        await self._stay_authenticated()
+        return await self._call(message, version, timeout_ms, answered)
+
+    async def close(self) -> None:
+        """Close it; requests in flight are lost."""
+        self._fail(f"the connection to {self.address} is closed")
+        if self._reading is not None:
+            self._reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reading
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _begin(self) -> None:
+        self._write(self._machine.start())
+        self._reading = asyncio.create_task(self._read())
+        await self._ready
+        await self._authenticate()
+        self._machine.limit(self._config.max_response_bytes)
+
+    async def _call(
+        self, message: Request[R], version: int | None, timeout_ms: int | None = None, answered: bool = True
+    ) -> R:
+        if not self.is_open:
+            raise ConnectionLost(f"the connection to {self.address} is closed")
+        correlation_id, chunks = self._machine.send(message, version, answered=answered)
+        future: asyncio.Future[Response[Any]] = asyncio.get_running_loop().create_future()
+        if answered:
+            self._waiting[correlation_id] = future
+        self._write(chunks)
+        allowed = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(allowed / 1000):
+                await self._writer.drain()
+                if not answered:
+                    return message.response_class()()
+                response = await future
+            decoded: R = response.decode()
+        except TimeoutError:
+            self._fail(f"the connection to {self.address} is closed: an answer did not come")
+            raise RequestTimedOut(f"no answer from {self.address} within {allowed} ms") from None
+        except OSError as error:
+            self._fail(f"the connection to {self.address} broke: {error}")
+            raise ConnectionLost(f"the connection to {self.address} broke: {error}") from None
+        except PeerError as error:
+            self._fail(f"{self.address} does not speak the Kafka protocol: {error}")
+            raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error
+        except asyncio.CancelledError:
+            self._fail(f"the connection to {self.address} is closed: a call was cancelled")
+            raise
+        return decoded
+
+    async def _read(self) -> None:
+        """Take in what comes until the end."""
+        try:
+            while data := await self._reader.read(_READ_BYTES):
+                self._write(self._machine.feed(data))
+                if self.is_open and not self._ready.done():
+                    self._ready.set_result(None)
+                while (response := self._machine.next_response()) is not None:
+                    waiting = self._waiting.pop(response.correlation_id, None)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(response)
+            self._fail(f"{self.address} closed the connection")
+        except PeerError as error:
+            self._fail(f"{self.address} does not speak the Kafka protocol: {error}")
+        except OSError as error:
+            self._fail(f"the connection to {self.address} broke: {error}")
+
+    def _write(self, chunks: list[Chunk]) -> None:
+        if chunks:
+            self._writer.writelines([chunk for chunk in chunks if isinstance(chunk, (bytes, bytearray, memoryview))])
+
+    def _fail(self, text: str) -> None:
+        """Everything in flight is lost."""
+        self._machine.close()
+        self._writer.close()
+        lost: list[asyncio.Future[Any]] = [self._ready, *self._waiting.values()]
+        for one in lost:
+            if not one.done():
+                one.set_exception(ConnectionLost(text))
+                one.exception()  # asyncio would warn of it when nobody waits
+        self._waiting.clear()
+
+    async def _stay_authenticated(self) -> None:
+        """Before the broker's patience ends (KIP-368), once what is in flight has been answered."""
+        if self._authenticate_at_s is None:
+            return
+        async with self._authenticating:
+            due = self._authenticate_at_s
+            if due is None or asyncio.get_running_loop().time() < due:
+                return
+            if self._waiting:
+                await asyncio.wait(list(self._waiting.values()), timeout=self._config.request_timeout_ms / 1000)
+            try:
+                await self._authenticate()
+            except ClientError:
+                self._fail(f"the connection to {self.address} is closed: it could not authenticate again")
+                raise
+
+    async def _authenticate(self) -> None:
+        sasl = self._config.security.sasl if self._config.security is not None else None
+        self._authenticate_at_s = None
+        if sasl is None:
+            return
+        machine = SaslMachine(sasl, secrets.token_urlsafe(24))
+        while not machine.done:
+            try:
+                response = await self._call(machine.next_request(), None)
+            except UnsupportedRequest:
+                raise AuthenticationFailed(f"{self.address} does not ask for SASL; is it another listener?") from None
+            await asyncio.to_thread(machine.answered, response)  # a password's key takes milliseconds to derive
+        if machine.session_lifetime_ms:
+            self._authenticate_at_s = asyncio.get_running_loop().time() + machine.session_lifetime_ms * 0.85 / 1000
+
+
+async def _connect(address: Address, config: ClientConfig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    tls = config.security.tls if config.security is not None else None
+    context = None if tls is None else await asyncio.to_thread(tls.context)
+    try:
+        return await asyncio.open_connection(
+            address.host, address.port, ssl=context, server_hostname=address.host if context else None
+        )
+    except ssl.SSLCertVerificationError as error:
+        hint = "ssl.ca.location names whom to trust"
+        raise AuthenticationFailed(f"the certificate of {address} is refused: {error.verify_message}; {hint}") from None
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise NoBrokerReachable(f"no broker at {address}: {reason.lower()}") from None

@@ -1,0 +1,232 @@
+"""A producer over asyncio: ``send`` takes records, ``flush`` has them all acknowledged, each is in the log once.
+
+Rules: as of ``blocking.producer``. A request to a leader is a task of its own while ``flush`` (or a ``send`` that finds
+the buffer full) waits; nothing is sent at other times. After a cancelled ``flush`` the next one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.units import MIB
+from oncelog.client.aio.client import AsyncClient, now_ms
+from oncelog.client.blocking.producer import DeliveryFailed
+from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
+from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
+from oncelog.client.machine.producer import (
+    Failed,
+    Outcome,
+    PendingBatch,
+    ProducerMachine,
+    ProducerSettings,
+    record_size,
+)
+from oncelog.client.machine.requests import produce_request, produce_version_limit
+from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.records.record import Headers, Record
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.produce import ProduceResponse
+
+MAX_REQUESTS_IN_FLIGHT: Final = 5
+_NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
+
+
+class AsyncProducer:
+    """Use it as an asynchronous context manager; leaving it flushes (not after an exception)."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        settings: ProducerSettings | None = None,
+        *,
+        create_topics: bool = False,
+        buffer_bytes: int = 32 * MIB,
+        transactional_id: str | None = None,
+    ) -> None:
+        self._client = client
+        self._transactional_id = transactional_id
+        self.machine = ProducerMachine(settings or ProducerSettings(), transactional=transactional_id is not None)
+        self._idempotent = self.machine.settings.acks == -1
+        self._create_topics = create_topics
+        self._buffer_bytes = buffer_bytes
+        self._sticky = StickyPartitioner(self.machine.settings.batch_bytes)
+        self._sent: dict[asyncio.Task[None], int] = {}
+        self._failures: list[Failed] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            await self.close()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Take one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request does."""
+        at = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        record = Record(-1, at, key, value, headers)
+        self.machine.add(await self._partition(topic, partition, record), record, now_ms())
+        while self.machine.buffered_bytes >= self._buffer_bytes:
+            await self._step()
+        self._raise_failure()
+
+    async def flush(self) -> None:
+        """Wait until every record is acknowledged. Raises DeliveryFailed for the first that is not."""
+        while not self.machine.is_empty:
+            await self._step()
+            self._raise_failure()
+        self._raise_failure()
+
+    async def close(self) -> None:
+        """Let go of what is in flight; what is not flushed is dropped."""
+        tasks = list(self._sent)
+        self._sent.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _partition(self, topic: str, partition: int | None, record: Record) -> TopicPartition:
+        if partition is not None:
+            return TopicPartition(TopicName(topic), partition)
+        count = len((await self._client.topic(topic, create=self._create_topics)).partitions)
+        if record.key is not None:
+            return TopicPartition(TopicName(topic), partition_of_key(record.key, count))
+        return TopicPartition(TopicName(topic), self._sticky.choose(topic, record_size(record), count))
+
+    async def _step(self) -> None:
+        """Send what is ready, and wait until something is answered."""
+        await self._keep_identity()
+        await self._send_ready()
+        if self._sent:
+            done, _ = await asyncio.wait(self._sent, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                del self._sent[task]
+                task.result()
+        else:
+            until_due = self.machine.next_due_ms() - now_ms()
+            await asyncio.sleep(max(1, min(until_due if until_due > 0 else 10, 100)) / 1000)
+
+    async def _keep_identity(self) -> None:
+        """An id before anything is sent, and the next epoch when sequences were lost."""
+        for failed in self.machine.renumber():
+            self._note(failed)
+        if not self._idempotent or not self.machine.needs_identity or self._sent:
+            return
+
+        async def attempt() -> tuple[int, int]:
+            message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS)
+            response = await self._client.request(message)
+            if response.error_code:
+                raise BrokerRefused(response.error_code, "a producer id")
+            return response.producer_id, response.producer_epoch
+
+        try:
+            self.machine.identify(*await self._client.retrying(attempt))
+        except UnsupportedRequest:
+            self._idempotent = False
+
+    async def _admit(self, partitions: list[TopicPartition]) -> None:
+        """Called before batches for these are sent the first time."""
+
+    def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
+        """The highest version of Produce for these partitions."""
+        return produce_version_limit(self._client.view, partitions)
+
+    async def _send_ready(self) -> None:
+        """Group what is ready by leader and send it, as many requests as may be in flight."""
+        for _ in range(MAX_REQUESTS_IN_FLIGHT):
+            ready = list(self.machine.ready(now_ms(), flush=True))
+            await self._admit(ready)
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for partition in ready:
+                leader = await self._client.retrying(lambda partition=partition: self._leader(partition))  # type: ignore[misc]  # bound now
+                if list(self._sent.values()).count(leader) < MAX_REQUESTS_IN_FLIGHT:
+                    by_leader.setdefault(leader, []).append(partition)
+            if not by_leader:
+                return
+            for leader, partitions in by_leader.items():
+                await self._open(leader)
+                limit = self.machine.settings.max_batches_a_request
+                batches = [self.machine.drain(partition) for partition in partitions[:limit]]
+                self._sent[asyncio.create_task(self._produce(leader, batches))] = leader
+            await asyncio.sleep(0)  # tasks write in the order they were made, so batches leave in theirs
+
+    async def _leader(self, partition: TopicPartition) -> int:
+        return await self._client.leader(partition, create=self._create_topics)
+
+    async def _open(self, leader: int) -> None:
+        """Connect now: the requests then are written in order, without waiting for a connection."""
+        try:
+            await self._client.link(leader)
+        except ClientError as error:
+            if not self._client.may_pass(error):
+                raise
+
+    async def _produce(self, leader: int, batches: list[PendingBatch]) -> None:
+        settings, config = self.machine.settings, self._client.config
+        contents = {batch.partition: batch.encoded or b"" for batch in batches}
+        message = produce_request(self._client.view, contents, settings.acks, config.request_timeout_ms)
+        message.transactional_id = self._transactional_id
+        try:
+            link = await self._client.link(leader)
+            version = link.versions.choose(message, self._version_limit(contents))
+            response = await link.call(message, version, config.request_timeout_ms * 2, answered=settings.acks != 0)
+        except BaseException as error:
+            self._lost(batches)
+            if not isinstance(error, ClientError) or not self._client.may_pass(error):
+                raise
+            return
+        if settings.acks == 0:
+            for batch in batches:
+                self._note(self.machine.sent_unanswered(batch))
+        else:
+            self._take(batches, response)
+
+    def _take(self, batches: list[PendingBatch], message: ProduceResponse) -> None:
+        names = self._client.view.topic_ids({batch.partition.topic for batch in batches}) or {}
+        answers = {
+            TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), one.index): one
+            for topic in message.responses
+            for one in topic.partition_responses
+        }
+        for batch in batches:
+            one = answers.get(batch.partition)
+            if one is None:
+                self._note(self.machine.lost(batch, now_ms()))
+                continue
+            if remedy(one.error_code) is Remedy.REFRESH_METADATA:
+                self._client.view.forget(batch.partition.topic)
+            self._note(self.machine.answered(batch, one.error_code, one.base_offset, one.error_message, now_ms()))
+
+    def _lost(self, batches: list[PendingBatch]) -> None:
+        for batch in batches:
+            self._client.view.forget(batch.partition.topic)
+            self._note(self.machine.lost(batch, now_ms()))
+
+    def _note(self, outcome: Outcome | None) -> None:
+        if isinstance(outcome, Failed):
+            self._failures.append(outcome)
+
+    def _raise_failure(self) -> None:
+        if self._failures:
+            failed = self._failures[0]
+            self._failures.clear()
+            raise DeliveryFailed(failed)

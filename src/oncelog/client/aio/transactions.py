@@ -1,0 +1,236 @@
+"""A transactional producer over asyncio; operations and rules are those of ``blocking.transactions``.
+
+::
+
+    async with AsyncTransactionalProducer(client, TransactionSettings("orders-1")) as producer:
+        await producer.initialize()
+        async with producer.transaction():
+            await producer.send("out", b"...")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.client import GROUP_KEY, TRANSACTION_KEY, AsyncClient, now_ms
+from oncelog.client.aio.producer import AsyncProducer
+from oncelog.client.errors import BrokerRefused, ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.producer import Failed, Outcome, ProducerSettings
+from oncelog.client.machine.transaction_states import State, Verdict
+from oncelog.client.machine.transactions import (
+    Ended,
+    StoredTransaction,
+    TransactionMachine,
+    TransactionSettings,
+)
+from oncelog.records.record import Headers
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+
+_BUSY_PAUSE_S = 0.02
+_BUMPS_FROM = 3
+
+
+class AsyncTransactionalProducer(AsyncProducer):
+    """Use it as an asynchronous context manager; leaving it aborts what is open."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        transaction: TransactionSettings,
+        settings: ProducerSettings | None = None,
+        *,
+        create_topics: bool = False,
+    ) -> None:
+        settings = settings or ProducerSettings()
+        if settings.acks != -1:
+            raise ConfigError("a transactional producer needs acks=all")
+        super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
+        self.transactions = TransactionMachine(transaction)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._abort_if_open()
+        finally:
+            await self.close()
+
+    @property
+    def state(self) -> State:
+        """Where the producer stands."""
+        return self.transactions.state
+
+    async def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
+        """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939)."""
+        self.transactions.initialize(keep_prepared=keep_prepared)
+        await self._run("initialize")
+        return self.transactions.prepared
+
+    def begin(self) -> None:
+        """Begin a transaction. Raises OutOfTurn."""
+        self.transactions.begin()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Take one record into the transaction. Raises TransactionFailed for what went wrong before."""
+        self.transactions.require_open("send records")
+        await super().send(topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms)
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
+        """Commit a group's offsets with the transaction. Raises TransactionFailed when the group moved on."""
+        self.transactions.add_offsets(offsets, group)
+        await self._run("commit offsets")
+
+    async def flush(self) -> None:
+        """Wait until every record is acknowledged. Raises TransactionFailed, ProducerUnusable."""
+        self._raise_failure()
+        await super().flush()
+
+    async def commit(self) -> None:
+        """Write the transaction for good."""
+        if self.transactions.state is State.IN_TRANSACTION:
+            await self._settle("commit")
+        self.transactions.commit()
+        await self._run("commit")
+
+    async def abort(self) -> None:
+        """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
+        self.transactions.abort()
+        await self._let_go()
+        await self._run("abort")
+
+    async def prepare(self) -> StoredTransaction:
+        """Flush everything and promise to end it as is decided elsewhere: store what is returned with the decision."""
+        await self._settle("prepare")
+        return self.transactions.prepare()
+
+    async def complete(self, stored: StoredTransaction | None) -> Ended:
+        """After ``prepare`` or recovery: commit if ``stored`` names the transaction that is prepared, else abort."""
+        ended = self.transactions.complete(stored)
+        await self._run("complete")
+        return ended
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Commit at the end of the block; abort when it raises, unless the producer is unusable by then."""
+        self.begin()
+        try:
+            yield
+            await self.commit()
+        except BaseException:
+            await self._abort_if_open()
+            raise
+
+    async def _abort_if_open(self) -> None:
+        if self.transactions.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+            with contextlib.suppress(ClientError):
+                await self.abort()
+
+    async def _keep_identity(self) -> None:
+        self._raise_failure()
+
+    async def _admit(self, partitions: list[TopicPartition]) -> None:
+        self.transactions.register(partitions)
+        await self._run("send records")
+
+    def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
+        by_name, by_transaction = super()._version_limit(partitions), self.transactions.produce_version_limit
+        return by_name if by_transaction is None else by_transaction
+
+    def _note(self, outcome: Outcome | None) -> None:
+        if isinstance(outcome, Failed):
+            self.transactions.batch_failed(outcome.error_code, outcome.message)
+
+    def _raise_failure(self) -> None:
+        self.transactions.raise_failure("the transaction")
+
+    async def _settle(self, what: str) -> None:
+        self.transactions.require_open(what)
+        await self.flush()
+        await self._run(what)
+
+    async def _let_go(self) -> None:
+        """Hear the answers that are due, for a while; then nothing of the transaction is in flight any more."""
+        if self._sent:
+            done, _ = await asyncio.wait(self._sent, timeout=self._client.config.request_timeout_ms / 1000)
+            for task in done:
+                del self._sent[task]
+                task.exception()
+        await self.close()
+        if self.machine.discard():
+            self.transactions.sequences_lost()
+
+    async def _run(self, what: str) -> None:
+        """Ask until nothing is left to ask. Raises what failed; what may pass is asked again for a time."""
+        machine, config = self.transactions, self._client.config
+        deadline = now_ms() + config.retry_timeout_ms
+        attempt = 0
+        while machine.has_request:
+            if now_ms() >= deadline:
+                raise RequestTimedOut(f"{what}: no coordinator carried it out within {config.retry_timeout_ms} ms")
+            try:
+                found, code = await self._exchange()
+            except ClientError as error:
+                if not self._client.may_pass(error):
+                    self._refused(error)
+                    raise
+                found, code = Verdict.FIND_COORDINATOR, int(ErrorCode.NETWORK_EXCEPTION)
+            attempt = await self._pause(found, code, attempt)
+            machine.raise_failure(what)
+        if machine.producer_id >= 0:
+            self.machine.identify(machine.producer_id, machine.producer_epoch)
+
+    def _refused(self, error: ClientError) -> None:
+        if isinstance(error, BrokerRefused):
+            self.transactions.refused(error.code, str(error))
+        elif isinstance(error, UnsupportedRequest):
+            self.transactions.refused(int(ErrorCode.UNSUPPORTED_VERSION), str(error))
+
+    async def _pause(self, found: Verdict, code: int, attempt: int) -> int:
+        if found not in (Verdict.RETRY, Verdict.FIND_COORDINATOR):
+            return 0
+        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            await asyncio.sleep(_BUSY_PAUSE_S)
+        else:
+            await self._client.pause(attempt)
+        return attempt + 1
+
+    async def _exchange(self) -> tuple[Verdict, int]:
+        """One request to its coordinator, and what came of it."""
+        machine, client = self.transactions, self._client
+        key, kind = machine.settings.transactional_id, TRANSACTION_KEY
+        try:
+            link = await client.link(await client.coordinator(key, kind))
+            bumps = link.versions.supports(InitProducerIdRequest, _BUMPS_FROM)
+            machine.observe(link.versions.features, can_bump=bumps)
+            ask = machine.next_request()
+            if ask is None:
+                return Verdict.DONE, int(ErrorCode.NONE)
+            if ask.group is not None:
+                key, kind = ask.group, GROUP_KEY
+                link = await client.link(await client.coordinator(key, kind))
+            response = await link.call(ask.message, ask.version(link.versions))
+        except ClientError:
+            client.forget_coordinator(key, kind)
+            raise
+        found = machine.answered(response)
+        if found is Verdict.FIND_COORDINATOR:
+            client.forget_coordinator(key, kind)
+        return found, int(getattr(response, "error_code", 0))
+
+
+__all__ = ["AsyncTransactionalProducer"]

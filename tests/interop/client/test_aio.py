@@ -1,0 +1,164 @@
+"""The client over asyncio against our broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio import AsyncClient, AsyncProducer, AsyncTransactionalProducer
+from oncelog.client.blocking import Client, ClientConfig, FetchSettings
+from oncelog.client.blocking.offsets import committed_offsets
+from oncelog.client.blocking.producer import DeliveryFailed
+from oncelog.client.blocking.transactions import Committed, Ended, GroupMetadata, TransactionSettings
+from oncelog.client.errors import NoBrokerReachable, ProducerFenced, UnknownTopic
+from oncelog.client.machine.producer import ProducerSettings
+from oncelog.client.machine.reading import read_fetched
+from oncelog.client.machine.transaction_states import State
+from oncelog.testing import Broker
+
+FAST = ClientConfig(retry_backoff_ms=20, unknown_topic_grace_ms=0)
+T0, T1 = (TopicPartition(TopicName("t"), index) for index in range(2))
+
+
+def create(broker: Broker, **configs: str) -> None:
+    with Client(broker.bootstrap_servers, config=FAST) as client:
+        create_topic(client, NewTopic("t", partitions=2, configs={k.replace("_", "."): v for k, v in configs.items()}))
+
+
+def committed(broker: Broker) -> list[bytes]:
+    """What a reader at read_committed sees, in the order of the partitions."""
+    with Client(broker.bootstrap_servers, config=FAST) as client:
+        ends = client.list_offsets({T0: -1, T1: -1}, read_committed=True)
+        values: list[bytes] = []
+        for partition, end in ends.items():
+            settings = FetchSettings(read_committed=True)
+            for one in client.fetch({partition: 0}, until={partition: end.offset}, settings=settings):
+                values += [r.value or b"" for r in read_fetched(one, read_committed=True)]
+        return values
+
+
+@asynccontextmanager
+async def opened(broker: Broker) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(broker.bootstrap_servers, config=FAST) as client:
+        yield client
+
+
+def producer_of(client: AsyncClient) -> AsyncTransactionalProducer:
+    return AsyncTransactionalProducer(client, TransactionSettings("x"))
+
+
+@pytest.mark.slow
+def test_all_that_is_sent_is_there_once_in_order_over_a_restart(oncelog_broker: Broker) -> None:
+    create(oncelog_broker)
+
+    async def run() -> None:
+        async with (
+            opened(oncelog_broker) as client,
+            AsyncProducer(client, ProducerSettings(batch_bytes=200)) as producer,
+        ):
+            for number in range(600):
+                await producer.send("t", b"%d" % number, partition=number % 2)
+                if number == 300:
+                    await producer.flush()
+                    await asyncio.to_thread(oncelog_broker.restart)
+
+    asyncio.run(run())
+    evens, odds = [b"%d" % n for n in range(0, 600, 2)], [b"%d" % n for n in range(1, 600, 2)]
+    assert committed(oncelog_broker) == evens + odds
+
+
+@pytest.mark.slow
+def test_transactions_and_their_offsets(oncelog_broker: Broker) -> None:
+    create(oncelog_broker)
+
+    async def run() -> None:
+        async with opened(oncelog_broker) as client, producer_of(client) as producer:
+            await producer.initialize()
+            for number in range(4):
+                producer.begin()
+                for partition in range(2):
+                    await producer.send("t", b"%d" % number, partition=partition)
+                await producer.send_offsets({T0: Committed(number)}, GroupMetadata("g"))
+                await (producer.abort() if number % 2 else producer.commit())
+            newer = AsyncTransactionalProducer(client, TransactionSettings("x"))
+            await newer.initialize()
+            producer.begin()
+            with pytest.raises(ProducerFenced):
+                await producer.send_offsets({T0: Committed(9)}, GroupMetadata("g"))
+            assert producer.state is State.FATAL_ERROR
+
+    asyncio.run(run())
+    assert committed(oncelog_broker) == [b"0", b"2", b"0", b"2"]
+    with Client(oncelog_broker.bootstrap_servers, config=FAST) as client:
+        assert committed_offsets(client, "g", [T0])[T0].offset == 2
+
+
+@pytest.mark.slow
+def test_a_cancelled_commit_is_gone_on_with_or_taken_back(oncelog_broker: Broker) -> None:
+    create(oncelog_broker)
+
+    async def run() -> None:
+        async with opened(oncelog_broker) as client, producer_of(client) as producer:
+            await producer.initialize()
+            for number in range(12):
+                producer.begin()
+                await producer.send("t", b"%d" % number, partition=0)
+                task = asyncio.create_task(producer.commit())
+                for _ in range(number):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+                if producer.state is not State.READY:
+                    await producer.commit()
+
+    asyncio.run(run())
+    assert committed(oncelog_broker) == [b"%d" % number for number in range(12)]
+
+
+@pytest.mark.slow
+def test_prepared_and_completed_by_another() -> None:
+    with Broker({"node.id": "1", "transaction.two.phase.commit.enable": "true"}) as broker:
+        create(broker)
+        settings = TransactionSettings("x", two_phase=True)
+
+        async def run() -> None:
+            async with opened(broker) as client:
+                first = AsyncTransactionalProducer(client, settings)
+                await first.initialize()
+                first.begin()
+                await first.send("t", b"prepared", partition=0)
+                stored = await first.prepare()
+                await first.close()
+                async with AsyncTransactionalProducer(client, settings) as second:
+                    assert await second.initialize(keep_prepared=True) == stored
+                    assert await second.complete(stored) is Ended.COMMITTED
+
+        asyncio.run(run())
+        assert committed(broker) == [b"prepared"]
+
+
+@pytest.mark.slow
+def test_what_is_refused_and_what_is_not_there(oncelog_broker: Broker) -> None:
+    create(oncelog_broker, max_message_bytes="500")
+
+    async def run() -> None:
+        async with opened(oncelog_broker) as client:
+            producer = AsyncProducer(client)
+            await producer.send("t", b"x" * 1000, partition=0)
+            with pytest.raises(DeliveryFailed) as caught:
+                await producer.flush()
+            assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+            with pytest.raises(UnknownTopic):
+                await producer.send("missing", b"x")
+            await producer.close()
+        with pytest.raises(NoBrokerReachable):
+            await AsyncClient("127.0.0.1:1", config={"bootstrap.timeout.ms": "0"}).link()
+
+    asyncio.run(run())
+    assert committed(oncelog_broker) == []
