@@ -14,7 +14,7 @@ _PEERS = {"oncelog": ONCELOG, "oncelog-synced": ONCELOG_SYNCED, "kafka": KAFKA}
 
 
 def _parser() -> argparse.ArgumentParser:
-    lines = "\n".join(f"  {name:11} {(run.__doc__ or '').strip()}" for name, run in BENCHMARKS.items())
+    lines = "\n".join(f"  {name:24} {(run.__doc__ or '').strip()}" for name, run in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="oncelog and Apache Kafka 4.3.1 in turn, with the same clients, as ratios.",

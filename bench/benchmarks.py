@@ -22,6 +22,15 @@ from bench.peers import (
     running,
 )
 from bench.report import Comparison, Figures, paired
+from bench.transactions import (
+    committed_throughput,
+    isolation_figures,
+    loaded_s,
+    small_figures,
+    small_transactions,
+    transactional_producer,
+    write_ids,
+)
 from bench.workloads import consume, latencies_ms, percentile, produce, touch_all
 
 
@@ -56,12 +65,14 @@ def _directory() -> Iterator[Path]:
 Measure = Callable[[Broker, str], Figures]
 
 
-def _side_by_side(title: str, options: Options, measure: Measure, goals: Mapping[str, str]) -> Comparison:
+def _side_by_side(
+    title: str, options: Options, measure: Measure, goals: Mapping[str, str], partitions: int = 1
+) -> Comparison:
     """Both brokers run throughout and are warmed up once; each repetition has a topic of its own."""
 
     def side(broker: Broker) -> Callable[[int], Figures]:
         def once(number: int) -> Figures:
-            (topic,) = create_topics(broker, 1, 1, f"bench{number}-{time.time_ns()}")
+            (topic,) = create_topics(broker, 1, partitions, f"bench{number}-{time.time_ns()}")
             try:
                 return measure(broker, topic)
             finally:
@@ -205,6 +216,71 @@ def sync(options: Options) -> Comparison:
     return _side_by_side("Group-committed fdatasync, 1 KB", both, measure, {"produce, MB/s": "≥ 0.8 ×"})
 
 
+def transactions(options: Options) -> Comparison:
+    """Small transactions: one record of 100 B into one partition, and into each of ten."""
+
+    def measure(broker: Broker, topic: str) -> Figures:
+        one = small_transactions(broker, topic, options.scaled(1500), 1)
+        ten = small_transactions(broker, topic, options.scaled(500), 10)
+        return {**small_figures("one partition", one), **small_figures("ten partitions", ten)}
+
+    goals = {
+        "one partition, transactions/s": "≥ 1.5 ×",
+        "one partition, p99 ms": "≤ 0.25 ×",
+        "ten partitions, transactions/s": "≥ 1.5 ×",
+    }
+    return _side_by_side("Small transactions", options, measure, goals, partitions=10)
+
+
+def transactional_throughput(options: Options) -> Comparison:
+    """1 KB records with a commit every 100 ms, against the same without transactions."""
+
+    def measure(broker: Broker, topic: str) -> Figures:
+        return committed_throughput(broker, topic, options.scaled(500_000))
+
+    return _side_by_side(
+        "1 KB, a commit every 100 ms", options, measure, {"transactional of idempotent": "≥ 0.9 on our side"}
+    )
+
+
+def read_committed(options: Options) -> Comparison:
+    """read_committed against read_uncommitted, also with many aborted transactions between (--scale 20: 100,000)."""
+
+    def measure(broker: Broker, topic: str) -> Figures:
+        return isolation_figures(broker, topic, options.scaled(500_000), options.scaled(5000))
+
+    goals = {
+        "committed of uncommitted": "≥ 0.95 on our side",
+        "the same with aborted ones between": "≥ 0.95 on our side",
+    }
+    return _side_by_side("read_committed", options, measure, goals)
+
+
+def load_ids(options: Options) -> Comparison:
+    """Time and memory to load 1,000,000 transactional ids after kill -9."""
+    count = options.scaled(1_000_000)
+
+    def side(peer: Peer) -> Callable[[int], Figures]:
+        def once(_: int) -> Figures:
+            with _directory() as directory:
+                broker = peer.broker(directory)
+                with running(broker):
+                    transactional_producer(broker, "first")  # makes the internal topic
+                    empty = broker.process.resident_bytes()
+                    broker.kill()
+                    write_ids(broker.data_directory, count)
+                    broker.start(timeout_s=300)
+                    took = loaded_s(broker, count)
+                    more = broker.process.resident_bytes() - empty
+                    return {"loaded after start, s": broker.ready_s + took, "more resident, MB": more / 1e6}
+
+        return once
+
+    title = f"{count:,} transactional ids"
+    comparison = Comparison(title, options.ours.name, options.theirs.name)
+    return paired(comparison, (side(options.ours), side(options.theirs)), min(options.repeat, 2), _progress)
+
+
 def _restarted(broker: Broker) -> float:
     broker.kill()
     broker.start(timeout_s=300)
@@ -220,4 +296,8 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "recovery": recovery,
     "partitions": partitions,
     "sync": sync,
+    "transactions": transactions,
+    "transactional-throughput": transactional_throughput,
+    "read-committed": read_committed,
+    "load-ids": load_ids,
 }
