@@ -298,5 +298,7 @@ def test_patterns_match_whole_ids_in_linear_time(broker: TransactionBroker) -> N
     assert matching("ab.?") == {"ab", "abc"}
     assert matching("(a*)*b") == {"ab"}
     assert matching("") == {"a" * 60, "ab", "abc"}
-    refused = broker.call(ListTransactionsRequest(transactional_id_pattern="a{1001}"), 2)
-    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    large = "|".join(f"(a*)*{number}" for number in range(3000))
+    for pattern in ("a{1001}", "(", large):
+        refused = broker.call(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+        assert (refused.error_code, refused.transaction_states) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
