@@ -11,7 +11,7 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.aio import AsyncClient, AsyncProducer, AsyncTransactionalProducer
+from oncelog.client.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncTransactionalProducer
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.producer import DeliveryFailed
@@ -162,3 +162,57 @@ def test_what_is_refused_and_what_is_not_there(oncelog_broker: Broker) -> None:
 
     asyncio.run(run())
     assert committed(oncelog_broker) == []
+
+
+@pytest.mark.slow
+def test_a_read_committed_consumer_sees_what_is_committed_over_a_restart(oncelog_broker: Broker) -> None:
+    create(oncelog_broker)
+
+    async def run() -> list[bytes]:
+        values: list[bytes] = []
+        async with opened(oncelog_broker) as client, producer_of(client) as producer:
+            await producer.initialize()
+            settings = FetchSettings(read_committed=True, max_wait_ms=50)
+            async with AsyncConsumer(client, settings) as consumer:
+                await consumer.assign({T0: 0, T1: 0})
+                for number in range(20):
+                    producer.begin()
+                    await producer.send("t", b"%d" % number, partition=number % 2)
+                    await producer.flush()
+                    await (producer.abort() if number % 3 == 0 else producer.commit())
+                    if number == 10:
+                        await asyncio.to_thread(oncelog_broker.restart)
+                while len(values) < 13:
+                    for one in await consumer.poll():
+                        assert not one.error_code
+                        values += [r.value or b"" for r in read_fetched(one, read_committed=True)]
+                ends = await consumer.list_offsets({T0: -1, T1: -1}, read_committed=True)
+                assert {p: consumer.positions.of(p) for p in ends} == ends
+        return sorted(values, key=int)
+
+    assert asyncio.run(run()) == [b"%d" % number for number in range(20) if number % 3]
+
+
+@pytest.mark.slow
+def test_an_offset_that_is_not_there_is_told_once_and_a_cancelled_poll_loses_nothing(oncelog_broker: Broker) -> None:
+    create(oncelog_broker)
+
+    async def run() -> None:
+        async with opened(oncelog_broker) as client, AsyncConsumer(client) as consumer:
+            await consumer.assign({T0: 77})
+            (told,) = await consumer.poll()
+            assert told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert await consumer.poll() == []
+            await consumer.assign({T1: 0})
+            task = asyncio.create_task(consumer.poll(10_000))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            async with AsyncProducer(client) as producer:
+                await producer.send("t", b"a", partition=1)
+            (fetched,) = await consumer.poll(5_000)
+            assert [r.value for r in read_fetched(fetched)] == [b"a"]
+            with pytest.raises(UnknownTopic):
+                await consumer.assign({TopicPartition(TopicName("missing"), 0): 0})
+
+    asyncio.run(run())

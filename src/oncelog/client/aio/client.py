@@ -86,7 +86,7 @@ class AsyncClient:
         async with self._opening.setdefault(broker, asyncio.Lock()):
             known = self._links.get(broker)
             if known is None or not known.is_open:
-                known = self._links[broker] = await (self._connect_any() if broker == ANY else self._connect(broker))
+                known = self._links[broker] = await (self._connect_any() if broker == ANY else self.connect(broker))
             return known
 
     async def coordinator(self, key: str, key_type: int = GROUP_KEY) -> int:
@@ -174,7 +174,8 @@ class AsyncClient:
             raise BrokerRefused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")
         return info.leader
 
-    async def _connect(self, broker: int) -> AsyncLink:
+    async def connect(self, broker: int) -> AsyncLink:
+        """A new link to a broker, the caller's own: a long wait on it holds up nobody else. Raises ConnectionLost."""
         if broker not in self.view.brokers:
             await self.refresh()
         info = self.view.brokers.get(broker)

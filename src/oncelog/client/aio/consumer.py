@@ -1,0 +1,156 @@
+"""Fetching over asyncio: assign partitions with positions, then ``poll`` for what has arrived.
+
+Rules: those of ``Positions``. A fetch has a connection to each leader for itself, because a broker answers nothing
+else on a connection whose fetch is waiting; it goes on while the caller works. A cancelled ``poll`` loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from oncelog.base.errors import PeerError
+from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.client import AsyncClient, now_ms
+from oncelog.client.aio.link import AsyncLink
+from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost
+from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
+from oncelog.client.machine.requests import list_offsets_request
+
+_Arrived = list[Fetched] | ClientError
+
+
+class AsyncConsumer:
+    """Raw batches of assigned partitions; ``machine.reading.read_fetched`` makes records of them."""
+
+    def __init__(self, client: AsyncClient, settings: FetchSettings | None = None) -> None:
+        self._client = client
+        self.positions = Positions(client.view, settings or FetchSettings())
+        self._links: dict[int, AsyncLink] = {}
+        self._sent: dict[asyncio.Task[_Arrived], int] = {}
+        self._here: list[Fetched] = []
+        self._failing_since_ms: int | None = None
+        self._attempt = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def assign(
+        self, positions: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Fetch exactly these from now on; answers still on their way for others are dropped. Raises UnknownTopic."""
+        for partition in positions:
+            await self._client.retrying(lambda partition=partition: self._client.leader(partition))  # type: ignore[misc]  # bound now
+        self.positions.assign(positions, until)
+        self._here.clear()
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The first offset at or after a timestamp in milliseconds, or −1 latest, −2 earliest; −1 if there is none."""
+        found: dict[TopicPartition, int] = {}
+
+        async def ask(partition: TopicPartition) -> int:
+            link = await self._client.link(await self._client.leader(partition))
+            message = list_offsets_request(self._client.view, wanted, [partition], read_committed)
+            answer = (await link.call(message, link.versions.choose(message))).topics[0].partitions[0]
+            if answer.error_code:
+                raise BrokerRefused(answer.error_code, f"offsets of {partition}")
+            return answer.offset
+
+        for partition in wanted:
+            found[partition] = await self._client.retrying(lambda partition=partition: ask(partition))  # type: ignore[misc]  # bound now
+        return found
+
+    async def poll(self, wait_ms: int = 1000) -> list[Fetched]:
+        """What has arrived, waiting for the first of it; empty after ``wait_ms`` or when nothing is assigned.
+
+        Raises ClientError when brokers cannot be reached for ``retry_timeout_ms``.
+        """
+        deadline = now_ms() + wait_ms
+        while len(self.positions) and not self._here:
+            await self._send_all()
+            left = deadline - now_ms()
+            if left <= 0:
+                break
+            if not self._sent:
+                due = self.positions.next_due_ms()
+                pause = left if due is None else min(left, due - now_ms())
+                await asyncio.sleep(max(pause, 1) / 1000)
+                continue
+            done, _ = await asyncio.wait(self._sent, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
+            arrived = [task.result() for task in done]
+            for task in done:
+                del self._sent[task]
+            for one in arrived:  # all that came is kept before anything may raise
+                self._here += one if isinstance(one, list) else []
+            for one in arrived:
+                await self._note(one)
+        results, self._here = self._here, []
+        return results
+
+    async def close(self) -> None:
+        """Close the connections; what is in flight is lost."""
+        tasks, links = list(self._sent), list(self._links.values())
+        self._sent.clear()
+        self._links.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in links:
+            await link.close()
+
+    async def _send_all(self) -> None:
+        now = now_ms()
+        topics = {one.topic for group in self.positions.leaders(now).values() for one in group}
+        stale = [topic for topic in topics if self._client.view.age_ms(topic, now) is None]
+        missing = [*self.positions.without_leader(now), *stale]
+        if missing:
+            try:
+                await self._client.metadata(missing)
+            except ClientError as error:
+                await self._failed(error)
+        for broker, partitions in self.positions.leaders(now_ms()).items():
+            if broker not in self._sent.values():
+                self._sent[asyncio.create_task(self._fetch(broker, partitions))] = broker
+
+    async def _fetch(self, broker: int, partitions: list[TopicPartition]) -> _Arrived:
+        asked: Mapping[TopicPartition, int] = {}
+        try:
+            link = self._links.get(broker)
+            if link is None or not link.is_open:
+                link = self._links[broker] = await self._client.connect(broker)
+            message, asked, at_most = self.positions.request(partitions)
+            timeout_ms = self._client.config.request_timeout_ms + message.max_wait_ms
+            response = await link.call(message, link.versions.choose(message, at_most), timeout_ms)
+            return self.positions.answered(asked, response, now_ms())
+        except PeerError as error:
+            await self._links.pop(broker).close()
+            self.positions.lost(asked)
+            return ConnectionLost(f"broker {broker} does not speak the Kafka protocol: {error}")
+        except ClientError as error:
+            self.positions.lost(asked)
+            for partition in partitions:
+                self._client.view.forget(partition.topic)
+            return error
+
+    async def _note(self, arrived: _Arrived) -> None:
+        if isinstance(arrived, ClientError):
+            await self._failed(arrived)
+        else:
+            self._failing_since_ms, self._attempt = None, 0
+
+    async def _failed(self, error: ClientError) -> None:
+        """Wait a little and go on, unless it has been so for too long."""
+        since = self._failing_since_ms = now_ms() if self._failing_since_ms is None else self._failing_since_ms
+        if not self._client.may_pass(error) or now_ms() - since >= self._client.config.retry_timeout_ms:
+            raise error
+        await self._client.pause(self._attempt)
+        self._attempt += 1
