@@ -21,7 +21,7 @@ import typer
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Properties, open_client
 
 if TYPE_CHECKING:
-    from oncelog.client.blocking.producer import Producer
+    from oncelog.client.blocking.producer import Producer, ProducerSettings
 
 _IDLE_MS: Final = 20
 
@@ -112,8 +112,7 @@ def produce(
     """
     from oncelog.cli.format import FormatError, unescape
     from oncelog.cli.moments import MomentError, parse_time_ms
-    from oncelog.client.blocking.producer import Producer, ProducerSettings
-    from oncelog.records.compression import Codec
+    from oncelog.client.blocking.producer import Producer
 
     try:
         parsing = Parsing(
@@ -131,18 +130,24 @@ def produce(
         raise typer.BadParameter(str(error)) from None
     if not cut or parsing.key_delimiter == b"":
         raise typer.BadParameter("a delimiter cannot be empty; --whole makes a file one record")
-    settings = ProducerSettings(
-        codec=Codec[compression.name.upper()], acks={"0": 0, "1": 1, "all": -1}[acks.value], linger_ms=_IDLE_MS
-    )
     with (
         open_client(bootstrap, properties, command_config) as client,
-        Producer(client, settings, create_topics=True) as producer,
+        Producer(client, _settings(compression, acks), create_topics=True) as producer,
     ):
         if partition is not None:
             _require_partition(client, topic, partition)
         else:
             client.topic(topic, create=True)
         _send_all(producer, topic, _pieces(files or [], cut, whole), parsing, quiet)
+
+
+def _settings(compression: Compression, acks: Acks) -> ProducerSettings:
+    from oncelog.client.blocking.producer import ProducerSettings
+    from oncelog.records.compression import Codec
+
+    return ProducerSettings(
+        codec=Codec[compression.name.upper()], acks={"0": 0, "1": 1, "all": -1}[acks.value], linger_ms=_IDLE_MS
+    )
 
 
 def _send_all(producer: Producer, topic: str, pieces: Iterator[bytes | None], parsing: Parsing, quiet: bool) -> None:
