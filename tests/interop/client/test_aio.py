@@ -96,7 +96,7 @@ def test_transactions_and_their_offsets(oncelog_broker: Broker) -> None:
     asyncio.run(run())
     assert committed(oncelog_broker) == [b"0", b"2", b"0", b"2"]
     with Client(oncelog_broker.bootstrap_servers, config=FAST) as client:
-        assert committed_offsets(client, "g", [T0])[T0].offset == 2
+        assert committed_offsets(client, "g", [T0], require_stable=True)[T0].offset == 2
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def test_what_was_prepared_ends_as_was_decided_after_both_sides_died(
         again.send("t", b"and on", partition=1)
     again.close()
     assert committed(client) == ([b"and on", b"prepared"] if decided else [b"and on"])
-    assert bool(committed_offsets(client, "g", [T1])) is decided
+    assert bool(committed_offsets(client, "g", [T1], require_stable=True)) is decided
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def test_committed_whole_and_aborted_not_at_all(kafka: ApacheKafka, version: int
                 epoch = producer.machine.producer_epoch
                 assert epoch >= 10 if version == 2 else epoch < 10
             assert committed_values(kafka, name, len(expected)) == sorted(expected)
-            assert committed_offsets(fresh, "g", [t0])[t0].offset == 9
+            assert committed_offsets(fresh, "g", [t0], require_stable=True)[t0].offset == 9
     finally:
         if version == 1:
             switch(kafka, 2)
@@ -184,10 +184,10 @@ def test_offsets_of_a_member_are_fenced_with_its_generation(kafka: ApacheKafka, 
             stale = member.group_metadata._replace(generation=member.group_metadata.generation + 5)
             with pytest.raises(TransactionFailed), producer.transaction():
                 producer.send_offsets({wanted[0]: Committed(5)}, stale)
-            assert committed_offsets(client, "members", wanted) == {}
+            assert committed_offsets(client, "members", wanted, require_stable=True) == {}
             with producer.transaction():
                 producer.send_offsets({wanted[0]: Committed(7)}, member.group_metadata)
-        assert committed_offsets(client, "members", wanted)[wanted[0]].offset == 7
+        assert committed_offsets(client, "members", wanted, require_stable=True)[wanted[0]].offset == 7
 
 
 def test_two_phase_commit_is_refused_where_the_cluster_does_not_have_it(client: Client) -> None:

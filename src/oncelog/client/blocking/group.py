@@ -203,7 +203,8 @@ class GroupConsumer:
     def _take_over(self) -> None:
         """Start on the new assignment, from the committed offsets."""
         self._owned = self._member.assignment
-        committed = committed_offsets(self._client, self._member.group, self._owned) if self._owned else {}
+        group = self._member.group
+        committed = committed_offsets(self._client, group, self._owned, require_stable=True) if self._owned else {}
         positions = {p: one.offset for p, one in committed.items() if one.offset >= 0}
         missing = [p for p in self._owned if p not in positions]
         if missing and self._reset == "none":

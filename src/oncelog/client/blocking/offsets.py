@@ -49,14 +49,18 @@ def at_coordinator(
 
 
 def committed_offsets(
-    client: Client, group: str, partitions: Iterable[TopicPartition] | None = None
+    client: Client, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
 ) -> dict[TopicPartition, Committed]:
-    """What a group has committed, for some partitions or all; without those it has no offset for."""
+    """What a group has committed, for some partitions or all; without those it has no offset for.
+
+    ``require_stable`` waits for the transactions that have offsets pending (KIP-447), as whoever reads on has to.
+    """
     indexes: dict[TopicName, list[int]] = {}
     for partition in partitions or ():
         indexes.setdefault(partition.topic, []).append(partition.partition)
     message = OffsetFetchRequest(
         group_id=group,
+        require_stable=require_stable,
         topics=None
         if partitions is None
         else [OffsetFetchRequestTopic(name=topic, partition_indexes=found) for topic, found in indexes.items()],
