@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -42,6 +43,7 @@ def main() -> int:
     if outcomes.anomalies or outcomes.failures:
         print(f"kept: {directory}")
         return 1
+    shutil.rmtree(directory)
     return 0
 
 
