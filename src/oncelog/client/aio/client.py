@@ -2,6 +2,10 @@
 
 The rules are those of ``blocking.client``: leaders, coordinators and the controller are looked up when first needed and
 again when a broker says it is not the one; what may pass is tried again until ``retry_timeout_ms``.
+
+The package runs on any event loop and adds nothing of its own that differs from run to run: time is the loop's, jitter
+and the time of records come from the constructor, connections are the loop's ``create_connection``, and nothing goes
+by the order of a set. Without TLS and SASL no thread is used. So a simulator can run it on virtual time.
 """
 
 from __future__ import annotations
@@ -9,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -40,18 +45,40 @@ GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 
 
-def now_ms() -> int:
-    """The loop's time, which only goes forward."""
+def loop_ms() -> int:
+    """The running loop's time, which only goes forward: every pause and time-out here is measured by it."""
     return int(asyncio.get_running_loop().time() * 1000)
 
 
-class AsyncClient:
-    """A client; use it as an asynchronous context manager."""
+def wall_ms() -> int:
+    """Milliseconds since 1970, for the timestamps of records."""
+    return time.time_ns() // 1_000_000
 
-    def __init__(self, bootstrap_servers: str, *, config: ClientConfig | Mapping[str, str] | None = None) -> None:
+
+def finished(tasks: Mapping[asyncio.Task[T], object], done: Collection[asyncio.Task[T]]) -> list[asyncio.Task[T]]:
+    """Those of ``done`` in the order they were begun: the order of asyncio's set is another in every run."""
+    return [task for task in tasks if task in done]
+
+
+class AsyncClient:
+    """A client; use it as an asynchronous context manager.
+
+    ``entropy`` gives the jitter of pauses between attempts, ``now_ms`` the wall time that records are stamped with.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        config: ClientConfig | Mapping[str, str] | None = None,
+        entropy: random.Random | None = None,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
         self.bootstrap = parse_addresses(bootstrap_servers)
         self.config = config if isinstance(config, ClientConfig) else ClientConfig.from_properties(config or {})
         self.view = ClusterView()
+        self.now_ms = now_ms
+        self._entropy = entropy or random.Random()
         self._links: dict[int, AsyncLink] = {}
         self._opening: dict[int, asyncio.Lock] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -103,13 +130,13 @@ class AsyncClient:
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """``attempt()``, again after a pause while it fails with what may pass; the last failure is raised."""
-        deadline = now_ms() + self.config.retry_timeout_ms
+        deadline = loop_ms() + self.config.retry_timeout_ms
         number = 0
         while True:
             try:
                 return await attempt()
             except ClientError as error:
-                if not self.may_pass(error) or now_ms() >= deadline:
+                if not self.may_pass(error) or loop_ms() >= deadline:
                     raise
                 action = remedy(error.code) if isinstance(error, BrokerRefused) else Remedy.REFRESH_METADATA
                 if action is Remedy.FIND_COORDINATOR or not isinstance(error, BrokerRefused):
@@ -130,7 +157,7 @@ class AsyncClient:
 
     async def pause(self, attempt: int) -> None:
         """Sleep before attempt ``attempt`` + 1, with jitter."""
-        await asyncio.sleep(self._backoff.delay_ms(attempt, random.randint(-200, 200)) / 1000)
+        await asyncio.sleep(self._backoff.delay_ms(attempt, self._entropy.randint(-200, 200)) / 1000)
 
     async def refresh(self) -> None:
         """Ask for the brokers, and again for the topics already known."""
@@ -144,10 +171,10 @@ class AsyncClient:
 
     async def topic(self, name: str, *, create: bool = False) -> TopicInfo:
         """A topic that exists, from memory if that is fresh. Raises UnknownTopic, BrokerRefused."""
-        deadline = now_ms() + self.config.unknown_topic_grace_ms * (5 if create else 1)
+        deadline = loop_ms() + self.config.unknown_topic_grace_ms * (5 if create else 1)
         attempt = 0
         while True:
-            age = self.view.age_ms(name, now_ms())
+            age = self.view.age_ms(name, loop_ms())
             if age is None or age > self.config.metadata_max_age_ms:
                 await self.metadata([name], create=create)
             info = self.view.topics.get(name)
@@ -157,7 +184,7 @@ class AsyncClient:
             self.view.forget(name)
             if remedy(code) is Remedy.FAIL:
                 raise BrokerRefused(code, f"topic {name!r}")
-            if now_ms() >= deadline:
+            if loop_ms() >= deadline:
                 raise UnknownTopic(f"topic {name!r}")
             await self.pause(attempt)
             attempt += 1
@@ -188,7 +215,7 @@ class AsyncClient:
 
     async def _connect_any(self) -> AsyncLink:
         known = [info.address for info in self.view.brokers.values() if info.address not in self.bootstrap]
-        deadline = now_ms() + self.config.bootstrap_timeout_ms
+        deadline = loop_ms() + self.config.bootstrap_timeout_ms
         attempt = 0
         while True:
             for address in (*self.bootstrap, *known):
@@ -201,7 +228,7 @@ class AsyncClient:
                 else:
                     self._has_connected = True
                     return link
-            if now_ms() >= deadline:
+            if loop_ms() >= deadline:
                 raise NoBrokerReachable(str(failure))
             await self.pause(attempt)
             attempt += 1
@@ -221,7 +248,7 @@ class AsyncClient:
         response = await self.request(MetadataRequest(topics=topics, allow_auto_topic_creation=create))
         if response.error_code:
             raise BrokerRefused(response.error_code, "metadata")
-        self.view.apply(response, now_ms())
+        self.view.apply(response, loop_ms())
         for broker, link in list(self._links.items()):
             info = self.view.brokers.get(broker)
             if info is not None and info.address != link.address:

@@ -13,7 +13,7 @@ from typing import Self
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import TopicPartition
-from oncelog.client.aio.client import AsyncClient, now_ms
+from oncelog.client.aio.client import AsyncClient, finished, loop_ms
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
@@ -74,20 +74,21 @@ class AsyncConsumer:
 
         Raises ClientError when brokers cannot be reached for ``retry_timeout_ms``.
         """
-        deadline = now_ms() + wait_ms
+        deadline = loop_ms() + wait_ms
         while len(self.positions) and not self._here:
             await self._send_all()
-            left = deadline - now_ms()
+            left = deadline - loop_ms()
             if left <= 0:
                 break
             if not self._sent:
                 due = self.positions.next_due_ms()
-                pause = left if due is None else min(left, due - now_ms())
+                pause = left if due is None else min(left, due - loop_ms())
                 await asyncio.sleep(max(pause, 1) / 1000)
                 continue
             done, _ = await asyncio.wait(self._sent, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
-            arrived = [task.result() for task in done]
-            for task in done:
+            ended = finished(self._sent, done)
+            arrived = [task.result() for task in ended]
+            for task in ended:
                 del self._sent[task]
             for one in arrived:  # all that came is kept before anything may raise
                 self._here += one if isinstance(one, list) else []
@@ -108,8 +109,8 @@ class AsyncConsumer:
             await link.close()
 
     async def _send_all(self) -> None:
-        now = now_ms()
-        topics = {one.topic for group in self.positions.leaders(now).values() for one in group}
+        now = loop_ms()
+        topics = dict.fromkeys(one.topic for group in self.positions.leaders(now).values() for one in group)
         stale = [topic for topic in topics if self._client.view.age_ms(topic, now) is None]
         missing = [*self.positions.without_leader(now), *stale]
         if missing:
@@ -117,7 +118,7 @@ class AsyncConsumer:
                 await self._client.metadata(missing)
             except ClientError as error:
                 await self._failed(error)
-        for broker, partitions in self.positions.leaders(now_ms()).items():
+        for broker, partitions in self.positions.leaders(loop_ms()).items():
             if broker not in self._sent.values():
                 self._sent[asyncio.create_task(self._fetch(broker, partitions))] = broker
 
@@ -130,7 +131,7 @@ class AsyncConsumer:
             message, asked, at_most = self.positions.request(partitions)
             timeout_ms = self._client.config.request_timeout_ms + message.max_wait_ms
             response = await link.call(message, link.versions.choose(message, at_most), timeout_ms)
-            return self.positions.answered(asked, response, now_ms())
+            return self.positions.answered(asked, response, loop_ms())
         except PeerError as error:
             await self._links.pop(broker).close()
             self.positions.lost(asked)
@@ -149,8 +150,8 @@ class AsyncConsumer:
 
     async def _failed(self, error: ClientError) -> None:
         """Wait a little and go on, unless it has been so for too long."""
-        since = self._failing_since_ms = now_ms() if self._failing_since_ms is None else self._failing_since_ms
-        if not self._client.may_pass(error) or now_ms() - since >= self._client.config.retry_timeout_ms:
+        since = self._failing_since_ms = loop_ms() if self._failing_since_ms is None else self._failing_since_ms
+        if not self._client.may_pass(error) or loop_ms() - since >= self._client.config.retry_timeout_ms:
             raise error
         await self._client.pause(self._attempt)
         self._attempt += 1

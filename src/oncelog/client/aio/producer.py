@@ -7,14 +7,13 @@ the buffer full) waits; nothing is sent at other times. After a cancelled ``flus
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, Self
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
-from oncelog.client.aio.client import AsyncClient, now_ms
+from oncelog.client.aio.client import AsyncClient, finished, loop_ms
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
@@ -81,9 +80,9 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
     ) -> None:
         """Take one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request does."""
-        at = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        at = self._client.now_ms() if timestamp_ms is None else timestamp_ms
         record = Record(-1, at, key, value, headers)
-        self.machine.add(await self._partition(topic, partition, record), record, now_ms())
+        self.machine.add(await self._partition(topic, partition, record), record, loop_ms())
         while self.machine.buffered_bytes >= self._buffer_bytes:
             await self._step()
         self._raise_failure()
@@ -117,11 +116,11 @@ class AsyncProducer:
         await self._send_ready()
         if self._sent:
             done, _ = await asyncio.wait(self._sent, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            for task in finished(self._sent, done):
                 del self._sent[task]
                 task.result()
         else:
-            until_due = self.machine.next_due_ms() - now_ms()
+            until_due = self.machine.next_due_ms() - loop_ms()
             await asyncio.sleep(max(1, min(until_due if until_due > 0 else 10, 100)) / 1000)
 
     async def _keep_identity(self) -> None:
@@ -153,7 +152,7 @@ class AsyncProducer:
     async def _send_ready(self) -> None:
         """Group what is ready by leader and send it, as many requests as may be in flight."""
         for _ in range(MAX_REQUESTS_IN_FLIGHT):
-            ready = list(self.machine.ready(now_ms(), flush=True))
+            ready = list(self.machine.ready(loop_ms(), flush=True))
             await self._admit(ready)
             by_leader: dict[int, list[TopicPartition]] = {}
             for partition in ready:
@@ -201,7 +200,7 @@ class AsyncProducer:
             self._take(batches, response)
 
     def _take(self, batches: list[PendingBatch], message: ProduceResponse) -> None:
-        names = self._client.view.topic_ids({batch.partition.topic for batch in batches}) or {}
+        names = self._client.view.topic_ids(batch.partition.topic for batch in batches) or {}
         answers = {
             TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), one.index): one
             for topic in message.responses
@@ -210,16 +209,16 @@ class AsyncProducer:
         for batch in batches:
             one = answers.get(batch.partition)
             if one is None:
-                self._note(self.machine.lost(batch, now_ms()))
+                self._note(self.machine.lost(batch, loop_ms()))
                 continue
             if remedy(one.error_code) is Remedy.REFRESH_METADATA:
                 self._client.view.forget(batch.partition.topic)
-            self._note(self.machine.answered(batch, one.error_code, one.base_offset, one.error_message, now_ms()))
+            self._note(self.machine.answered(batch, one.error_code, one.base_offset, one.error_message, loop_ms()))
 
     def _lost(self, batches: list[PendingBatch]) -> None:
         for batch in batches:
             self._client.view.forget(batch.partition.topic)
-            self._note(self.machine.lost(batch, now_ms()))
+            self._note(self.machine.lost(batch, loop_ms()))
 
     def _note(self, outcome: Outcome | None) -> None:
         if isinstance(outcome, Failed):

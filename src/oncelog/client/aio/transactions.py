@@ -17,7 +17,7 @@ from types import TracebackType
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.aio.client import GROUP_KEY, TRANSACTION_KEY, AsyncClient, now_ms
+from oncelog.client.aio.client import GROUP_KEY, TRANSACTION_KEY, AsyncClient, finished, loop_ms
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import BrokerRefused, ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
@@ -167,7 +167,7 @@ class AsyncTransactionalProducer(AsyncProducer):
         """Hear the answers that are due, for a while; then nothing of the transaction is in flight any more."""
         if self._sent:
             done, _ = await asyncio.wait(self._sent, timeout=self._client.config.request_timeout_ms / 1000)
-            for task in done:
+            for task in finished(self._sent, done):
                 del self._sent[task]
                 task.exception()
         await self.close()
@@ -177,10 +177,10 @@ class AsyncTransactionalProducer(AsyncProducer):
     async def _run(self, what: str) -> None:
         """Ask until nothing is left to ask. Raises what failed; what may pass is asked again for a time."""
         machine, config = self.transactions, self._client.config
-        deadline = now_ms() + config.retry_timeout_ms
+        deadline = loop_ms() + config.retry_timeout_ms
         attempt = 0
         while machine.has_request:
-            if now_ms() >= deadline:
+            if loop_ms() >= deadline:
                 raise RequestTimedOut(f"{what}: no coordinator carried it out within {config.retry_timeout_ms} ms")
             try:
                 found, code = await self._exchange()
