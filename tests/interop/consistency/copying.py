@@ -22,9 +22,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.interop.consistency.checker import check
+from oncelog.sim.checkers.anomalies import check
+from oncelog.sim.checkers.history import History, Outcome, Poll, Seen, Transaction, Write
 from tests.interop.consistency.copier import COPY, COPY_PARTITIONS, GROUP, QUICK, SOURCE, START_AGAIN
-from tests.interop.consistency.history import History, Outcome, Poll, Seen, Transaction, Write
 from tests.peers.oncelog_serve import OncelogServe
 
 _DRAIN_TIMEOUT_S: Final = 60.0

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.interop.consistency.checker import ANOMALIES, check
-from tests.interop.consistency.history import History, Outcome, Poll, Seen, Transaction, Write
+from oncelog.sim.checkers.anomalies import ANOMALIES, check
+from oncelog.sim.checkers.history import History, Outcome, Poll, Seen, Transaction, Write
 
 FIRST = Transaction("first", "p", [Write(0, "a", 0), Write(1, "b", 0)], Outcome.COMMITTED, ending_at=10, offsets={0: 2})
 SECOND = Transaction("second", "p", [Write(0, "c"), Write(0, "d")], Outcome.ABORTED, offsets={0: 4})

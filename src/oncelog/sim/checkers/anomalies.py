@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from tests.interop.consistency.history import History, Outcome, Poll, Transaction
+from oncelog.sim.checkers.history import History, Outcome, Poll, Transaction
 
 
 def check(history: History) -> dict[str, list[str]]:
