@@ -66,5 +66,25 @@ EXTENSIONS = {
         # transactions). Apache Kafka skips it.
         Field(name="start_offset", type="int64", versions=VersionRange(1, 2), tag=10000, default="-1"),
     ),
+    ("describe_producers", "ProducerState"): (
+        # What the leader knows of an open transaction beyond Apache Kafka's answer: whose it is, and what it found out
+        # about it when it grew old (specification of hanging transactions). Clients pass over both.
+        Field(
+            name="transactional_id",
+            type="string",
+            versions=VersionRange(0, 0),
+            nullable=VersionRange(0, 0),
+            tag=10000,
+            default="None",
+        ),
+        Field(
+            name="verdict",
+            type="string",
+            versions=VersionRange(0, 0),
+            nullable=VersionRange(0, 0),
+            tag=10001,
+            default="None",
+        ),
+    ),
 }
 """Tagged fields of our own, by module and struct; 10000 and up, where Apache Kafka has none."""

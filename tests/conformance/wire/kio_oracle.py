@@ -24,7 +24,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
 POISON = object()
-OUR_OWN = {"start_offset"}
+OUR_OWN = {"WritableTxnMarker": {"start_offset"}, "ProducerState": {"transactional_id", "verdict"}}
 """Tagged fields that kio does not know; left at their defaults."""
 ERROR_CODES = list(ErrorCode)
 ALPHABET = "abcxyz.-_ 09äßλ→𝄞"
@@ -121,7 +121,8 @@ def ours(entity: Any, module: str, *, decoded: bool) -> Any:
             values[name] = _our_value(value, module, decoded=decoded)
     cls = our_class(module, type(entity).__name__)
     if not decoded:
-        values |= {item.name: POISON for item in dataclasses.fields(cls) if item.name not in {*values, *OUR_OWN}}
+        left_out = {*values, *OUR_OWN.get(cls.__name__, ())}
+        values |= {item.name: POISON for item in dataclasses.fields(cls) if item.name not in left_out}
     return cls(**values)
 
 

@@ -7,6 +7,12 @@ from kio.serial import entity_reader
 
 from oncelog.base.errors import PeerError
 from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.describe_producers import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
@@ -64,3 +70,19 @@ def test_the_start_offset_of_an_administrative_abort_is_tagged_field_10000() -> 
     # One tag, 10000 as a varint, 8 bytes; then the end of the request, which has no tags.
     assert tagged == plain[:-2] + bytes((1, 0x90, 0x4E, 8)) + (123_456).to_bytes(8, "big") + plain[-1:]
     assert WriteTxnMarkersRequest.decode(tagged, 1) == request
+
+
+def test_whose_a_transaction_is_and_what_was_found_out_about_it_are_tagged_fields_10000_and_10001() -> None:
+    state = ProducerState(producer_id=4000, producer_epoch=3, current_txn_start_offset=550)
+    partition = PartitionResponse(partition_index=2, active_producers=[state])
+    response = DescribeProducersResponse(topics=[TopicResponse(name="t", partitions=[partition])])
+    plain = encoded(response, 0)
+    kio_response = entity_reader(kio_root("describe_producers", 0, "response"))(plain, 0)[0]
+    assert kio_bytes(kio_response) == plain
+
+    state.transactional_id, state.verdict = "my-id", "live"
+    tagged = encoded(response, 0)
+    # Two tags, each with its size and a compact string; then the ends of partition, topic and response without tags.
+    tags = bytes((2, 0x90, 0x4E, 6, 6)) + b"my-id" + bytes((0x91, 0x4E, 5, 5)) + b"live"
+    assert tagged == plain[:-4] + tags + bytes(3)
+    assert DescribeProducersResponse.decode(tagged, 0) == response

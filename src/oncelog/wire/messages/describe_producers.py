@@ -25,6 +25,8 @@ class ProducerState:
     last_timestamp: int = -1
     coordinator_epoch: int = 0
     current_txn_start_offset: int = -1
+    transactional_id: str | None = None
+    verdict: str | None = None
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -37,7 +39,11 @@ class ProducerState:
             message.coordinator_epoch,
             message.current_txn_start_offset,
         ) = reader.unpack(_I64_I32_I32_I64_I32_I64)
-        reader.skip_tags()
+        for tag in reader.tags():
+            if tag == 10000:
+                message.transactional_id = reader.nullable_string()
+            elif tag == 10001:
+                message.verdict = reader.nullable_string()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
@@ -50,7 +56,15 @@ class ProducerState:
             self.coordinator_epoch,
             self.current_txn_start_offset,
         )
-        buffer.append(0)
+        tags = writer.begin_tags()
+        if self.transactional_id is not None:
+            start = writer.begin_tag(tags, 10000)
+            writer.nullable_string(self.transactional_id)
+            writer.end_tag(start)
+        if self.verdict is not None:
+            start = writer.begin_tag(tags, 10001)
+            writer.nullable_string(self.verdict)
+            writer.end_tag(start)
 
 
 @dataclass(slots=True, kw_only=True)
