@@ -18,7 +18,8 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ProducerUnusable, TransactionFailed
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_states import State, Verdict
-from oncelog.client.machine.transactions import TransactionMachine, TransactionSettings
+from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -12,13 +12,8 @@ from oncelog.client.errors import ConfigError, OutOfTurn, ProducerFenced, Produc
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.producer import Failed, ProducerMachine, ProducerSettings
 from oncelog.client.machine.transaction_states import NEXT, State, Step, Verdict, produce_verdict, verdict
-from oncelog.client.machine.transactions import (
-    LAST_PRODUCE_VERSION_1,
-    Ended,
-    StoredTransaction,
-    TransactionMachine,
-    TransactionSettings,
-)
+from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
+from oncelog.client.machine.transactions import LAST_PRODUCE_VERSION_1, TransactionMachine
 from oncelog.records.batch import read_header
 from oncelog.records.record import Record
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

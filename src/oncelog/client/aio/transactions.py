@@ -22,18 +22,14 @@ from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import BrokerRefused, ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.producer import Failed, Outcome, ProducerSettings
+from oncelog.client.machine.transaction_requests import BUMP_VERSION
 from oncelog.client.machine.transaction_states import State, Verdict
-from oncelog.client.machine.transactions import (
-    Ended,
-    StoredTransaction,
-    TransactionMachine,
-    TransactionSettings,
-)
+from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
+from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.records.record import Headers
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 _BUSY_PAUSE_S = 0.02
-_BUMPS_FROM = 3
 
 
 class AsyncTransactionalProducer(AsyncProducer):
@@ -215,7 +211,7 @@ class AsyncTransactionalProducer(AsyncProducer):
         key, kind = machine.settings.transactional_id, TRANSACTION_KEY
         try:
             link = await client.link(await client.coordinator(key, kind))
-            bumps = link.versions.supports(InitProducerIdRequest, _BUMPS_FROM)
+            bumps = link.versions.supports(InitProducerIdRequest, BUMP_VERSION)
             machine.observe(link.versions.features, can_bump=bumps)
             ask = machine.next_request()
             if ask is None:

@@ -29,20 +29,15 @@ from oncelog.client.blocking.producer import Producer, ProducerSettings
 from oncelog.client.errors import BrokerRefused, ClientError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.producer import Failed, Outcome
+from oncelog.client.machine.transaction_requests import BUMP_VERSION, Ask
 from oncelog.client.machine.transaction_states import State, Verdict
-from oncelog.client.machine.transactions import (
-    Ask,
-    Ended,
-    StoredTransaction,
-    TransactionMachine,
-    TransactionSettings,
-)
+from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
+from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.records.record import Headers
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 BUSY_PAUSE_MS: Final = 20
 """Before asking again while the transaction before is being completed, as Apache Kafka's client does."""
-_BUMPS_FROM: Final = 3
 
 
 class TransactionalProducer(Producer):
@@ -238,7 +233,7 @@ class TransactionalProducer(Producer):
         machine = self.transactions
         name = machine.settings.transactional_id
         link = self._coordinator(name, TRANSACTION_KEY)
-        machine.observe(link.versions.features, can_bump=link.versions.supports(InitProducerIdRequest, _BUMPS_FROM))
+        machine.observe(link.versions.features, can_bump=link.versions.supports(InitProducerIdRequest, BUMP_VERSION))
         ask = machine.next_request()
         if ask is None:
             return Verdict.DONE, int(ErrorCode.NONE)

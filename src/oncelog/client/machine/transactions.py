@@ -21,23 +21,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.invariant import invariant
-from oncelog.base.units import INT16_MAX, INT32_MAX, INT64_MAX, MINUTE_MS
-from oncelog.client.errors import (
-    BrokerRefused,
-    ConfigError,
-    OutOfTurn,
-    ProducerFenced,
-    ProducerUnusable,
-    TransactionFailed,
-    UnsupportedRequest,
-)
+from oncelog.client.errors import BrokerRefused, OutOfTurn, ProducerFenced, ProducerUnusable, TransactionFailed
 from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.transaction_requests import (
+    Ask,
+    Identity,
+    add_offsets_request,
+    add_partitions_request,
+    commit_offsets_request,
+    end_request,
+    error_of,
+    init_request,
+    without_errors,
+)
 from oncelog.client.machine.transaction_states import (
     FENCED,
     NEXT,
@@ -47,87 +48,14 @@ from oncelog.client.machine.transaction_states import (
     produce_verdict,
     verdict,
 )
-from oncelog.client.machine.versions import Versions
-from oncelog.wire.message import Request
-from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from oncelog.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
-from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from oncelog.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
+from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
+from oncelog.wire.messages.end_txn import EndTxnResponse
+from oncelog.wire.messages.init_producer_id import InitProducerIdResponse
+from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 TRANSACTION_FEATURE: Final = "transaction.version"
 LAST_PRODUCE_VERSION_1: Final = 11
 """Produce 12 adds its partitions to the transaction by itself, which only transaction version 2 has."""
-
-
-class StoredTransaction(NamedTuple):
-    """A prepared transaction, to be kept by whoever decides its outcome. As text for one column of a table."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-    def __str__(self) -> str:
-        return f"{self.producer_id}:{self.producer_epoch}:{self.transactional_id}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """The reverse of ``str``. Raises ConfigError."""
-        number, _, rest = text.partition(":")
-        epoch, colon, name = rest.partition(":")
-        digits = number.isascii() and number.isdigit() and epoch.isascii() and epoch.isdigit()
-        if not colon or not digits or int(number) > INT64_MAX or int(epoch) > INT16_MAX:
-            raise ConfigError(f"{text[:80]!r} is not a stored transaction (producer id:epoch:transactional id)")
-        return cls(name, int(number), int(epoch))
-
-
-class Ended(Enum):
-    """What ``complete`` came to."""
-
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    NOTHING_PREPARED = "nothing was prepared: it has been ended before, or never begun"
-
-
-class Ask(NamedTuple):
-    """A request to a coordinator: the transaction's (``group`` None) or that of a group."""
-
-    message: Request[Any]
-    at_least: int
-    at_most: int
-    group: str | None
-
-    def version(self, versions: Versions) -> int:
-        """The version to ask with. Raises UnsupportedRequest when the broker has none high enough."""
-        chosen = versions.choose(self.message, self.at_most)
-        if chosen < self.at_least:
-            name = type(self.message).__name__
-            raise UnsupportedRequest(f"{name}: the broker has version {chosen}, {self.at_least} is needed")
-        return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
-    """Of a transactional producer. ``two_phase`` asks for transactions that never time out (KIP-939)."""
-
-    transactional_id: str
-    timeout_ms: int = MINUTE_MS
-    two_phase: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.transactional_id:
-            raise ConfigError("a transactional id must not be empty")
-        if not 0 < self.timeout_ms <= INT32_MAX:
-            raise ConfigError(f"transaction.timeout.ms={self.timeout_ms} is out of range")
 
 
 @dataclass(slots=True, eq=False)
@@ -194,7 +122,9 @@ class TransactionMachine:
             self._started = True
             self._partitions.update(new)
 
-        self._steps.append(_Pending(Step.ADD_PARTITIONS, lambda: self._add_partitions(new), new, done=done))
+        self._steps.append(
+            _Pending(Step.ADD_PARTITIONS, lambda: add_partitions_request(self._identity, new), new, done=done)
+        )
 
     def add_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
         """Commit offsets with the transaction (KIP-447)."""
@@ -207,7 +137,9 @@ class TransactionMachine:
                 self._started = True
                 self._groups.add(group.group)
 
-            self._steps.append(_Pending(Step.ADD_OFFSETS, lambda: self._add_offsets(group.group), done=done))
+            self._steps.append(
+                _Pending(Step.ADD_OFFSETS, lambda: add_offsets_request(self._identity, group.group), done=done)
+            )
         left = dict(offsets)
 
         def committed(response: TxnOffsetCommitResponse) -> None:
@@ -300,7 +232,7 @@ class TransactionMachine:
     def answered(self, response: Any) -> Verdict:
         """Take the response to ``next_request``. On RETRY and FIND_COORDINATOR the same request is due again."""
         pending = self._steps[0]
-        code = _error_of(response)
+        code = error_of(response)
         found = verdict(pending.step, code)
         if found is Verdict.DONE:
             self._steps.popleft()
@@ -308,7 +240,7 @@ class TransactionMachine:
             return found
         if found in (Verdict.RETRY, Verdict.FIND_COORDINATOR):
             if pending.step is Step.COMMIT_OFFSETS:
-                pending.done(_without_errors(response))
+                pending.done(without_errors(response))
             return found
         if found is Verdict.ABORT_AND_BUMP:
             self._bump_required = True
@@ -342,6 +274,10 @@ class TransactionMachine:
 
     # Inside.
 
+    @property
+    def _identity(self) -> Identity:
+        return Identity(self.settings.transactional_id, self.producer_id, self.producer_epoch)
+
     def _to(self, state: State, what: str) -> None:
         if state not in NEXT[self.state]:
             raise self._refusal(what)
@@ -365,7 +301,7 @@ class TransactionMachine:
         self.last_error = (ProducerFenced if fenced else ProducerUnusable)(told, what, detail)
 
     def _push_init(self, keep_prepared: bool = False) -> None:
-        bump = self.producer_id >= 0
+        present = self._identity if self.producer_id >= 0 else None
 
         def done(response: InitProducerIdResponse) -> None:
             self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
@@ -380,7 +316,7 @@ class TransactionMachine:
             else:
                 self.state = State.READY
 
-        self._steps.append(_Pending(Step.INIT, lambda: self._init(bump, keep_prepared), done=done))
+        self._steps.append(_Pending(Step.INIT, lambda: init_request(self.settings, present, keep_prepared), done=done))
 
     def _push_end(self, *, committed: bool) -> None:
         announced = bool(self._steps)
@@ -392,9 +328,16 @@ class TransactionMachine:
                     self._bump_required = False
                 self._ended()
 
-            self._steps.append(_Pending(Step.END, lambda: self._end(committed), done=ended))
+            self._steps.append(
+                _Pending(Step.END, lambda: end_request(self._identity, committed, self.version), done=ended)
+            )
         else:
             self._ended()
+
+    def _commit_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> Ask:
+        if self.version >= 2:
+            self._started = True
+        return commit_offsets_request(self._identity, offsets, group, self.version)
 
     def _ended(self) -> None:
         """The coordinator has decided. The next transaction begins at once, or under a higher epoch."""
@@ -414,100 +357,6 @@ class TransactionMachine:
         self._partitions.clear()
         self._groups.clear()
 
-    def _init(self, bump: bool, keep_prepared: bool) -> Ask:
-        two_phase = self.settings.two_phase
-        message = InitProducerIdRequest(
-            transactional_id=self.settings.transactional_id,
-            transaction_timeout_ms=INT32_MAX if two_phase else self.settings.timeout_ms,
-            producer_id=self.producer_id if bump else -1,
-            producer_epoch=self.producer_epoch if bump else -1,
-            enable2_pc=two_phase,
-            keep_prepared_txn=keep_prepared,
-        )
-        at_least = 6 if two_phase or keep_prepared else 3 if bump else 0
-        return Ask(message, at_least, 6 if at_least == 6 else 5, None)
-
-    def _add_partitions(self, partitions: tuple[TopicPartition, ...]) -> Ask:
-        topics: dict[str, list[int]] = {}
-        for one in partitions:
-            topics.setdefault(one.topic, []).append(one.partition)
-        message = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.settings.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.producer_epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=t, partitions=found) for t, found in topics.items()],
-        )
-        return Ask(message, 0, 3, None)
-
-    def _add_offsets(self, group: str) -> Ask:
-        message = AddOffsetsToTxnRequest(
-            transactional_id=self.settings.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            group_id=group,
-        )
-        return Ask(message, 0, 4, None)
-
-    def _commit_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> Ask:
-        if self.version >= 2:
-            self._started = True
-        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for partition, one in offsets.items():
-            topics.setdefault(partition.topic, []).append(
-                TxnOffsetCommitRequestPartition(
-                    partition_index=partition.partition,
-                    committed_offset=one.offset,
-                    committed_leader_epoch=one.leader_epoch,
-                    committed_metadata=one.metadata,
-                )
-            )
-        message = TxnOffsetCommitRequest(
-            transactional_id=self.settings.transactional_id,
-            group_id=group.group,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            generation_id=group.generation,
-            member_id=group.member_id,
-            group_instance_id=group.instance_id,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=found) for topic, found in topics.items()],
-        )
-        fences = group.generation >= 0 or bool(group.member_id) or group.instance_id is not None
-        return Ask(message, 5 if self.version >= 2 else 3 if fences else 0, 5 if self.version >= 2 else 4, group.group)
-
-    def _end(self, committed: bool) -> Ask:
-        message = EndTxnRequest(
-            transactional_id=self.settings.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            committed=committed,
-        )
-        return Ask(message, 5 if self.version >= 2 else 0, 5 if self.version >= 2 else 4, None)
-
 
 def _announces(pending: _Pending) -> bool:
     return pending.step in (Step.ADD_PARTITIONS, Step.ADD_OFFSETS)
-
-
-def _codes(response: Any) -> list[int]:
-    if isinstance(response, AddPartitionsToTxnResponse):
-        topics = response.results_by_topic_v3_and_below
-        return [one.partition_error_code for topic in topics for one in topic.results_by_partition]
-    if isinstance(response, TxnOffsetCommitResponse):
-        return [one.error_code for topic in response.topics for one in topic.partitions]
-    return [response.error_code]
-
-
-def _error_of(response: Any) -> int:
-    """The code that decides: one that is final before one that passes, which comes before none."""
-    step = Step.COMMIT_OFFSETS if isinstance(response, TxnOffsetCommitResponse) else Step.ADD_PARTITIONS
-    order = (Verdict.FATAL, Verdict.ABORT_AND_BUMP, Verdict.ABORT, Verdict.FIND_COORDINATOR, Verdict.RETRY)
-    codes = [code for code in _codes(response) if code]
-    said = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED] or codes
-    return min(said, key=lambda code: order.index(verdict(step, code)), default=int(ErrorCode.NONE))
-
-
-def _without_errors(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-    """Only what was carried out."""
-    for topic in response.topics:
-        topic.partitions = [one for one in topic.partitions if not one.error_code]
-    return response

@@ -1,0 +1,176 @@
+"""The requests of a transactional producer to its coordinators, and the one error code that decides in an answer.
+
+Rules: which versions may be used is part of a request, because they differ in meaning: EndTxn 5 raises the epoch,
+TxnOffsetCommit 5 adds its group by itself (KIP-890), InitProducerId 6 knows prepared transactions (KIP-939). The
+producer's AddPartitionsToTxn ends at version 3; later ones are the brokers' own. Nothing here remembers anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.base.units import INT32_MAX
+from oncelog.client.errors import UnsupportedRequest
+from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.transaction_states import Step, Verdict, verdict
+from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.client.machine.versions import Versions
+from oncelog.wire.message import Request
+from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+TWO_PHASE_VERSION: Final = 6
+"""InitProducerId from here on has Enable2Pc and KeepPreparedTxn."""
+BUMP_VERSION: Final = 3
+"""InitProducerId from here on raises the epoch of an id that is sent along (KIP-360)."""
+_VERSION_2_FROM: Final = 5
+"""TxnOffsetCommit and EndTxn from here on are transaction version 2, and below it version 1."""
+
+
+class Identity(NamedTuple):
+    """Whose request it is: the id and epoch of the present transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class Ask(NamedTuple):
+    """A request to a coordinator: the transaction's (``group`` None) or that of a group."""
+
+    message: Request[Any]
+    at_least: int
+    at_most: int
+    group: str | None
+
+    def version(self, versions: Versions) -> int:
+        """The version to ask with. Raises UnsupportedRequest when the broker has none high enough."""
+        chosen = versions.choose(self.message, self.at_most)
+        if chosen < self.at_least:
+            name = type(self.message).__name__
+            raise UnsupportedRequest(f"{name}: the broker has version {chosen}, {self.at_least} is needed")
+        return chosen
+
+
+def init_request(settings: TransactionSettings, present: Identity | None, keep_prepared: bool) -> Ask:
+    """An id, or a higher epoch of the ``present`` one."""
+    two_phase = settings.two_phase
+    message = InitProducerIdRequest(
+        transactional_id=settings.transactional_id,
+        transaction_timeout_ms=INT32_MAX if two_phase else settings.timeout_ms,
+        producer_id=-1 if present is None else present.producer_id,
+        producer_epoch=-1 if present is None else present.producer_epoch,
+        enable2_pc=two_phase,
+        keep_prepared_txn=keep_prepared,
+    )
+    if two_phase or keep_prepared:
+        return Ask(message, TWO_PHASE_VERSION, TWO_PHASE_VERSION, None)
+    return Ask(message, 0 if present is None else BUMP_VERSION, TWO_PHASE_VERSION - 1, None)
+
+
+def add_partitions_request(who: Identity, partitions: tuple[TopicPartition, ...]) -> Ask:
+    """Announce partitions, before a batch is sent to them."""
+    topics: dict[str, list[int]] = {}
+    for one in partitions:
+        topics.setdefault(one.topic, []).append(one.partition)
+    message = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=who.transactional_id,
+        v3_and_below_producer_id=who.producer_id,
+        v3_and_below_producer_epoch=who.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=t, partitions=found) for t, found in topics.items()],
+    )
+    return Ask(message, 0, 3, None)
+
+
+def add_offsets_request(who: Identity, group: str) -> Ask:
+    """Announce a group, before offsets of it are sent."""
+    message = AddOffsetsToTxnRequest(
+        transactional_id=who.transactional_id,
+        producer_id=who.producer_id,
+        producer_epoch=who.producer_epoch,
+        group_id=group,
+    )
+    return Ask(message, 0, 4, None)
+
+
+def commit_offsets_request(
+    who: Identity, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata, version: int
+) -> Ask:
+    """Offsets of a group, pending until the transaction ends; by transaction ``version``."""
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for partition, one in offsets.items():
+        topics.setdefault(partition.topic, []).append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                committed_metadata=one.metadata,
+            )
+        )
+    message = TxnOffsetCommitRequest(
+        transactional_id=who.transactional_id,
+        group_id=group.group,
+        producer_id=who.producer_id,
+        producer_epoch=who.producer_epoch,
+        generation_id=group.generation,
+        member_id=group.member_id,
+        group_instance_id=group.instance_id,
+        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=found) for topic, found in topics.items()],
+    )
+    if version >= 2:
+        return Ask(message, _VERSION_2_FROM, _VERSION_2_FROM, group.group)
+    fences = group.generation >= 0 or bool(group.member_id) or group.instance_id is not None
+    return Ask(message, 3 if fences else 0, _VERSION_2_FROM - 1, group.group)
+
+
+def end_request(who: Identity, committed: bool, version: int) -> Ask:
+    """Commit or abort; by transaction ``version``."""
+    message = EndTxnRequest(
+        transactional_id=who.transactional_id,
+        producer_id=who.producer_id,
+        producer_epoch=who.producer_epoch,
+        committed=committed,
+    )
+    if version >= 2:
+        return Ask(message, _VERSION_2_FROM, _VERSION_2_FROM, None)
+    return Ask(message, 0, _VERSION_2_FROM - 1, None)
+
+
+def _codes(response: Any) -> list[int]:
+    if isinstance(response, AddPartitionsToTxnResponse):
+        topics = response.results_by_topic_v3_and_below
+        return [one.partition_error_code for topic in topics for one in topic.results_by_partition]
+    if isinstance(response, TxnOffsetCommitResponse):
+        return [one.error_code for topic in response.topics for one in topic.partitions]
+    return [response.error_code]
+
+
+def error_of(response: Any) -> int:
+    """The code that decides: one that is final before one that passes, which comes before none."""
+    step = Step.COMMIT_OFFSETS if isinstance(response, TxnOffsetCommitResponse) else Step.ADD_PARTITIONS
+    order = (Verdict.FATAL, Verdict.ABORT_AND_BUMP, Verdict.ABORT, Verdict.FIND_COORDINATOR, Verdict.RETRY)
+    codes = [code for code in _codes(response) if code]
+    said = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED] or codes
+    return min(said, key=lambda code: order.index(verdict(step, code)), default=int(ErrorCode.NONE))
+
+
+def without_errors(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+    """Only what was carried out."""
+    for topic in response.topics:
+        topic.partitions = [one for one in topic.partitions if not one.error_code]
+    return response
