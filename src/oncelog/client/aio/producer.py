@@ -7,7 +7,7 @@ the buffer full) waits; nothing is sent at other times. After a cancelled ``flus
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self
 
@@ -56,6 +56,8 @@ class AsyncProducer:
         self._sticky = StickyPartitioner(self.machine.settings.batch_bytes)
         self._sent: dict[asyncio.Task[None], int] = {}
         self._failures: list[Failed] = []
+        self.on_outcome: Callable[[Outcome], None] | None = None
+        """Told what came of every batch, in order of the answers; failures are raised all the same."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -221,6 +223,8 @@ class AsyncProducer:
             self._note(self.machine.lost(batch, loop_ms()))
 
     def _note(self, outcome: Outcome | None) -> None:
+        if self.on_outcome is not None and outcome is not None:
+            self.on_outcome(outcome)
         if isinstance(outcome, Failed):
             self._failures.append(outcome)
 

@@ -148,6 +148,8 @@ class AsyncTransactionalProducer(AsyncProducer):
         return by_name if by_transaction is None else by_transaction
 
     def _note(self, outcome: Outcome | None) -> None:
+        if self.on_outcome is not None and outcome is not None:
+            self.on_outcome(outcome)
         if isinstance(outcome, Failed):
             self.transactions.batch_failed(outcome.error_code, outcome.message)
 
