@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -84,6 +84,12 @@ class GroupConsumer:
     def position(self, partition: TopicPartition) -> int | None:
         """The next offset that will be fetched."""
         return self._fetcher.positions.of(partition)
+
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch from other offsets next, as after an aborted transaction. Partitions of others are passed over."""
+        now = {p: self._fetcher.positions.of(p) for p in self._owned}
+        now |= {p: offset for p, offset in positions.items() if p in now}
+        self._fetcher.assign({p: offset for p, offset in now.items() if offset is not None})
 
     def poll(self, wait_ms: int = 500) -> list[Fetched]:
         """Keep up the membership, then return what has been fetched, possibly nothing."""
