@@ -1,190 +1,246 @@
 """Finds in a history what a log with transactions must never do. Knows nothing of brokers.
 
-The anomalies are those in use for Kafka-like logs. Each function yields one line for every instance; :func:`check` runs
-them all. A transaction whose end is unknown may be visible or not, but all of it alike.
+Each rule yields one line for every instance; :func:`check` runs them all. The first ten are the anomalies in use for
+Kafka-like logs. A transaction or write whose end is unknown may be visible or not, but all of it alike. No two rules
+speak of the same fault: what is committed and not there is lost (H1, H2), not torn.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Final
 
-from oncelog.sim.checkers.history import History, Outcome, Poll, Transaction
+from oncelog.base.ids import TopicPartition
+from oncelog.sim.checkers import offsets
+from oncelog.sim.checkers.facts import Facts, Incarnation
+from oncelog.sim.checkers.history import History, Outcome
 
 
 def check(history: History) -> dict[str, list[str]]:
-    """Anomaly → its instances; empty when there is none."""
-    found = {name: list(look(history)) for name, look in ANOMALIES.items()}
+    """Anomaly (number and name) → its instances; empty when there is none."""
+    facts = Facts(history)
+    found = {name: list(look(facts)) for name, look in ANOMALIES.items()}
     return {name: instances for name, instances in found.items() if instances}
 
 
-def lost_writes(history: History) -> Iterator[str]:
-    """Committed, not there at the end, though a later record of its partition is."""
-    for transaction, partition, value, offset in _missing(history):
-        last = _last_offset(history, partition)
-        if offset is None or offset <= last:
-            yield f"{value} of {transaction.name} is not in partition {partition}"
+def lost_writes(facts: Facts) -> Iterator[str]:
+    """Committed or acknowledged, not there at the end, though a later record of its partition is."""
+    for name, write in facts.missing:
+        if write.offset is None or write.offset <= facts.last_offset(write.partition):
+            yield f"{write.value} of {name} is not in {write.partition}"
 
 
-def unseen_after_drain(history: History) -> Iterator[str]:
-    """Committed at an offset that the drain has not reached."""
-    for transaction, partition, value, offset in _missing(history):
-        if offset is not None and offset > _last_offset(history, partition):
-            yield f"{value} of {transaction.name} at {partition}@{offset}, the drain ends before"
+def unseen_after_drain(facts: Facts) -> Iterator[str]:
+    """Committed or acknowledged at an offset that the drain has not reached."""
+    for name, write in facts.missing:
+        if write.offset is not None and write.offset > facts.last_offset(write.partition):
+            yield f"{write.value} of {name} at {write.partition}@{write.offset}, the drain ends before"
 
 
-def duplicates(history: History) -> Iterator[str]:
-    """One record at several offsets."""
-    places: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    for partition, offset, value, _ in _sightings(history):
-        places[value].add((partition, offset))
-    for value, found in places.items():
-        if len(found) > 1:
-            yield f"{value} at {sorted(found)}"
-    for partition, records in history.drained.items():
-        for offset, count in Counter(offset for offset, _ in records).items():
-            if count > 1:
-                yield f"{partition}@{offset} {count} times in one drain"
+def duplicates(facts: Facts) -> Iterator[str]:
+    """One record at several offsets, unless its producer is not idempotent; an offset twice in a drain."""
+    repeatable = facts.repeatable
+    first: dict[str, tuple[Incarnation, int]] = {}
+    said: set[tuple[str, Incarnation, int]] = set()
+    for place, offset, value, _ in facts.seen:
+        if place is None:
+            continue
+        before = first.setdefault(value, (place, offset))
+        if before == (place, offset) or value in repeatable or (value, place, offset) in said:
+            continue
+        if before[0][1] == place[1]:
+            said.add((value, place, offset))
+            yield f"{value} at {before[0][0]}@{before[1]} and {place[0]}@{offset}"
+    for partition, records in facts.history.drained.items():
+        if len({record[0] for record in records}) < len(records):
+            counts = Counter(record.offset for record in records)
+            yield from (
+                f"{partition}@{offset} {count} times in one drain" for offset, count in counts.items() if count > 1
+            )
 
 
-def inconsistent_offsets(history: History) -> Iterator[str]:
-    """Several records at one offset, or a record elsewhere than where it was acknowledged."""
-    values: dict[tuple[int, int], set[str]] = defaultdict(set)
-    acknowledged = {
-        write.value: (write.partition, write.offset)
-        for transaction in history.transactions
-        for write in transaction.writes
-        if write.offset is not None
+def inconsistent_offsets(facts: Facts) -> Iterator[str]:
+    """Several records at one offset, or a record elsewhere than where it was sent and acknowledged."""
+    values: dict[tuple[Incarnation, int], str] = {}
+    written, repeatable = facts.written, facts.repeatable
+    for place, offset, value, who in facts.seen:
+        if place is None:
+            continue
+        other = values.setdefault((place, offset), value)
+        if other != value:
+            yield f"{place[0]}@{offset} is {other} and, for {who}, {value}"
+        known = written.get(value)
+        if known is None:
+            continue
+        write = known[0]
+        elsewhere = write.offset is not None and write.offset != offset and value not in repeatable
+        if elsewhere or write.partition != place[0]:
+            yield f"{value} acknowledged at {write.partition}@{write.offset}, {who} saw it at {place[0]}@{offset}"
+
+
+def aborted_reads(facts: Facts) -> Iterator[str]:
+    """A record of an aborted transaction was passed on at read_committed, or one that was refused at all."""
+    aborted = {
+        value: name
+        for value, (write, name, transaction) in facts.written.items()
+        if (write.outcome if transaction is None else transaction.outcome) is Outcome.ABORTED
     }
-    for partition, offset, value, _ in _sightings(history):
-        values[partition, offset].add(value)
-        if acknowledged.get(value, (partition, offset)) != (partition, offset):
-            yield f"{value} acknowledged at {acknowledged[value]}, seen at {(partition, offset)}"
-    for place, found in values.items():
-        if len(found) > 1:
-            yield f"{place} has {sorted(found)}"
+    for partition, records in facts.history.drained.items():
+        for offset, value, _ in records:
+            if value in aborted:
+                yield f"{value} of {aborted[value]} at {partition}@{offset}, by the drain"
+    for poll in facts.history.polls:
+        for offset, value, _ in poll.records:
+            if value in aborted and (poll.read_committed or facts.written[value][2] is None):
+                yield f"{value} of {aborted[value]} at {poll.partition}@{offset}, by {poll.consumer}"
 
 
-def aborted_reads(history: History) -> Iterator[str]:
-    """A record of an aborted transaction was passed on."""
-    aborted = {w.value: t.name for t in history.transactions if t.outcome is Outcome.ABORTED for w in t.writes}
-    for partition, offset, value, who in _sightings(history):
-        if value in aborted:
-            yield f"{value} of {aborted[value]} at {partition}@{offset}, by {who}"
+def torn_transactions(facts: Facts) -> Iterator[str]:
+    """Of a transaction with an unknown end, part is visible at the end and part is not."""
+    visible = facts.visible
+    for transaction in facts.history.transactions:
+        if transaction.outcome is Outcome.UNKNOWN:
+            shown = sum(write[1] in visible for write in transaction.writes)
+            if 0 < shown < len(transaction.writes):
+                absent = [w for w in transaction.writes if w.value not in visible and not facts.excused(w)]
+                if absent:
+                    yield f"{transaction.name}: {len(absent)} of {len(transaction.writes)} records are not there"
 
 
-def torn_transactions(history: History) -> Iterator[str]:
-    """Part of a transaction is visible at the end, and part of it is not."""
-    visible = _visible_values(history)
-    for transaction in history.transactions:
-        shown = sum(write.value in visible for write in transaction.writes)
-        if 0 < shown < len(transaction.writes):
-            yield f"{transaction.name}: {shown} of {len(transaction.writes)} records"
-
-
-def uncommitted_reads(history: History) -> Iterator[str]:
-    """Read, by whomever, also by its own writer, before its commit was asked for."""
-    written = {write.value: transaction for transaction in history.transactions for write in transaction.writes}
-    for poll in history.polls:
-        for offset, value in poll.records:
-            transaction = written.get(value)
+def uncommitted_reads(facts: Facts) -> Iterator[str]:
+    """Read at read_committed, by whomever, also by its own writer, before its commit was asked for."""
+    begun = {
+        write.value: transaction
+        for transaction in facts.history.transactions
+        if transaction.outcome is not Outcome.ABORTED
+        for write in transaction.writes
+    }
+    for poll in facts.history.polls:
+        for record in poll.records if poll.read_committed else ():
+            transaction = begun.get(record[1])
             if transaction is not None and (transaction.ending_at is None or poll.at < transaction.ending_at):
                 own = "its own writer" if poll.consumer == transaction.process else poll.consumer
-                yield f"{value} of {transaction.name} at {poll.partition}@{offset}, by {own}"
+                yield f"{record.value} of {transaction.name} at {poll.partition}@{record.offset}, by {own}"
 
 
-def skipped_records(history: History) -> Iterator[str]:
+def skipped_records(facts: Facts) -> Iterator[str]:
     """A consumer passed over a record that is there at the end."""
-    at = {partition: [offset for offset, _ in records] for partition, records in history.drained.items()}
-    for consumer, partition, offsets in _reads(history):
-        got = set(offsets)
-        missed = [o for o in at.get(partition, ()) if offsets[0] < o < offsets[-1] and o not in got]
+    there = {partition: [record[0] for record in records] for partition, records in facts.history.drained.items()}
+    for consumer, partition, read in facts.reads:
+        if partition.topic in facts.deleted:
+            continue
+        got, first, last = set(read), read[0], read[-1]
+        missed = [offset for offset in there.get(partition, ()) if first < offset < last and offset not in got]
         if missed:
             yield f"{consumer} passed over {partition}@{missed[0]} and {len(missed) - 1} more"
 
 
-def non_monotonic_reads(history: History) -> Iterator[str]:
+def non_monotonic_reads(facts: Facts) -> Iterator[str]:
     """A consumer went back without being told to."""
-    for consumer, partition, offsets in _reads(history):
-        for before, after in itertools.pairwise(offsets):
+    for consumer, partition, read in facts.reads:
+        for before, after in pairwise(read):
             if after <= before:
                 yield f"{consumer} went from {partition}@{before} to {after}"
-    for partition, records in history.drained.items():
-        if any(after[0] < before[0] for before, after in itertools.pairwise(records)):
+    for partition, records in facts.history.drained.items():
+        if any(after[0] < before[0] for before, after in pairwise(records)):
             yield f"the drain of {partition} is out of order"
 
 
-def offsets_beside_the_data(history: History) -> Iterator[str]:
-    """The group's offset is not that of the last visible transaction."""
-    if history.committed_offsets is None:
+def invented_records(facts: Facts) -> Iterator[str]:
+    """A record that nobody wrote."""
+    written = facts.written
+    for place, offset, value, who in facts.seen:
+        if value not in written:
+            yield f"{value} at {place[0] if place else '?'}@{offset}, by {who}"
+
+
+def reordered_writes(facts: Facts) -> Iterator[str]:
+    """A transactional or idempotent producer's records of a partition are not in the order they were sent."""
+    at = facts.drained_at
+    for name, writes in facts.ordered_writes():
+        last: dict[TopicPartition, tuple[int, str]] = {}
+        for write in writes:
+            offset = at.get(write.value)
+            if offset is None or write.partition.topic in facts.deleted:
+                continue
+            before = last.get(write.partition)
+            if before is not None and offset < before[0]:
+                yield f"{name} wrote {before[1]} before {write.value}, {write.partition} has it after"
+            last[write.partition] = offset, write.value
+
+
+def resurrected_records(facts: Facts) -> Iterator[str]:
+    """A record acknowledged before its topic was deleted is in the topic that was created in its place."""
+    if not facts.deleted:
         return
-    visible = _visible_values(history)
-    expected: dict[int, int] = {}
-    for transaction in history.transactions:
-        shown = transaction.outcome is Outcome.COMMITTED or any(w.value in visible for w in transaction.writes)
-        for partition, offset in transaction.offsets.items() if shown else ():
-            expected[partition] = max(offset, expected.get(partition, 0))
-    for partition in sorted(expected.keys() | history.committed_offsets.keys()):
-        found = history.committed_offsets.get(partition, 0)
-        if found != expected.get(partition, 0):
-            yield f"source partition {partition}: {found} committed, the data says {expected.get(partition, 0)}"
+    for value in facts.visible & facts.written.keys():
+        write, name, _ = facts.written[value]
+        answered = write.answered_at
+        for topic, asked_at, over in facts.history.deletions if answered is not None else ():
+            if topic == write.partition.topic and over is not None and (answered or 0) < asked_at:
+                yield f"{value} of {name}, acknowledged before {topic} was deleted, is there again"
+                break
 
 
-ANOMALIES: Final[Mapping[str, Callable[[History], Iterator[str]]]] = {
-    "lost write": lost_writes,
-    "unseen after drain": unseen_after_drain,
-    "duplicate": duplicates,
-    "inconsistent offset": inconsistent_offsets,
-    "aborted read": aborted_reads,
-    "torn transaction": torn_transactions,
-    "uncommitted read": uncommitted_reads,
-    "skipped poll": skipped_records,
-    "non-monotonic poll": non_monotonic_reads,
-    "offsets beside the data": offsets_beside_the_data,
+def two_outcomes(facts: Facts) -> Iterator[str]:
+    """Both a commit and an abort of one transaction were agreed to."""
+    for transaction in facts.history.transactions:
+        agreed = {commit for commit, _, agreed in transaction.completions if agreed}
+        if len(agreed) > 1:
+            yield f"{transaction.name} was committed and aborted"
+
+
+def prepared_transactions_lost(facts: Facts) -> Iterator[str]:
+    """A prepared transaction could not be completed though nobody else can have decided it."""
+    for transaction in facts.history.transactions:
+        if transaction.prepared and transaction.completions:
+            agreed = [completion.agreed for completion in transaction.completions]
+            if all(answer is False for answer in agreed):
+                yield f"{transaction.name} was prepared, its completion was refused {len(agreed)} times"
+
+
+def log_starts_moved(facts: Facts) -> Iterator[str]:
+    """A log starts where neither DeleteRecords nor retention can have put it, or shows what is below."""
+    asked: dict[TopicPartition, int] = {}
+    agreed: dict[TopicPartition, int] = {}
+    for partition, before, acknowledged in facts.history.trims:
+        asked[partition] = max(before, asked.get(partition, 0))
+        if acknowledged:
+            agreed[partition] = max(before, agreed.get(partition, 0))
+    starts = facts.history.log_starts
+    for partition in sorted(starts.keys() | agreed.keys()):
+        start = starts.get(partition, 0)
+        if partition.topic in facts.deleted:
+            continue
+        if start < agreed.get(partition, 0):
+            yield f"{partition} starts at {start}, records before {agreed[partition]} were deleted"
+        if start > asked.get(partition, 0) and partition.topic not in facts.history.expiring:
+            yield f"{partition} starts at {start}, nothing from {asked.get(partition, 0)} on was deleted"
+        below = [record.offset for record in facts.drained_records(partition) if record.offset < start]
+        if below:
+            yield f"{partition} starts at {start}, the drain has {below[0]}"
+
+
+Rule = Callable[[Facts], Iterator[str]]
+ANOMALIES: Final[Mapping[str, Rule]] = {
+    "H1 lost write": lost_writes,
+    "H2 unseen after drain": unseen_after_drain,
+    "H3 duplicate": duplicates,
+    "H4 inconsistent offset": inconsistent_offsets,
+    "H5 aborted read": aborted_reads,
+    "H6 torn transaction": torn_transactions,
+    "H7 uncommitted read": uncommitted_reads,
+    "H8 skipped record": skipped_records,
+    "H9 non-monotonic poll": non_monotonic_reads,
+    "H10 offsets beside the data": offsets.beside_the_data,
+    "H11 invented record": invented_records,
+    "H12 reordered writes": reordered_writes,
+    "H13 resurrected record": resurrected_records,
+    "H14 two outcomes": two_outcomes,
+    "H15 prepared transaction lost": prepared_transactions_lost,
+    "H16 log start": log_starts_moved,
+    "H17 lost offset commit": offsets.lost_commits,
+    "H18 unread before commit": offsets.unread_before_commit,
 }
-
-
-def _visible_values(history: History) -> set[str]:
-    return {value for records in history.drained.values() for _, value in records}
-
-
-def _missing(history: History) -> Iterator[tuple[Transaction, int, str, int | None]]:
-    visible = _visible_values(history)
-    for transaction in history.transactions:
-        if transaction.outcome is Outcome.COMMITTED:
-            for partition, value, offset in transaction.writes:
-                if value not in visible:
-                    yield transaction, partition, value, offset
-
-
-def _last_offset(history: History, partition: int) -> int:
-    return max((offset for offset, _ in history.drained.get(partition, ())), default=-1)
-
-
-def _sightings(history: History) -> Iterator[tuple[int, int, str, str]]:
-    """(partition, offset, value, who)."""
-    for poll in history.polls:
-        for offset, value in poll.records:
-            yield poll.partition, offset, value, poll.consumer
-    for partition, records in history.drained.items():
-        for offset, value in records:
-            yield partition, offset, value, "the drain"
-
-
-def _reads(history: History) -> Iterator[tuple[str, int, list[int]]]:
-    """(consumer, partition, offsets in the order they came), anew after each seek."""
-    runs: dict[tuple[str, int], list[int]] = {}
-    finished: list[tuple[str, int, list[int]]] = []
-    for poll in sorted(history.polls, key=_time):
-        key = poll.consumer, poll.partition
-        if poll.sought and key in runs:
-            finished.append((*key, runs.pop(key)))
-        runs.setdefault(key, []).extend(offset for offset, _ in poll.records)
-    finished += [(*key, offsets) for key, offsets in runs.items()]
-    return (entry for entry in finished if entry[2])
-
-
-def _time(poll: Poll) -> int:
-    return poll.at

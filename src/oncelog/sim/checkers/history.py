@@ -1,45 +1,97 @@
-"""What clients saw of a broker: transactions, polls, and what a drain found at the end. Values are unique in a history.
+"""What clients saw of a broker: what they wrote, polled and committed, and what a drain found at the end.
 
-Times are nanoseconds of one clock that all processes share.
+Values are unique in a history, and all that is written is in it. Times are integers of one clock that all clients
+share (virtual milliseconds in the simulator, monotonic nanoseconds where processes are real).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+
 
 class Outcome(Enum):
-    """What the client knows of the end of its transaction."""
+    """What the clients know of the end of a transaction, or of a write outside of one."""
 
     COMMITTED = "committed"
+    """Agreed to; a write: acknowledged by all in-sync replicas."""
     ABORTED = "aborted"
-    """Agreed to, or never asked to commit."""
+    """Agreed to abort, or never asked to commit; a write: refused for good."""
     UNKNOWN = "unknown"
-    """Asked to commit, and not answered."""
+    """Asked to commit, and not answered; a write: sent, not (or only by acks=1) acknowledged."""
 
 
 class Write(NamedTuple):
     """A record sent; ``offset`` where the broker named it."""
 
-    partition: int
+    partition: TopicPartition
     value: str
     offset: int | None = None
+    key: str | None = None
+    tombstone: bool = False
+    """The record has no value of its own: ``value`` is what a header names it."""
+    outcome: Outcome = Outcome.UNKNOWN
+    """Of a write outside of transactions."""
+    sent_at: int = 0
+    answered_at: int | None = None
+    """When its offset came back."""
+
+
+class GroupPartition(NamedTuple):
+    """Of what a group commits an offset."""
+
+    group: str
+    partition: TopicPartition
+
+
+class Completion(NamedTuple):
+    """Somebody asked to end a prepared transaction. ``agreed``: None when no answer came, False: refused for good."""
+
+    commit: bool
+    asked_at: int
+    agreed: bool | None
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """One attempt of one process. ``offsets``: source partition → the next offset to read once it is committed."""
+    """One attempt of one process. ``offsets``: what the group reads next, once it is committed."""
 
     name: str
     process: str
     writes: Sequence[Write]
     outcome: Outcome
     ending_at: int | None = None
-    """When the commit was asked for."""
-    offsets: Mapping[int, int] = field(default_factory=dict)
+    """When the commit was asked for first."""
+    offsets: Mapping[GroupPartition, int] = field(default_factory=dict)
+    prepared: bool = False
+    """In two phases: from then on only ``completions`` decide."""
+    completions: Sequence[Completion] = ()
+
+
+def outcome_of(completions: Iterable[Completion]) -> Outcome:
+    """What the completions of a prepared transaction tell: never asked to commit is aborted (or still open)."""
+    outcome = Outcome.ABORTED
+    for commit, _, agreed in completions:
+        if commit and agreed:
+            return Outcome.COMMITTED
+        if commit and agreed is None:
+            outcome = Outcome.UNKNOWN
+    if outcome is Outcome.UNKNOWN and any(not commit and agreed for commit, _, agreed in completions):
+        return Outcome.ABORTED
+    return outcome
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What one producer sent outside of transactions, in the order it sent it, until it was opened anew."""
+
+    producer: str
+    writes: Sequence[Write]
+    idempotent: bool = True
 
 
 class Seen(NamedTuple):
@@ -47,17 +99,47 @@ class Seen(NamedTuple):
 
     offset: int
     value: str
+    key: str | None = None
 
 
-@dataclass(frozen=True)
-class Poll:
-    """What a consumer at read_committed got of one partition at once. ``sought``: it began anew before."""
+class Poll(NamedTuple):
+    """What a consumer got of one partition at once."""
 
     consumer: str
-    partition: int
+    partition: TopicPartition
     at: int
     records: Sequence[Seen]
     sought: bool = False
+    """It began anew before: another position, another assignment."""
+    read_committed: bool = True
+    group: str | None = None
+    topic_id: TopicId = NO_TOPIC_ID
+    """Which incarnation of the topic; needed only where topics are deleted and created again."""
+
+
+class Commit(NamedTuple):
+    """A group's offset outside of transactions. ``answered_at``: None when nobody knows whether it happened."""
+
+    key: GroupPartition
+    offset: int
+    asked_at: int
+    answered_at: int | None
+
+
+class Deletion(NamedTuple):
+    """A topic was deleted. ``answered_at``: None when nobody knows whether it was."""
+
+    topic: str
+    asked_at: int
+    answered_at: int | None
+
+
+class Trim(NamedTuple):
+    """DeleteRecords up to ``before``, exclusive."""
+
+    partition: TopicPartition
+    before: int
+    acknowledged: bool
 
 
 @dataclass(frozen=True)
@@ -65,8 +147,22 @@ class History:
     """All of it."""
 
     transactions: Sequence[Transaction] = ()
+    streams: Sequence[Stream] = ()
     polls: Sequence[Poll] = ()
-    drained: Mapping[int, Sequence[Seen]] = field(default_factory=dict)
-    """Partition → everything a read_committed consumer finds at the end, from the beginning."""
-    committed_offsets: Mapping[int, int] | None = None
-    """Source partition → what the group has committed at the end; None: not looked at."""
+    drained: Mapping[TopicPartition, Sequence[Seen]] = field(default_factory=dict)
+    """Everything a read_committed consumer finds at the end, from the beginning."""
+    commits: Sequence[Commit] = ()
+    committed_offsets: Mapping[GroupPartition, int] | None = None
+    """What the groups have committed at the end; None: not looked at."""
+    followed_groups: frozenset[str] = frozenset()
+    """Groups that begin at the earliest offset and whose polls are all in the history."""
+    deletions: Sequence[Deletion] = ()
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    """Of the topics that were deleted, which incarnation was drained."""
+    compacted: frozenset[str] = frozenset()
+    """Topics of which older values of a key may vanish."""
+    expiring: frozenset[str] = frozenset()
+    """Topics whose retention may raise the log start."""
+    log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """At the end; 0 where nothing is said."""
+    trims: Sequence[Trim] = ()

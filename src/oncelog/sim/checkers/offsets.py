@@ -1,0 +1,88 @@
+"""The rules about the offsets that groups commit: with transactions (H10), without (H17), and what they claim (H18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oncelog.sim.checkers.facts import Facts
+from oncelog.sim.checkers.history import Commit, GroupPartition, Outcome, Transaction
+
+
+def beside_the_data(facts: Facts) -> Iterator[str]:
+    """The group's offset is not that of the last visible transaction."""
+    committed = facts.history.committed_offsets
+    if committed is None:
+        return
+    plain = {commit.key for commit in facts.history.commits}
+    expected: dict[GroupPartition, int] = {}
+    possible: dict[GroupPartition, set[int]] = {}
+    for transaction in facts.history.transactions:
+        shown = _shown(facts, transaction)
+        for key, offset in transaction.offsets.items():
+            if shown:
+                expected[key] = max(offset, expected.get(key, 0))
+            elif shown is None:
+                possible.setdefault(key, set()).add(offset)
+    keys = expected.keys() | possible.keys() | {key for key, offset in committed.items() if offset}
+    for key in sorted(keys - plain):
+        if key.partition.topic in facts.deleted:
+            continue
+        found, said = committed.get(key, 0), expected.get(key, 0)
+        if found != said and not (found > said and found in possible.get(key, ())):
+            yield f"{key.group} of {key.partition}: {found} committed, the data says {said}"
+
+
+def _shown(facts: Facts, transaction: Transaction) -> bool | None:
+    """Whether it was committed; None when nothing tells."""
+    if transaction.outcome is not Outcome.UNKNOWN:
+        return transaction.outcome is Outcome.COMMITTED
+    if any(write[1] in facts.visible for write in transaction.writes):
+        return True
+    return None if all(facts.excused(write) for write in transaction.writes) else False
+
+
+def lost_commits(facts: Facts) -> Iterator[str]:
+    """A group's offset is neither the one acknowledged last nor one that may have been committed since."""
+    committed = facts.history.committed_offsets
+    if committed is None:
+        return
+    by_key: dict[GroupPartition, list[Commit]] = {}
+    for commit in facts.history.commits:
+        by_key.setdefault(commit.key, []).append(commit)
+    transactional: dict[GroupPartition, set[int]] = {}
+    for transaction in facts.history.transactions:
+        if transaction.outcome is not Outcome.ABORTED:
+            for key, offset in transaction.offsets.items():
+                transactional.setdefault(key, set()).add(offset)
+    for key in sorted(by_key):
+        if key.partition.topic in facts.deleted:
+            continue
+        found = committed.get(key)
+        last = max((commit.asked_at for commit in by_key[key] if commit.answered_at is not None), default=None)
+        # An unanswered request may arrive late, on an old connection: at any time after it was asked for.
+        possible = {
+            commit.offset
+            for commit in by_key[key]
+            if commit.answered_at is None or last is None or commit.answered_at >= last
+        } | transactional.get(key, set())
+        if found not in possible and not (found is None and last is None):
+            yield f"{key.group} of {key.partition}: {found} committed, acknowledged was one of {sorted(possible)}"
+
+
+def unread_before_commit(facts: Facts) -> Iterator[str]:
+    """A group has committed an offset past a record that none of its members got."""
+    committed = facts.history.committed_offsets
+    if committed is None or not facts.history.followed_groups:
+        return
+    polled: dict[GroupPartition, set[int]] = {}
+    for poll in facts.history.polls:
+        if poll.group in facts.history.followed_groups:
+            offsets = polled.setdefault(GroupPartition(poll.group or "", poll.partition), set())
+            offsets.update([record[0] for record in poll.records])
+    for key, offset in sorted(committed.items()):
+        if key.group not in facts.history.followed_groups or key.partition.topic in facts.deleted:
+            continue
+        got = polled.get(key, set())
+        unread = [r.offset for r in facts.history.drained.get(key.partition, ()) if r[0] < offset and r[0] not in got]
+        if unread:
+            yield f"{key.group} committed {key.partition}@{offset}, {unread[0]} and {len(unread) - 1} more are unread"
