@@ -16,6 +16,7 @@ from oncelog.base.ids import INTERNAL_TOPICS, NO_TOPIC_ID, Offset, TopicId, Topi
 from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
+from oncelog.handlers.leadership import exists
 from oncelog.handlers.produce_transactions import identity_of, verify
 from oncelog.handlers.waits import Steps, UntilDurable
 from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
@@ -44,7 +45,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUIRED_ACKS: "acks is not -1, 0 or 1",
     ErrorCode.NOT_ENOUGH_REPLICAS: "acks=all and fewer replicas in sync than min.insync.replicas",
     ErrorCode.REQUEST_TIMED_OUT: "acks=all and not durable within the request's time-out",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the topic was deleted while acks=all was waiting",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker leads the partition, or none; or it was deleted while acks=all "
+    "was waiting",
     ErrorCode.INVALID_TIMESTAMP: "a timestamp outside message.timestamp.before.max.ms or after.max.ms",
     ErrorCode.INVALID_RECORD: "old magic, not exactly one batch, a control batch, or no key on a compacted topic",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "a gap in an idempotent producer's sequence",
@@ -212,7 +214,8 @@ def _append_partition(
     context, broker = appending.context, appending.context.broker
     log = broker.log(partition)
     if log is None:
-        _refuse(result, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        led_elsewhere = exists(broker, partition)
+        _refuse(result, ErrorCode.NOT_LEADER_OR_FOLLOWER if led_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     records = _records(data)
     refusal = _partition_refusal(partition, log, records, appending)

@@ -30,6 +30,7 @@ from oncelog.core.controller.image import ClusterImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.core.transactions.shard import TransactionShard
+from oncelog.handlers.api import Api
 from oncelog.handlers.context import Authoriser, Marker
 from oncelog.handlers.waits import CommitFacts, Coordinate, Transact, UntilDurable, UntilProducerId, UntilReadable, Wait
 from oncelog.node.cluster import Cluster
@@ -60,7 +61,7 @@ from oncelog.node.maintenance import Maintenance
 from oncelog.node.markers import append_marker
 from oncelog.node.producer_ids import ProducerIds
 from oncelog.node.readers import Readers
-from oncelog.node.requests import Requests
+from oncelog.node.requests import Handle, Requests
 from oncelog.node.tasks import Runnable, Task
 from oncelog.node.traffic import Traffic
 from oncelog.node.transaction_coordinators import TransactionCoordinators
@@ -149,6 +150,10 @@ class Node:
         except Exception:  # noqa: BLE001 - half of what the event meant was done: nobody may go on from there
             effects.append(Fatal(traceback.format_exc()))
         return effects
+
+    def put_around_handlers(self, around: Callable[[Api, Handle], Handle]) -> None:
+        """Let ``around(api, handler)`` stand in for every handler: a test's faults. Called before any event."""
+        self._requests.around = around
 
     def backlog_bytes(self, connection_id: int) -> int:
         """Bytes of requests that a connection has waiting here undecided."""

@@ -36,6 +36,10 @@ MAX_TRACE: Final = 4096
 """Characters of a trace that are reported: what a peer sent may be in it."""
 
 
+Handle = Callable[[Any, Context], Any]
+"""A handler: a request and its circumstances; the response, None, or a generator that returns one of them."""
+
+
 class _Loaded:
     """An API whose modules are imported: at its first request, so that what nobody asks for costs no start-up."""
 
@@ -45,7 +49,7 @@ class _Loaded:
         self.api = api
         messages = import_module(f"oncelog.wire.messages.{api.module}")
         self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
-        self.handle: Callable[[Any, Context], Any] = import_module(f"oncelog.handlers.{api.module}").handle
+        self.handle: Handle = import_module(f"oncelog.handlers.{api.module}").handle
 
 
 def _range_size(chunk: Chunk) -> int:
@@ -72,6 +76,8 @@ class Requests:
         self._runnable = runnable
         self._traffic = traffic
         self._loaded: dict[int, _Loaded] = {}
+        self.around: Callable[[Api, Handle], Handle] | None = None
+        """Puts something around every handler (a test's faults); set before the first request."""
         self.now_ms = 0
         self.effects: list[Effect] = []
 
@@ -142,6 +148,8 @@ class Requests:
             if api is None:
                 raise PeerError(f"request for API {key}, which this broker does not have")
             loaded = self._loaded[key] = _Loaded(api)
+            if self.around is not None:
+                loaded.handle = self.around(api, loaded.handle)
         if loaded.api.min_version <= version <= loaded.api.max_version:
             return loaded
         if key != API_VERSIONS_KEY:

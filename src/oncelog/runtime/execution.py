@@ -60,6 +60,8 @@ class Execution:
         self._ending = False
         self._continues = 0
         self.connections: dict[int, ClientConnection] = {}
+        self.before_sync: Callable[[], None] = lambda: None
+        """Called by a worker before each sync; may wait, or raise as the disk would: for tests of slow disks."""
         self.stopped: asyncio.Future[str | None] = loop.create_future()
         """Done when the node has stopped: None after a clean shutdown, else the reason."""
         self.disk = Workers(loop, SYNC_WORKERS, "disk")
@@ -158,6 +160,7 @@ class Execution:
         def work() -> Callable[[], None]:
             failure: Exception | None = None
             try:
+                self.before_sync()
                 for file in effect.files:
                     file.sync()
             except Exception as error:  # noqa: BLE001 - any failure of a sync is told to the node

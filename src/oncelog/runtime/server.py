@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -39,9 +40,20 @@ _LOG: Final = logging.getLogger("oncelog.broker")
 class Server:
     """One broker; see the module."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        *,
+        bound: socket.socket | None = None,
+        assembled: Callable[[Node], None] | None = None,
+    ) -> None:
+        """``bound`` is a socket to listen on in place of the settings' address; ``assembled`` is told of the node
+        before anybody is let in."""
         self.settings = settings
         self.clock = clock or WallClock()
+        self._bound = bound
+        self._assembled = assembled
         self._opened: Opened | None = None
         self._node: Node | None = None
         self._execution: Execution | None = None
@@ -58,6 +70,12 @@ class Server:
         if self._node is None:
             raise RuntimeError("the broker is not running")
         return self._node
+
+    @property
+    def execution(self) -> Execution:
+        """What drives the node, once started."""
+        assert self._execution is not None
+        return self._execution
 
     @property
     def stopped(self) -> asyncio.Future[str | None]:
@@ -87,10 +105,9 @@ class Server:
         )
         host, port = self.settings.listen
         protocol = self._protocol_factory()
+        where = {"sock": self._bound} if self._bound is not None else {"host": host or None, "port": port}
         try:
-            self._listening = await loop.create_server(
-                protocol, host or None, port, backlog=BACKLOG, start_serving=False
-            )
+            self._listening = await loop.create_server(protocol, **where, backlog=BACKLOG, start_serving=False)
         except OSError as error:
             raise StartRefused(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
         bound_host, bound_port = self._listening.sockets[0].getsockname()[:2]
@@ -99,6 +116,8 @@ class Server:
         node, reports = assemble(opened.outside, self.settings, address, self.clock.now_ms())
         self._node = node
         node.measure_disk = opened.files.space
+        if self._assembled is not None:
+            self._assembled(node)
         manual = isinstance(self.clock, ManualClock)
         self._execution = Execution(node, loop, self.clock, opened.outside.coordination, manual=manual)
         self._execution.carry_out(reports + node.start(self.clock.now_ms()))
@@ -164,16 +183,24 @@ class Server:
             self._release()
         return reason
 
-    async def abandon(self) -> None:
-        """Let go of everything at once, as a kill would: no sync, no checkpoint, no marker."""
-        execution = self._execution
-        assert execution is not None
-        await self._stop_listening()
+    def halt(self) -> None:
+        """From this moment nothing is handled and nobody answered: the first step of :meth:`abandon`, which may be
+        taken in the middle of an event."""
+        execution = self.execution
         if not execution.stopped.done():
             execution.stopped.set_result("abandoned")
-        for connection in list(execution.connections.values()):
+        if self._listening is not None:
+            self._listening.close()
+        connections = list(execution.connections.values())
+        execution.connections.clear()
+        for connection in connections:
             connection.abort()
-        execution.shut()
+
+    async def abandon(self) -> None:
+        """Let go of everything at once, as a kill would: no sync, no checkpoint, no marker."""
+        self.halt()
+        await self._stop_listening()
+        self.execution.shut()
         self._release()
 
     def _release(self) -> None:
