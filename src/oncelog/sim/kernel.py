@@ -1,0 +1,134 @@
+"""Virtual time: one heap of what happens next, one seed behind every choice, one digest of all that happened.
+
+Rules: nothing happens but through :meth:`Kernel.at` and :meth:`Kernel.soon`; what is due at the same moment happens in
+the order it was asked for. Chance comes from :meth:`Kernel.entropy`, one stream per purpose, so that one more draw in
+one place does not change all the others. Same seed, same trace, byte for byte, whatever PYTHONHASHSEED is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Final
+
+START_MS: Final = 1_700_000_000_000
+"""Wall time when a simulation begins, milliseconds since the epoch."""
+
+
+class Happening:
+    """Something that will happen, unless it is cancelled. What asyncio calls a handle."""
+
+    __slots__ = ("_arguments", "_at_us", "_callback", "_context")
+
+    def __init__(
+        self, at_us: int, callback: Callable[..., object], arguments: tuple[Any, ...], context: Context | None
+    ) -> None:
+        self._at_us = at_us
+        self._callback: Callable[..., object] | None = callback
+        self._arguments = arguments
+        self._context = context
+
+    def cancel(self) -> None:
+        """Let it not happen."""
+        self._callback = None
+        self._arguments = ()
+
+    def cancelled(self) -> bool:
+        """Whether it will not happen (or has happened)."""
+        return self._callback is None
+
+    def when(self) -> float:
+        """When, in seconds of virtual time."""
+        return self._at_us / 1_000_000
+
+    def happen(self) -> bool:
+        """Do it now, unless cancelled; whether it was done."""
+        callback = self._callback
+        if callback is None:
+            return False
+        self._callback = None
+        if self._context is None:
+            callback(*self._arguments)
+        else:
+            self._context.run(callback, *self._arguments)
+        return True
+
+
+class Kernel:
+    """See the module. Times in microseconds since the start of the simulation."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.now_us = 0
+        self.happened = 0
+        """How many things have happened."""
+        self.log: Callable[[str], None] | None = None
+        """Told every line of the trace, for who wants to read it."""
+        self._asked = 0
+        self._later: list[tuple[int, int, Happening]] = []
+        self._soon: deque[Happening] = deque()
+        self._digest = hashlib.sha256()
+        self._streams: dict[str, random.Random] = {}
+
+    def now_ms(self) -> int:
+        """Wall time, milliseconds since the epoch."""
+        return START_MS + self.now_us // 1000
+
+    def entropy(self, purpose: str) -> random.Random:
+        """The stream of chance for one purpose."""
+        stream = self._streams.get(purpose)
+        if stream is None:
+            stream = self._streams[purpose] = random.Random(f"{self.seed}/{purpose}")
+        return stream
+
+    def soon(self, callback: Callable[..., object], *arguments: Any, context: Context | None = None) -> Happening:
+        """Do it now, after what was asked for before."""
+        happening = Happening(self.now_us, callback, arguments, context)
+        self._soon.append(happening)
+        return happening
+
+    def at(
+        self, at_us: int, callback: Callable[..., object], *arguments: Any, context: Context | None = None
+    ) -> Happening:
+        """Do it at a time; what is past happens now."""
+        if at_us <= self.now_us:
+            return self.soon(callback, *arguments, context=context)
+        happening = Happening(at_us, callback, arguments, context)
+        self._asked += 1
+        heapq.heappush(self._later, (at_us, self._asked, happening))
+        return happening
+
+    def after(self, delay_us: int, callback: Callable[..., object], *arguments: Any) -> Happening:
+        """Do it after a while."""
+        return self.at(self.now_us + delay_us, callback, *arguments)
+
+    def step(self) -> bool:
+        """Let the next thing happen; False when nothing will ever happen again."""
+        if self._soon:
+            self.happened += self._soon.popleft().happen()
+            return True
+        later = self._later
+        while later:
+            at_us, _, happening = heapq.heappop(later)
+            if happening.cancelled():
+                continue
+            self.now_us = at_us
+            while later and later[0][0] == at_us:
+                self._soon.append(heapq.heappop(later)[2])
+            self.happened += happening.happen()
+            return True
+        return False
+
+    def trace(self, line: str) -> None:
+        """Note what happened."""
+        self._digest.update(f"{self.now_us} {line}\n".encode())
+        if self.log is not None:
+            self.log(f"{self.now_us / 1_000_000:12.6f} {line}")
+
+    def trace_sha256(self) -> str:
+        """Digest of the trace so far."""
+        return self._digest.hexdigest()

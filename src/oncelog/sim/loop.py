@@ -1,0 +1,112 @@
+"""An asyncio event loop in virtual time: production clients run on it unchanged, thousands of times faster than life.
+
+What it has: tasks, futures, timers, and connections through the simulated network. What it has not, on purpose: real
+sockets, threads, subprocesses, signals; whatever asks for them gets NotImplementedError rather than nondeterminism.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import events
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
+
+from oncelog.sim.kernel import Kernel
+from oncelog.sim.network import HERE, Network
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Stuck(Exception):
+    """Nothing will ever happen again, and what was waited for has not."""
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """See the module. ``network`` answers ``create_connection``."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.network: Network | None = None
+        self.failures: list[BaseException] = []
+        """Exceptions that nobody took: a callback that raised, a task that nobody awaited."""
+        self.on_task: Callable[[asyncio.Task[Any], str], None] | None = None
+        """Told every new task and the host it runs on."""
+        self._closed = False
+        self._names = 0
+
+    def run(self, main: Coroutine[Any, Any, T], until_us: int | None = None) -> T:
+        """Run until ``main`` is done; its result. Raises Stuck, and TimeoutError past ``until_us``."""
+        events._set_running_loop(self)
+        try:
+            task = self.create_task(main)
+            while not task.done():
+                if until_us is not None and self.kernel.now_us > until_us:
+                    raise TimeoutError(f"not done after {until_us / 1e6:.0f} s of virtual time")
+                if not self.kernel.step():
+                    raise Stuck("nothing is left that could happen")
+            return task.result()
+        finally:
+            events._set_running_loop(None)
+
+    # What asyncio asks of a loop.
+
+    def time(self) -> float:
+        return self.kernel.now_us / 1_000_000
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.Handle:
+        return cast("asyncio.Handle", self.kernel.soon(callback, *args, context=context or copy_context()))
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        at_us = self.kernel.now_us + max(0, round(delay * 1_000_000))
+        return cast("asyncio.TimerHandle", self.kernel.at(at_us, callback, *args, context=context or copy_context()))
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        at_us = round(when * 1_000_000)
+        return cast("asyncio.TimerHandle", self.kernel.at(at_us, callback, *args, context=context or copy_context()))
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]  # typeshed's signature differs between the Python versions
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None, **_: Any
+    ) -> asyncio.Task[T]:
+        self._names += 1
+        task = asyncio.Task(coro, loop=self, name=name or f"task-{self._names}", context=context)
+        if self.on_task is not None:
+            self.on_task(task, HERE.get() if context is None else context.get(HERE, ""))
+        return task
+
+    async def create_connection(  # type: ignore[override]  # the only kind of connection there is
+        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: Any
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        assert self.network is not None
+        return await self.network.connect(protocol_factory, host, port)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.failures.append(error if error is not None else RuntimeError(context.get("message")))
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return events._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+
+    async def shutdown_asyncgens(self) -> None:
+        """There is nothing to shut down: generators end with their owners."""

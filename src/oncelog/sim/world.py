@@ -1,0 +1,170 @@
+"""A simulated world: brokers, client hosts, and the network and the tree between them, in one virtual time.
+
+A client host runs ordinary asyncio code. Killing it is ``kill -9``: nothing of it is sent or received any more, what it
+had sent may still arrive, and nobody tells the broker unless the network does. ``supervise`` starts a program again
+whenever it dies, under a new host name each time, as an operator would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import copy_context
+from typing import Any, Final, TypeVar
+
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.config import ClientConfig
+from oncelog.client.errors import ClientError
+from oncelog.coordination.memory import MemoryTree
+from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.kernel import Kernel
+from oncelog.sim.loop import SimulatedLoop
+from oncelog.sim.network import HERE, Network
+
+T = TypeVar("T")
+
+CLIENT_CONFIG: Final = ClientConfig(
+    connect_timeout_ms=2_000,
+    bootstrap_timeout_ms=3_000,
+    request_timeout_ms=3_000,
+    retry_timeout_ms=20_000,
+    retry_backoff_ms=50,
+    retry_backoff_max_ms=1_000,
+)
+"""Impatient, so that many attempts fit in a simulation."""
+
+
+class ClientHost:
+    """One life of one program on a host of its own."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.alive = True
+        self.tasks: list[asyncio.Task[Any]] = []
+        """All that runs on it, in the order they were begun; those that are done are dropped now and then."""
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual wall time."""
+        return self.world.kernel.now_ms()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether programs are to come to their end."""
+        return self.world.stopping
+
+    def client(self, config: ClientConfig = CLIENT_CONFIG) -> AsyncClient:
+        """A client of the cluster, running here."""
+        world = self.world
+        return AsyncClient(
+            world.bootstrap, config=config, entropy=world.kernel.entropy("jitter"), now_ms=world.kernel.now_ms
+        )
+
+    async def sleep(self, milliseconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(milliseconds / 1000)
+
+    def kill(self, *, silent: bool = True) -> None:
+        """End it at once. Unless ``silent`` the network tells the brokers that its connections are gone."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.world.kernel.trace(f"{self.name} killed")
+        self.world.network.dead.add(self.name)
+        for connection in self.world.network.of(self.name):
+            connection.client_died(silent=silent)
+        for task in self.tasks:
+            task.cancel()
+
+    def note_task(self, task: asyncio.Task[Any]) -> None:
+        """A task was begun here."""
+        if len(self.tasks) > 64:
+            self.tasks = [one for one in self.tasks if not one.done()]
+        self.tasks.append(task)
+        if not self.alive:
+            task.cancel()
+
+
+Program = Callable[[ClientHost], Awaitable[None]]
+
+
+class World:
+    """See the module."""
+
+    def __init__(self, seed: int, config: Mapping[str, str]) -> None:
+        self.kernel = Kernel(seed)
+        self.loop = SimulatedLoop(self.kernel)  # type: ignore[abstract]  # what it lacks it refuses, see there
+        self.network = Network(self.kernel)
+        self.loop.network = self.network
+        self.loop.on_task = self._note_task
+        self.tree = MemoryTree()
+        self.brokers = [BrokerHost(self.kernel, self.network, self.tree, config)]
+        self.hosts: dict[str, ClientHost] = {}
+        """The client hosts that run, by name."""
+        self.stopping = False
+        self._supervised: list[asyncio.Task[None]] = []
+
+    @property
+    def broker(self) -> BrokerHost:
+        """The first broker."""
+        return self.brokers[0]
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin."""
+        return ",".join(f"{host}:{port}" for host, port in (broker.address for broker in self.brokers))
+
+    def run(self, main: Coroutine[Any, Any, T], until_s: float | None = None) -> T:
+        """Run until ``main`` is done."""
+        return self.loop.run(main, None if until_s is None else int(until_s * 1_000_000))
+
+    async def on_host(self, name: str, program: Callable[[ClientHost], Awaitable[T]]) -> T:
+        """Run a program on a new host until its end. Raises what it raises, CancelledError when the host is killed."""
+        host = self.hosts[name] = ClientHost(self, name)
+        context = copy_context()
+        context.run(HERE.set, name)
+        try:
+            return await self.loop.create_task(_as_coroutine(program(host)), context=context)
+        finally:
+            self.hosts.pop(name, None)
+
+    def supervise(self, name: str, program: Program, *, pause_ms: int = 500) -> None:
+        """Run a program, and again whenever its host dies or it fails with a ClientError, until it returns."""
+        self._supervised.append(self.loop.create_task(self._supervise(name, program, pause_ms), name=name))
+
+    async def finished(self) -> None:
+        """Wait until every supervised program has returned. Raises what one of them raised."""
+        await asyncio.gather(*self._supervised)
+
+    def unfinished(self) -> list[str]:
+        """Names of the supervised programs that have not returned."""
+        return [task.get_name() for task in self._supervised if not task.done()]
+
+    async def _supervise(self, name: str, program: Program, pause_ms: int) -> None:
+        life = 0
+        while True:
+            life += 1
+            host = f"{name}.{life}"
+            try:
+                await self.on_host(host, program)
+            except ClientError as error:
+                self.kernel.trace(f"{host} failed: {type(error).__name__}")
+            except asyncio.CancelledError:
+                if host not in self.network.dead:
+                    raise
+            else:
+                return
+            await asyncio.sleep(pause_ms / 1000)
+
+    def _note_task(self, task: asyncio.Task[Any], where: str) -> None:
+        host = self.hosts.get(where)
+        if host is not None:
+            host.note_task(task)
+
+
+async def _as_coroutine(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+__all__ = ["CLIENT_CONFIG", "ClientHost", "Program", "World"]
