@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,10 +13,16 @@ from tests.peers.process import Process, free_ports
 
 
 class OncelogServe:
-    """One broker process. Not started until `start` or `with`; the directory outlives it."""
+    """One broker process. Not started until `start` or `with`; the directory outlives it. ``command``: another
+    program than ``oncelog``."""
 
     def __init__(
-        self, directory: Path | None = None, *, properties: Mapping[str, str] | None = None, port: int | None = None
+        self,
+        directory: Path | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        port: int | None = None,
+        command: Sequence[str] | None = None,
     ) -> None:
         self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="oncelog-serve-")
         self.directory = directory or Path(self._temporary.name)  # type: ignore[union-attr]  # set when no directory is
@@ -24,6 +30,7 @@ class OncelogServe:
         self.host = "127.0.0.1"
         self.port = port or free_ports(1)[0]
         self._properties = dict(properties or {})
+        self._command = list(command or (str(Path(sys.executable).with_name("oncelog")),))
         self._process: Process | None = None
         self.ready_s = 0.0
 
@@ -42,8 +49,7 @@ class OncelogServe:
     def start(self, timeout_s: float = 120) -> Self:
         """Run it and wait until it answers."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        command = [str(Path(sys.executable).with_name("oncelog")), "serve"]
-        command += ["--data-dir", str(self.data_directory), "--listen", self.bootstrap_servers]
+        command = [*self._command, "serve", "--data-dir", str(self.data_directory), "--listen", self.bootstrap_servers]
         for key, value in self._properties.items():
             command += ["-o", f"{key}={value}"]
         self._process = Process(command, self.directory / "broker.log")

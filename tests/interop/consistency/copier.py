@@ -1,42 +1,68 @@
 """One transactional copier as a process that may be killed: consumes, transforms, produces, with offsets inside.
 
 It says what it does before it does it, line by line in its journal, which outlives a kill. Every value it writes names
-the record it was made from and the attempt: ``partition:number/instance.attempt``.
+the record it was made from and the attempt: ``partition:number/instance.attempt``. Now and then it aborts, or sleeps
+until its transaction has timed out.
 
-`python -m tests.interop.consistency.copier BOOTSTRAP PARTITION COUNT INSTANCE JOURNAL SEED` copies one partition; exit
-code 0: all copied, 3: fenced or failed, start me again.
+`python -m tests.interop.consistency.copier ORDER` runs one, ORDER being an :class:`Order` as JSON; exit code 0: all
+copied, 3: fenced or failed, start me again.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from tests.interop.consistency.copying_client import (
+    COPY_PARTITIONS,
+    Abortable,
+    CopyingClient,
+    GiveUp,
+    Role,
+    Taken,
+)
 
-SOURCE: Final = "source"
-COPY: Final = "copy"
-GROUP: Final = "copiers"
-COPY_PARTITIONS: Final = 3
 START_AGAIN: Final = 3
+CLIENTS: Final = {
+    "confluent": ("with_confluent", "ConfluentCopier"),
+    "aiokafka": ("with_aiokafka", "AiokafkaCopier"),
+    "oncelog": ("with_oncelog", "OncelogCopier"),
+}
+"""Name → module and class; a process imports only its own."""
 _LARGEST: Final = 100
 _ABORT_SHARE: Final = 0.1
-_TIMEOUT_S: Final = 30.0
-QUICK: Final = {
-    "reconnect.backoff.ms": 10,
-    "reconnect.backoff.max.ms": 100,
-    "retry.backoff.ms": 10,
-    # librdkafka 2.16 may hang when its only broker dies during a transaction and it bootstraps anew: the handle of the
-    # broker never terminates, and the request for the coordinator that waits for it is never retried.
-    "metadata.recovery.strategy": "none",
-    "log_level": 0,
-}
+_IDLE_S: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one instance is told."""
+
+    client: str
+    bootstrap: str
+    slot: int
+    instance: int
+    journal: str
+    seed: int
+    assigned: bool
+    """To the source partition of its slot; else it subscribes."""
+    sources: int
+    count: int
+    """Records in a source partition."""
+    transaction_timeout_ms: int
+    stall_share: float
+
+    def command(self) -> list[str]:
+        """How to run it."""
+        return [sys.executable, "-m", "tests.interop.consistency.copier", json.dumps(asdict(self))]
 
 
 class Journal:
@@ -49,128 +75,98 @@ class Journal:
         """Write one line, with the time."""
         os.write(self._file, json.dumps({"at": time.monotonic_ns(), **entry}).encode() + b"\n")
 
+    def wrote(self, value: str, offset: int) -> None:
+        """A record was acknowledged."""
+        self.note(wrote=value, offset=offset)
+
 
 class Copier:
-    """One instance: from where the group stands to the end of its partition."""
+    """One instance: from where the group stands to the end of the source."""
 
-    def __init__(
-        self, bootstrap: str, partition: int, count: int, instance: int, journal: Journal, chance: random.Random
-    ) -> None:
-        self._partition = partition
-        self._count = count
-        self._instance = f"{partition}-{instance}"
+    def __init__(self, order: Order, client: CopyingClient, journal: Journal) -> None:
+        self._order = order
+        self._client = client
         self._journal = journal
-        self._chance = chance
+        self._chance = random.Random(f"{order.seed}/{order.slot}/{order.instance}")
         self._attempt = 0
-        self._position = 0
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": GROUP,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 20,
-                **QUICK,
-            }
-        )
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "transactional.id": f"copier-{partition}",
-                "transaction.timeout.ms": 20_000,
-                "linger.ms": 1,
-                **QUICK,
-            }
-        )
+        self._to_copy = [order.slot] if order.assigned else range(order.sources)
 
     def run(self) -> None:
-        """Copy all that is left."""
-        _retried(lambda: self._producer.init_transactions(_TIMEOUT_S))
-        self._rewind()
-        while self._position < self._count:
-            messages = self._consumer.consume(self._chance.randint(1, _LARGEST), 0.05)
-            good = [message for message in messages if message.error() is None]
-            if good:
-                self._copy(good)
-        self._consumer.close()
+        """Copy until the group has committed all of it."""
+        self._client.start()
+        seen = time.monotonic()
+        while True:
+            taken = self._client.take(self._chance.randint(1, _LARGEST))
+            if taken:
+                self._copy(taken)
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _IDLE_S:
+                if self._is_done():
+                    break
+                seen = time.monotonic()
+        self._client.close()
 
-    def _rewind(self) -> None:
-        """To what the group has committed."""
-        (found,) = _retried(lambda: self._consumer.committed([TopicPartition(SOURCE, self._partition)], _TIMEOUT_S))
-        if found.error is not None:
-            raise KafkaException(found.error)
-        self._position = max(found.offset, 0)
-        self._consumer.assign([TopicPartition(SOURCE, self._partition, self._position)])
+    def _is_done(self) -> bool:
+        committed = self._client.committed()
+        return all(committed.get(partition, 0) >= self._order.count for partition in self._to_copy)
 
-    def _copy(self, messages: list[Message]) -> None:
+    def _copy(self, taken: Sequence[Taken]) -> None:
         self._attempt += 1
-        name = f"{self._instance}.{self._attempt}"
-        following = (messages[-1].offset() or 0) + 1
-        writes = [
-            (self._chance.randrange(COPY_PARTITIONS), f"{(message.value() or b'').decode()}/{name}")
-            for message in messages
-        ]
-        self._journal.note(begin=name, writes=writes, source=self._partition, following=following)
+        name = f"{self._order.slot}-{self._order.instance}.{self._attempt}"
+        following = {one.partition: one.offset + 1 for one in taken}
+        writes = [(self._chance.randrange(COPY_PARTITIONS), f"{one.value}/{name}") for one in taken]
+        self._journal.note(begin=name, writes=writes, following=list(following.items()))
         try:
             self._transact(name, writes, following)
-        except KafkaException as failure:
-            if not failure.args[0].txn_requires_abort():
-                raise
-            self._end(name, commit=False)
+        except Abortable as failure:
+            self._journal.note(abortable=str(failure))
+            self._abort(name)
 
-    def _transact(self, name: str, writes: list[tuple[int, str]], following: int) -> None:
-        self._producer.begin_transaction()
+    def _transact(self, name: str, writes: Sequence[tuple[int, str]], following: dict[int, int]) -> None:
+        self._client.begin()
         for partition, value in writes:
-            self._producer.produce(COPY, value, partition=partition, on_delivery=self._delivered)
-            self._producer.poll(0)
-        offsets = [TopicPartition(SOURCE, self._partition, following)]
-        group = self._consumer.consumer_group_metadata()
-        _retried(lambda: self._producer.send_offsets_to_transaction(offsets, group, _TIMEOUT_S))
-        commit = self._chance.random() >= _ABORT_SHARE
-        self._end(name, commit=commit)
-        if commit:
-            self._position = following
-
-    def _end(self, name: str, *, commit: bool) -> None:
-        if not commit:
-            self._journal.note(ending=name, commit=False)
-            _retried(lambda: self._producer.abort_transaction(_TIMEOUT_S))
-            self._journal.note(ended=name, commit=False)
-            self._rewind()
+            self._client.write(partition, value)
+        before, after = (self._chance.random() < self._order.stall_share for _ in range(2))
+        self._stall(before)
+        self._client.send_offsets(following)
+        self._client.flush()  # the offsets of all records are in the journal before its end
+        self._stall(after)
+        if self._chance.random() < _ABORT_SHARE:
+            self._abort(name)
             return
-        _retried(lambda: self._producer.flush(_TIMEOUT_S))  # the offsets of all records are in the journal first
         self._journal.note(ending=name, commit=True)
-        _retried(lambda: self._producer.commit_transaction(_TIMEOUT_S))
+        self._client.commit()
         self._journal.note(ended=name, commit=True)
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._journal.note(wrote=(message.value() or b"").decode(), offset=message.offset())
+    def _stall(self, wanted: bool) -> None:
+        """Longer than the transaction may take."""
+        if wanted:
+            self._journal.note(stalled=True)
+            time.sleep(1.5 * self._order.transaction_timeout_ms / 1000)
 
-
-def _retried(call: Callable[[], Any]) -> Any:
-    """Call until it does not fail retriably."""
-    deadline = time.monotonic() + 2 * _TIMEOUT_S
-    while True:
+    def _abort(self, name: str) -> None:
+        self._journal.note(ending=name, commit=False)
         try:
-            return call()
-        except KafkaException as failure:
-            if not failure.args[0].retriable() or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+            self._client.abort()
+        except Abortable as failure:
+            raise GiveUp(str(failure)) from failure
+        self._journal.note(ended=name, commit=False)
+        self._client.rewind()
 
 
 def main() -> int:
     """One instance."""
-    bootstrap, partition, count, instance, journal, seed = sys.argv[1:]
-    chance = random.Random(f"{seed}/{partition}/{instance}")
-    notes = Journal(Path(journal))
+    order = Order(**json.loads(sys.argv[1]))
+    module, name = CLIENTS[order.client]
+    kind = getattr(importlib.import_module(f"tests.interop.consistency.{module}"), name)
+    journal = Journal(Path(order.journal))
+    partition = order.slot if order.assigned else None
+    role = Role(order.bootstrap, f"copier-{order.slot}", partition, order.sources, order.transaction_timeout_ms)
     try:
-        Copier(bootstrap, int(partition), int(count), int(instance), notes, chance).run()
-    except KafkaException as failure:
-        notes.note(failed=str(failure))
-        return START_AGAIN
+        Copier(order, kind(role, journal.wrote), journal).run()
+    except (Abortable, GiveUp) as failure:
+        journal.note(failed=str(failure))
+        os._exit(START_AGAIN)  # no destructor of a client may wait for what does not come
     return 0
 
 

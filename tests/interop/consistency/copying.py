@@ -1,33 +1,36 @@
 """Transactional copy under fire: copiers and the broker are killed at random moments, then the history is checked.
 
 A reader follows the copy at read_committed all the while; at the end everything is drained, and what was read, drained
-and committed has to agree: every record of the source copied once, whole transactions, no aborted ones.
+and committed has to agree: every record of the source copied once, whole transactions, no aborted ones. Copiers have a
+source partition each, or they subscribe to it as one group, whose generation fences who was thrown out of it (KIP-447).
 """
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
-
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from typing import Final
 
 from oncelog.sim.checkers.anomalies import check
-from oncelog.sim.checkers.history import History, Outcome, Poll, Seen, Transaction, Write
-from tests.interop.consistency.copier import COPY, COPY_PARTITIONS, GROUP, QUICK, SOURCE, START_AGAIN
+from oncelog.sim.checkers.history import History
+from tests.interop.consistency.copier import Order
+from tests.interop.consistency.copying_client import COPY_PARTITIONS, SESSION_TIMEOUT_MS
+from tests.interop.consistency.processes import Copiers, of_copy
+from tests.interop.consistency.reading import Reader, committed_offsets, drain, fill
 from tests.peers.oncelog_serve import OncelogServe
 
-_DRAIN_TIMEOUT_S: Final = 60.0
+FAULTS: Final = ("broker", "client", "frozen", "replaced")
+"""Killed: the broker, a copier. Frozen: a copier, which goes on later; with a second instance started meanwhile, or
+without."""
+_QUICK_BROKER: Final = {
+    "group.min.session.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
 
 
 @dataclass(frozen=True)
@@ -36,19 +39,44 @@ class Plan:
 
     seed: int
     events: int
+    client: str = "confluent"
+    groups: bool = False
+    """Copiers subscribe; else each has a source partition."""
     sources: int = 2
-    """Partitions of the source, each with a copier of its own."""
+    """Partitions of the source."""
     pause_s: tuple[float, float] = (0.1, 0.6)
-    """Between two kills."""
-    broker_share: float = 0.5
-    """Of kills that hit the broker."""
+    """Between two faults."""
+    faults: Mapping[str, float] = field(default_factory=lambda: {"broker": 4, "client": 4, "frozen": 1, "replaced": 1})
+    """Fault → how often, in proportion to the others."""
+    transaction_timeout_ms: int = 3_000
+    stall_share: float = 0.002
+    """Of transactions that sleep until they have timed out, twice over."""
     timeout_s: float = 3600.0
-    properties: Mapping[str, str] | None = None
+    drain_timeout_s: float = 60.0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    broker_command: Sequence[str] | None = None
+    """A broker with a fault planted in it."""
 
     @property
     def each(self) -> int:
         """Events in a source partition."""
         return self.events // self.sources
+
+    def order(self, bootstrap: str, slot: int, instance: int, journal: Path) -> Order:
+        """What an instance is told."""
+        return Order(
+            client=self.client,
+            bootstrap=bootstrap,
+            slot=slot,
+            instance=instance,
+            journal=str(journal),
+            seed=self.seed,
+            assigned=not self.groups,
+            sources=self.sources,
+            count=self.each,
+            transaction_timeout_ms=self.transaction_timeout_ms,
+            stall_share=self.stall_share,
+        )
 
 
 @dataclass
@@ -56,232 +84,73 @@ class Outcomes:
     """What a run found."""
 
     anomalies: dict[str, list[str]]
-    kills: Counter[str]
+    faults: Counter[str]
     history: History
     elapsed_s: float
+    instances: int
     failures: list[str]
 
     def summary(self) -> str:
         """One line."""
         ends = Counter(transaction.outcome.value for transaction in self.history.transactions)
         polled = sum(len(poll.records) for poll in self.history.polls)
-        read = f"{polled} records read meanwhile"
-        return f"{dict(self.kills)} kills, transactions {dict(ends)}, {read}, {self.elapsed_s:.1f} s"
-
-
-class Reader:
-    """Follows the copy at read_committed, over broker restarts, and remembers every poll."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.polls: list[Poll] = []
-        self._bootstrap = bootstrap
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def start(self) -> None:
-        """Follow until stopped."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop, and wait."""
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        consumer = _consumer(self._bootstrap, "reader")
-        consumer.assign([TopicPartition(COPY, index, OFFSET_BEGINNING) for index in range(COPY_PARTITIONS)])
-        while not self._stopping.is_set():
-            found: dict[int, list[Seen]] = {}
-            for message in consumer.consume(1000, 0.1):
-                if message.error() is None:
-                    seen = Seen(message.offset() or 0, (message.value() or b"").decode())
-                    found.setdefault(message.partition() or 0, []).append(seen)
-            now = time.monotonic_ns()
-            self.polls += [Poll("reader", partition, now, records) for partition, records in found.items()]
-        consumer.close()
-
-
-class Copiers:
-    """One process a source partition, started again until it has copied everything."""
-
-    def __init__(self, plan: Plan, bootstrap: str, directory: Path) -> None:
-        self._plan = plan
-        self._bootstrap = bootstrap
-        self._directory = directory
-        self._instances: Counter[int] = Counter()
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
-        self.failures: list[str] = []
-
-    def start(self) -> None:
-        """All of them."""
-        for partition in range(self._plan.sources):
-            self._start(partition)
-
-    def _start(self, partition: int) -> None:
-        self._instances[partition] += 1
-        instance = self._instances[partition]
-        journal = self._directory / f"copier-{partition}-{instance:04}.jsonl"
-        arguments = [self._bootstrap, partition, self._plan.each, instance, journal, self._plan.seed]
-        command = [sys.executable, "-m", "tests.interop.consistency.copier", *map(str, arguments)]
-        self._children[partition] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-
-    def kill(self, chance: random.Random) -> None:
-        """SIGKILL one and start it again."""
-        partition = chance.choice(sorted(self._children))
-        self._children[partition].kill()
-        self._children[partition].wait()
-        self._start(partition)
-
-    def look(self) -> bool:
-        """Start again who gave up; whether anybody is still copying."""
-        for partition, child in list(self._children.items()):
-            code = child.poll()
-            if code == START_AGAIN:
-                self._start(partition)
-            elif code is not None:
-                del self._children[partition]
-                if code:
-                    self.failures.append(f"copier {partition} ended with {code}")
-        return bool(self._children)
-
-    def stop(self) -> None:
-        """End who is left."""
-        for child in self._children.values():
-            child.kill()
-            child.wait()
-
-    def transactions(self) -> Iterator[Transaction]:
-        """What the journals say."""
-        for path in sorted(self._directory.glob("copier-*.jsonl")):
-            yield from read_journal(path)
-
-
-def read_journal(path: Path) -> Iterator[Transaction]:
-    """The transactions of one instance, in order."""
-    found: dict[str, Transaction] = {}
-    offsets: dict[str, int] = {}
-    for line in path.read_bytes().splitlines():
-        entry: dict[str, Any] = json.loads(line)
-        if "begin" in entry:
-            name = entry["begin"]
-            writes = [Write(partition, value) for partition, value in entry["writes"]]
-            following = {entry["source"]: entry["following"]}
-            found[name] = Transaction(name, path.stem, writes, Outcome.ABORTED, None, following)
-        elif "ending" in entry and entry["commit"]:
-            found[entry["ending"]] = replace(found[entry["ending"]], outcome=Outcome.UNKNOWN, ending_at=entry["at"])
-        elif "ended" in entry:
-            outcome = Outcome.COMMITTED if entry["commit"] else Outcome.ABORTED
-            found[entry["ended"]] = replace(found[entry["ended"]], outcome=outcome)
-        elif "wrote" in entry:
-            offsets[entry["wrote"]] = entry["offset"]
-    for transaction in found.values():
-        known = [write._replace(offset=offsets.get(write.value)) for write in transaction.writes]
-        yield replace(transaction, writes=known)
+        faults = f"faults {dict(self.faults)}, {self.instances} instances"
+        return f"{faults}, transactions {dict(ends)}, {polled} records read meanwhile, {self.elapsed_s:.1f} s"
 
 
 def run(plan: Plan, directory: Path) -> Outcomes:
     """The whole of it, in an empty directory."""
     started = time.monotonic()
-    chance = random.Random(plan.seed)
-    broker = OncelogServe(directory / "broker", properties=plan.properties)
+    properties = {**_QUICK_BROKER, **plan.properties}
+    broker = OncelogServe(directory / "broker", properties=properties, command=plan.broker_command)
     with broker:
-        _fill(broker.bootstrap_servers, plan)
-        reader, copiers = Reader(broker.bootstrap_servers), Copiers(plan, broker.bootstrap_servers, directory)
+        bootstrap = broker.bootstrap_servers
+        fill(bootstrap, plan.sources, plan.each)
+        reader = Reader(bootstrap)
+        copiers = Copiers(plan.sources, lambda *told: plan.order(bootstrap, *told), directory)
         reader.start()
         try:
             copiers.start()
-            kills = _harass(plan, broker, copiers, reader, chance)
-            drained = {index: list(drain(broker.bootstrap_servers, index)) for index in range(COPY_PARTITIONS)}
-            committed = _committed(broker.bootstrap_servers, plan.sources)
+            faults = _harass(plan, broker, copiers, reader)
+            copiers.stop()  # who was frozen and replaced says nothing after the end
+            drained = {
+                of_copy(index): list(drain(bootstrap, index, plan.drain_timeout_s)) for index in range(COPY_PARTITIONS)
+            }
+            committed = committed_offsets(bootstrap, plan.sources)
         finally:
             copiers.stop()
             reader.stop()
-    history = History(list(copiers.transactions()), reader.polls, drained, committed)
+    faults["stalled"] = copiers.notes("stalled")
+    history = History(list(copiers.transactions()), (), reader.polls, drained, committed_offsets=committed)
     anomalies = check(history) | _uneven_copies(history, plan)
-    return Outcomes(anomalies, kills, history, time.monotonic() - started, copiers.failures)
+    return Outcomes(anomalies, faults, history, time.monotonic() - started, copiers.instances, copiers.failures)
 
 
-def _harass(plan: Plan, broker: OncelogServe, copiers: Copiers, reader: Reader, chance: random.Random) -> Counter[str]:
-    """Kill until all is copied; never twice without progress, or nothing would be proved, and nothing copied."""
-    kills: Counter[str] = Counter()
+def _harass(plan: Plan, broker: OncelogServe, copiers: Copiers, reader: Reader) -> Counter[str]:
+    """Do harm until all is copied; never twice without progress, or nothing would be proved, and nothing copied."""
+    done: Counter[str] = Counter()
+    chance = random.Random(plan.seed)
     deadline = time.monotonic() + plan.timeout_s
     due, seen = time.monotonic(), 0
     while copiers.look():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not copied after {plan.timeout_s} s, {dict(kills)} kills")
+            raise TimeoutError(f"not copied after {plan.timeout_s} s, {dict(done)} faults")
         time.sleep(0.01)
         if time.monotonic() < due or len(reader.polls) == seen:
             continue
-        if chance.random() < plan.broker_share:
+        (fault,) = chance.choices(list(plan.faults), list(plan.faults.values()))
+        if fault == "broker":
             broker.kill()
             broker.start()
-            kills["broker"] += 1
-        else:
+        elif fault == "client":
             copiers.kill(chance)
-            kills["client"] += 1
+        else:
+            seconds = chance.uniform(0.5, 3.0) * SESSION_TIMEOUT_MS / 1000
+            copiers.freeze(chance, seconds=seconds, replaced=fault == "replaced")
+        done[fault] += 1
         seen = len(reader.polls)
         due = time.monotonic() + chance.uniform(*plan.pause_s)
-    return kills
-
-
-def _fill(bootstrap: str, plan: Plan) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
-    topics = [NewTopic(SOURCE, plan.sources, 1), NewTopic(COPY, COPY_PARTITIONS, 1)]
-    for future in admin.create_topics(topics).values():
-        future.result(30)
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **QUICK})
-    for partition in range(plan.sources):
-        for number in range(plan.each):
-            producer.produce(SOURCE, f"{partition}:{number}", partition=partition)
-            if number % 1000 == 0:
-                producer.poll(0)
-    if producer.flush(60):
-        raise RuntimeError("the source was not filled")
-
-
-def drain(bootstrap: str, partition: int) -> Iterator[Seen]:
-    """Everything committed in a partition of the copy."""
-    consumer = _consumer(bootstrap, "drain")
-    consumer.assign([TopicPartition(COPY, partition, OFFSET_BEGINNING)])
-    deadline = time.monotonic() + _DRAIN_TIMEOUT_S
-    try:
-        while time.monotonic() < deadline:
-            for message in consumer.consume(10_000, 0.2):
-                error = message.error()
-                if error is None:
-                    yield Seen(message.offset() or 0, (message.value() or b"").decode())
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return
-                elif not error.retriable() and error.code() not in (
-                    KafkaError._TRANSPORT,
-                    KafkaError._ALL_BROKERS_DOWN,
-                ):
-                    raise KafkaException(error)
-        raise TimeoutError(f"no end of partition {partition}: is a transaction left open?")
-    finally:
-        consumer.close()
-
-
-def _committed(bootstrap: str, sources: int) -> dict[int, int]:
-    consumer = _consumer(bootstrap, GROUP)
-    asked = [TopicPartition(SOURCE, index) for index in range(sources)]
-    found = consumer.committed(asked, 30)
-    consumer.close()
-    return {each.partition: each.offset for each in found if each.offset >= 0}
-
-
-def _consumer(bootstrap: str, group: str) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 20,
-            **QUICK,
-        }
-    )
+    return done
 
 
 def _uneven_copies(history: History, plan: Plan) -> dict[str, list[str]]:

@@ -1,0 +1,144 @@
+"""The copiers as processes, what is done to them, and what their journals say."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.sim.checkers.history import GroupPartition, Outcome, Transaction, Write
+from tests.interop.consistency.copier import START_AGAIN, Order
+from tests.interop.consistency.copying_client import COPY, GROUP, SOURCE
+
+
+class _Frozen(NamedTuple):
+    child: subprocess.Popen[bytes]
+    until: float
+
+
+class Copiers:
+    """One process a slot, started again until everything is copied."""
+
+    def __init__(self, slots: int, order: Callable[[int, int, Path], Order], directory: Path) -> None:
+        self._order = order
+        self._directory = directory
+        self._slots = slots
+        self._instances: Counter[int] = Counter()
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._frozen: list[_Frozen] = []
+        self._replaced: list[subprocess.Popen[bytes]] = []
+        self.failures: list[str] = []
+
+    def start(self) -> None:
+        """All of them."""
+        for slot in range(self._slots):
+            self._start(slot)
+
+    def _start(self, slot: int) -> None:
+        self._instances[slot] += 1
+        instance = self._instances[slot]
+        order = self._order(slot, instance, self._directory / f"copier-{slot}-{instance:04}.jsonl")
+        log = (self._directory / "copiers.log").open("ab")
+        self._children[slot] = subprocess.Popen(order.command(), stdin=subprocess.DEVNULL, stderr=log)
+        log.close()
+
+    def kill(self, chance: random.Random) -> None:
+        """SIGKILL one and start it again."""
+        slot = chance.choice(sorted(self._children))
+        _end(self._children[slot])
+        self._start(slot)
+
+    def freeze(self, chance: random.Random, *, seconds: float, replaced: bool) -> None:
+        """Stop one for a while: the group, its transaction's time-out or its own successor takes its place."""
+        slot = chance.choice(sorted(self._children))
+        child = self._children[slot]
+        if any(frozen.child is child for frozen in self._frozen):
+            return
+        child.send_signal(signal.SIGSTOP)
+        self._frozen.append(_Frozen(child, time.monotonic() + seconds))
+        if replaced:
+            self._replaced.append(child)
+            self._start(slot)
+
+    def look(self) -> bool:
+        """Wake who has been frozen long enough, start again who gave up; whether anybody is still copying."""
+        for frozen in [each for each in self._frozen if each.until <= time.monotonic()]:
+            self._frozen.remove(frozen)
+            if frozen.child.poll() is None:
+                frozen.child.send_signal(signal.SIGCONT)
+        for slot, child in list(self._children.items()):
+            code = child.poll()
+            if code == START_AGAIN:
+                self._start(slot)
+            elif code is not None:
+                del self._children[slot]
+                if code:
+                    self.failures.append(f"copier {slot} ended with {code}")
+        return bool(self._children)
+
+    def stop(self) -> None:
+        """End who is left."""
+        for child in [*self._children.values(), *self._replaced]:
+            _end(child)
+
+    @property
+    def instances(self) -> int:
+        """How many were started."""
+        return self._instances.total()
+
+    def transactions(self) -> Iterator[Transaction]:
+        """What the journals say."""
+        for path in sorted(self._directory.glob("copier-*.jsonl")):
+            yield from read_journal(path)
+
+    def notes(self, key: str) -> int:
+        """How many lines of the journals have a key."""
+        lines = (line for path in self._directory.glob("copier-*.jsonl") for line in path.read_bytes().splitlines())
+        return sum(key in json.loads(line) for line in lines)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+
+
+def of_copy(partition: int) -> TopicPartition:
+    """Where a record was written."""
+    return TopicPartition(TopicName(COPY), partition)
+
+
+def of_group(partition: int) -> GroupPartition:
+    """Of what the copiers commit an offset."""
+    return GroupPartition(GROUP, TopicPartition(TopicName(SOURCE), partition))
+
+
+def read_journal(path: Path) -> Sequence[Transaction]:
+    """The transactions of one instance, in order."""
+    found: dict[str, Transaction] = {}
+    offsets: dict[str, int] = {}
+    for line in path.read_bytes().splitlines():
+        entry: dict[str, Any] = json.loads(line)
+        if "begin" in entry:
+            name = entry["begin"]
+            writes = [Write(of_copy(index), value) for index, value in entry["writes"]]
+            following = {of_group(index): offset for index, offset in entry["following"]}
+            found[name] = Transaction(name, path.stem, writes, Outcome.ABORTED, None, following)
+        elif "ending" in entry and entry["commit"]:
+            found[entry["ending"]] = replace(found[entry["ending"]], outcome=Outcome.UNKNOWN, ending_at=entry["at"])
+        elif "ended" in entry:
+            outcome = Outcome.COMMITTED if entry["commit"] else Outcome.ABORTED
+            found[entry["ended"]] = replace(found[entry["ended"]], outcome=outcome)
+        elif "wrote" in entry:
+            offsets[entry["wrote"]] = entry["offset"]
+    return [
+        replace(each, writes=[write._replace(offset=offsets.get(write.value)) for write in each.writes])
+        for each in found.values()
+    ]

@@ -1,0 +1,111 @@
+"""The other side of a copy, always with confluent-kafka: fill the source, follow the copy, drain it at the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from oncelog.sim.checkers.history import GroupPartition, Poll, Seen
+from tests.interop.consistency.copying_client import COPY, COPY_PARTITIONS, GROUP, SOURCE
+from tests.interop.consistency.processes import of_copy, of_group
+from tests.interop.consistency.with_confluent import QUICK
+
+
+class Reader:
+    """Follows the copy at read_committed, over broker restarts, and remembers every poll."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.polls: list[Poll] = []
+        self._bootstrap = bootstrap
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        """Follow until stopped."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, and wait."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        consumer = _consumer(self._bootstrap, "reader")
+        consumer.assign([TopicPartition(COPY, index, OFFSET_BEGINNING) for index in range(COPY_PARTITIONS)])
+        while not self._stopping.is_set():
+            found: dict[int, list[Seen]] = {}
+            for message in consumer.consume(1000, 0.1):
+                if message.error() is None:
+                    seen = Seen(message.offset() or 0, (message.value() or b"").decode())
+                    found.setdefault(message.partition() or 0, []).append(seen)
+            now = time.monotonic_ns()
+            self.polls += [Poll("reader", of_copy(index), now, records) for index, records in found.items()]
+        consumer.close()
+
+
+def fill(bootstrap: str, sources: int, each: int) -> None:
+    """Both topics, and the source's records."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
+    topics = [NewTopic(SOURCE, sources, 1), NewTopic(COPY, COPY_PARTITIONS, 1)]
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **QUICK})
+    for partition in range(sources):
+        for number in range(each):
+            producer.produce(SOURCE, f"{partition}:{number}", partition=partition)
+            if number % 1000 == 0:
+                producer.poll(0)
+    if producer.flush(60):
+        raise RuntimeError("the source was not filled")
+
+
+_RETRIED: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+
+def drain(bootstrap: str, partition: int, timeout_s: float) -> Iterator[Seen]:
+    """Everything committed in a partition of the copy."""
+    consumer = _consumer(bootstrap, "drain")
+    consumer.assign([TopicPartition(COPY, partition, OFFSET_BEGINNING)])
+    deadline = time.monotonic() + timeout_s
+    try:
+        while time.monotonic() < deadline:
+            for message in consumer.consume(10_000, 0.2):
+                error = message.error()
+                if error is None:
+                    yield Seen(message.offset() or 0, (message.value() or b"").decode())
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                elif not error.retriable() and error.code() not in _RETRIED:
+                    raise KafkaException(error)
+        raise TimeoutError(f"no end of partition {partition}: is a transaction left open?")
+    finally:
+        consumer.close()
+
+
+def committed_offsets(bootstrap: str, sources: int) -> dict[GroupPartition, int]:
+    """What the group has committed of the source."""
+    consumer = _consumer(bootstrap, GROUP)
+    asked = [TopicPartition(SOURCE, index) for index in range(sources)]
+    found = consumer.committed(asked, 30)
+    consumer.close()
+    return {of_group(each.partition): each.offset for each in found if each.offset >= 0}
+
+
+def _consumer(bootstrap: str, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 20,
+            **QUICK,
+        }
+    )
