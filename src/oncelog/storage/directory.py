@@ -38,6 +38,7 @@ from oncelog.storage.file_names import (
 )
 from oncelog.storage.jobs import Job
 from oncelog.storage.log import PartitionLog
+from oncelog.storage.open_transactions import OpenTransactions
 from oncelog.storage.recovery import Checkpointed, Recovery
 from oncelog.storage.segment import IndexBudget
 
@@ -59,6 +60,7 @@ class LogDirectory:
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         """What the checkpoints say by now: they are written when that changes."""
         self._compacting: Compact | None = None
+        self.transactions = OpenTransactions()
 
     @staticmethod
     def open(files: Files, *, config_of: ConfigOf, now_ms: int, storage: StorageConfig | None = None) -> LogDirectory:
@@ -110,7 +112,9 @@ class LogDirectory:
         names = self.files.list(directory)
         topic_id = read_topic_id(self.files, directory) if PARTITION_METADATA in names else NO_TOPIC_ID
         state = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, known)
-        return PartitionLog(self.files, partition, topic_id, config, self.storage, self._budget, state)
+        return PartitionLog(
+            self.files, partition, topic_id, config, self.storage, self._budget, state, transactions=self.transactions
+        )
 
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """A new, empty log."""
@@ -120,7 +124,9 @@ class LogDirectory:
         write_topic_id(self.files, directory, topic_id, durable=False)
         recovery = Recovery(self.files, directory, config, self.storage, self._budget, now_ms)
         state = recovery.run([], Checkpointed(clean=True))
-        log = PartitionLog(self.files, partition, topic_id, config, self.storage, self._budget, state)
+        log = PartitionLog(
+            self.files, partition, topic_id, config, self.storage, self._budget, state, transactions=self.transactions
+        )
         log.before_first_compaction = self._before_first_compaction
         self.logs[partition] = log
         return log
@@ -138,6 +144,7 @@ class LogDirectory:
         new = marked_directory(str(partition), token.hex(), mark)
         self.files.rename(log.directory, new)
         log.moved_to(new)
+        self.transactions.dropped(partition)
         log.closed = True
         return RemoveDirectories(self.files, partition, [new])
 

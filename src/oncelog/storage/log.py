@@ -33,6 +33,7 @@ from oncelog.storage.errors import AppendRefused, OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.jobs import Job
 from oncelog.storage.leader_epochs import LeaderEpochs
+from oncelog.storage.open_transactions import OpenTransaction, OpenTransactions
 from oncelog.storage.reading import Read, TimestampOffset
 from oncelog.storage.segment import IndexBudget, Segment
 from oncelog.storage.segments import Segments
@@ -84,6 +85,7 @@ class PartitionLog:
         budget: IndexBudget,
         state: LogState,
         directory: str = "",
+        transactions: OpenTransactions | None = None,
     ) -> None:
         self.partition = partition
         self.topic_id = topic_id
@@ -106,6 +108,8 @@ class PartitionLog:
         """Compaction may have left gaps; written down (``cleaner-offset-checkpoint``) before the first one."""
         self.before_first_compaction: Callable[[], None] = lambda: None
         """What writes it down."""
+        self.transactions = OpenTransactions() if transactions is None else transactions
+        """The open transactions of all logs of the directory, this one's among them."""
         self.closed = False
         self.maintenance = maintenance.Maintenance(self)
         self._tail = TailPositions()
@@ -115,6 +119,7 @@ class PartitionLog:
             if end > self.durable_offset:
                 self._unsynced.sealed(self._files_of(segment, end), end)
         self.producers.high_watermark_moved(self.high_watermark)
+        self.transactions.restore(self)
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.partition}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -153,12 +158,14 @@ class PartitionLog:
         internal: bool = False,
         verified: bool = False,
         transaction_version: int = 0,
+        transactional_id: str | None = None,
     ) -> Appended:
         """Write one batch at the end. ``data`` is changed in place (offsets, leader epoch, time).
 
         ``internal``: made by this broker (coordinator records, markers), so not validated as a client's.
         ``verified``: the transaction coordinator knows of this producer's transaction here (KIP-890); without that a
         client cannot begin one. ``transaction_version`` says by which rules a marker's epoch is checked.
+        ``transactional_id``: whose transaction it is, as the request said.
         Raises AppendRefused, or OSError when the disk refuses; either way nothing has changed.
         """
         invariant(not self.closed, "append to a closed log", partition=self.partition)
@@ -198,6 +205,8 @@ class PartitionLog:
         self._write(data, base_offset, last_offset, header.max_timestamp, now_ms)
         self.leader_epochs.assign(leader_epoch, base_offset)
         self._commit(update, last_offset + 1)
+        if update is not None:
+            self._note_transaction(update, now_ms, transactional_id)
         return Appended(
             base_offset,
             Offset(last_offset),
@@ -255,6 +264,18 @@ class PartitionLog:
             entry = AbortedTransaction(producer_id, first_offset, last_offset, stable)
             if self.segments.active.add_aborted(entry):
                 self._unsynced.file_appeared(last_offset)
+
+    def _note_transaction(self, update: Update, now_ms: int, transactional_id: str | None) -> None:
+        entry = update.entry
+        if update.started_at is not None:
+            begun = OpenTransaction(
+                self.partition, entry.producer_id, entry.epoch, update.started_at, now_ms, transactional_id
+            )
+            self.transactions.began(begun)
+        elif update.completed is not None:
+            self.transactions.ended(self.partition, entry.producer_id)
+        elif transactional_id is not None and entry.transaction_first_offset is not None:
+            self.transactions.named(self.partition, entry.producer_id, transactional_id)
 
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and begin a new one at the log's end."""
@@ -400,6 +421,7 @@ class PartitionLog:
         self.segments.active.write_indexes(seal=True)
         self.snapshots.take(self.producers, self.log_start_offset)
         self.write_leader_epochs()
+        self.transactions.write_ids(self)
         self.closed = True
 
     def moved_to(self, directory: str) -> None:

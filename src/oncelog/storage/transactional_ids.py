@@ -1,0 +1,87 @@
+"""The file ``transactional-ids`` of a partition: whose the transactions are that are open on it.
+
+Producer snapshots are Apache Kafka's and know producers by number only; with the transactional id the leader can ask
+the right coordinator about a transaction that has grown old (KIP-664 rejects automatic detection for want of it).
+
+Layout: magic, then entries: CRC-32C uint32 of what follows, size of the id uint16, producer id int64, epoch int16,
+start offset int64, the time at which it began here (milliseconds, the broker's clock) int64, the id in UTF-8.
+
+The rule: an entry says something only about an open transaction of exactly its producer id, epoch and start offset, so
+entries of ended transactions are harmless and a lost file costs names, not data. It is appended to when a transaction
+has been open for a while and never synced; what follows damage (a power cut, a torn write) is not read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from oncelog.ports import Files
+from oncelog.storage.checkpoints import read_file
+
+FILE_NAME: Final = "transactional-ids"
+MAGIC: Final = b"OTI1"
+_ENTRY: Final = struct.Struct(">IHqhqq")
+_CRC_FROM: Final = 4
+_MAX_ID_BYTES: Final = 2**16 - 1
+
+
+class KnownTransaction(NamedTuple):
+    """One entry."""
+
+    producer_id: int
+    epoch: int
+    start_offset: int
+    started_ms: int
+    transactional_id: str
+
+
+def encode(entries: Iterable[KnownTransaction]) -> bytes:
+    """Entries one after the other; an id that no coordinator would take is left out."""
+    data = bytearray()
+    for producer_id, epoch, start_offset, started_ms, transactional_id in entries:
+        name = transactional_id.encode("utf-8", "surrogatepass")
+        if len(name) > _MAX_ID_BYTES:
+            continue
+        entry = _ENTRY.pack(0, len(name), producer_id, epoch, start_offset, started_ms)[_CRC_FROM:] + name
+        data += crc32c(entry).to_bytes(4, "big") + entry
+    return bytes(data)
+
+
+def decode(data: bytes) -> list[KnownTransaction]:
+    """The entries of a file's bytes, as far as they are sound."""
+    entries: list[KnownTransaction] = []
+    if not data.startswith(MAGIC):
+        return entries
+    position = len(MAGIC)
+    while position + _ENTRY.size <= len(data):
+        crc, size, producer_id, epoch, start_offset, started_ms = _ENTRY.unpack_from(data, position)
+        end = position + _ENTRY.size + size
+        if end > len(data) or crc32c(data[position + _CRC_FROM : end]) != crc:
+            break
+        try:
+            name = data[position + _ENTRY.size : end].decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            break
+        entries.append(KnownTransaction(producer_id, epoch, start_offset, started_ms, name))
+        position = end
+    return entries
+
+
+def read(files: Files, directory: str) -> list[KnownTransaction]:
+    """What a partition's file says; empty when there is none."""
+    return decode(read_file(files, f"{directory}/{FILE_NAME}") or b"")
+
+
+def write(files: Files, directory: str, entries: Iterable[KnownTransaction], *, anew: bool) -> None:
+    """Append entries, or (``anew``) let the file hold them and nothing else. Raises OSError."""
+    file = files.open(f"{directory}/{FILE_NAME}", create=True)
+    try:
+        if anew:
+            file.truncate(0)
+        file.append(((MAGIC if anew else b"") + encode(entries),))
+    finally:
+        file.close()
