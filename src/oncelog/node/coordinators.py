@@ -41,7 +41,7 @@ _REFUSALS: Final = {
 
 
 class Shard(Protocol):
-    """What both kinds of shards have; a decision has ``records, reply, released, waits_for_pending``."""
+    """What both kinds of shards have; a decision has ``records, reply, released``."""
 
     is_loaded: bool
 
@@ -128,6 +128,11 @@ class Coordinators(Generic[S]):
         led.log.append(batch, now_ms=now_ms, leader_epoch=led.leader_epoch, internal=True)
         for key, value in decision.records:
             led.shard.apply(key, value)
+
+    def _shown_upto(self, led: Led[S], decision: Any) -> Offset | None:
+        """The offset after the last record that a decision without records shows in its reply; None: it shows none
+        that could be pending."""
+        return led.log.log_end_offset if decision.waits_for_pending else None
 
     def _follow_up(self, led: Led[S], decision: Any, now_ms: int) -> None:
         """What else a decision calls for, once its records are appended."""
@@ -273,12 +278,13 @@ class Coordinators(Generic[S]):
             replies.append((token, decision.reply))
         if not replies:
             return
-        if not decision.records and not decision.waits_for_pending:
+        shown_upto = led.log.log_end_offset if decision.records else self._shown_upto(led, decision)
+        if shown_upto is None:
             self._reply_all(replies)
             return
         if token is not None and decision.reply is not None:
             self._bound(token, now_ms)
-        self._durability.when_durable(led.log, led.log.log_end_offset, lambda: self._reply_all(replies))
+        self._durability.when_durable(led.log, shown_upto, lambda: self._reply_all(replies))
 
     def _bound(self, token: int, now_ms: int) -> None:
         """A disk that does not answer must not hold a client for ever."""

@@ -11,12 +11,12 @@ from oncelog.core.groups.shard import GroupShard
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.records.batch import BatchHeader, TruncatedBatch, iter_headers
 from oncelog.records.control import end_transaction_marker_of
-from oncelog.records.record import read_records
+from oncelog.records.record import read_keys_and_values, read_records
 
 if TYPE_CHECKING:
     from oncelog.storage.log import PartitionLog
 
-SLICE_BYTES: Final = MIB // 4
+SLICE_BYTES: Final = MIB // 8
 """What one slice reads: some milliseconds of the loop."""
 MAX_BATCH_BYTES: Final = 128 * MIB
 """Bound on what one batch may decompress to."""
@@ -65,8 +65,8 @@ def transaction_replayer(shard: TransactionShard) -> ApplyBatch:
     def apply(data: bytes, position: int, header: BatchHeader) -> None:
         if header.is_control:
             return
-        for record in read_records(data, position, header, MAX_BATCH_BYTES):
-            if record.key is not None:
-                shard.apply(record.key, record.value)
+        for key, value in read_keys_and_values(data, position, header, MAX_BATCH_BYTES):
+            if key is not None:
+                shard.apply(key, value)
 
     return apply

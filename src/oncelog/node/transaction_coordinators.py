@@ -7,6 +7,7 @@ EndTxn is answered before that, when the decision itself is durable: from then o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
@@ -25,6 +26,28 @@ from oncelog.storage.errors import AppendRefused
 MARKER_RETRY_MS: Final = 100
 
 
+class PendingIds:
+    """Whose last record may not be durable yet, and where it ends, in order: an answer about an id waits for its own
+    records, not for those of others."""
+
+    __slots__ = ("_ends",)
+
+    def __init__(self) -> None:
+        self._ends: dict[TransactionalId, Offset] = {}
+
+    def appended(self, ids: Iterable[TransactionalId], end: Offset, high_watermark: Offset) -> None:
+        """Records of ``ids`` were appended, the last before ``end``."""
+        for name in ids:
+            self._ends.pop(name, None)
+            self._ends[name] = end
+        while self._ends and self._ends[oldest := next(iter(self._ends))] <= high_watermark:
+            del self._ends[oldest]
+
+    def end_of(self, name: TransactionalId) -> Offset | None:
+        """The offset after its last record, None where that is durable."""
+        return self._ends.get(name)
+
+
 class TransactionCoordinators(Coordinators[TransactionShard]):
     """See the module and ``coordinators``."""
 
@@ -40,6 +63,8 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         self.settings = settings
         self._broker: Broker
         self._producer_ids: ProducerIds
+        self._pending_ids: dict[int, PendingIds] = {}
+        """By partition."""
 
     def bind(self, broker: Broker, producer_ids: ProducerIds) -> None:
         """Where markers are written, and where producer ids come from."""
@@ -47,10 +72,19 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         self._producer_ids = producer_ids
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> TransactionShard:
+        self._pending_ids[partition] = PendingIds()
         return TransactionShard(partition, CoordinatorEpoch(leader_epoch), self.settings)
 
     def _replayer(self, shard: TransactionShard) -> ApplyBatch:
         return transaction_replayer(shard)
+
+    def _write(self, led: Led[TransactionShard], decision: Decision, now_ms: int) -> None:
+        super()._write(led, decision, now_ms)
+        log = led.log
+        self._pending_ids[led.shard.partition].appended(decision.transitions, log.log_end_offset, log.high_watermark)
+
+    def _shown_upto(self, led: Led[TransactionShard], decision: Decision) -> Offset | None:
+        return None if decision.shows is None else self._pending_ids[led.shard.partition].end_of(decision.shows)
 
     def _follow_up(self, led: Led[TransactionShard], decision: Decision, now_ms: int) -> None:
         if decision.markers:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from oncelog.records.batch import HEADER_SIZE, BatchHeader, Buffer
-from oncelog.records.compression import Codec, decompress
+from oncelog.records.batch import CODEC_MASK, HEADER_SIZE, LENGTH_PREFIX, BatchHeader, Buffer
+from oncelog.records.compression import decompress
 from oncelog.records.errors import CorruptBatch, TooMuchOutput, TruncatedBatch
 from oncelog.records.varint import read_varint, read_varlong
 
@@ -38,17 +38,15 @@ def records_data(buffer: Buffer, position: int, header: BatchHeader, max_bytes: 
 
     Raises TruncatedBatch when the buffer ends before the batch, TooMuchOutput, or CorruptBatch.
     """
-    end = position + header.size_bytes
+    start, end = position + HEADER_SIZE, position + LENGTH_PREFIX + header.batch_length
     if end > len(buffer):
         raise TruncatedBatch(f"batch of {header.size_bytes} bytes at {position}, buffer ends at {len(buffer)}")
-    codec = header.codec
-    view = memoryview(buffer)[position + HEADER_SIZE : end]
-    if codec is Codec.NONE:
-        if len(view) > max_bytes:
+    if not header.attributes & CODEC_MASK:
+        if end - start > max_bytes:
             raise TooMuchOutput(max_bytes)
-        data = bytes(view)
+        data = bytes(buffer[start:end])  # of bytes no second copy
     else:
-        data = decompress(codec, view, max_bytes) if len(view) else b""
+        data = decompress(header.codec, memoryview(buffer)[start:end], max_bytes) if end > start else b""
     if header.record_count < 0 or header.record_count * MIN_RECORD_BYTES > len(data):
         raise CorruptBatch(f"{header.record_count} records declared, {len(data)} bytes of records")
     return data
@@ -71,6 +69,25 @@ def read_records(buffer: Buffer, position: int, header: BatchHeader, max_bytes: 
         yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     if at != len(data):
         raise CorruptBatch(f"{len(data) - at} bytes after the last of {header.record_count} records")
+
+
+def read_keys_and_values(
+    buffer: Buffer, position: int, header: BatchHeader, max_bytes: int
+) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values of the batch at ``position``, in order: what a replay of an internal topic needs, all at once.
+    Raises as ``read_records`` does, but before anything is given out."""
+    data = records_data(buffer, position, header, max_bytes)
+    found: list[tuple[bytes | None, bytes | None]] = []
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            at, _offset, _timestamp, key, value, _headers = _read_record(data, at)
+            found.append((key, value))
+    except IndexError:
+        raise CorruptBatch(f"record at {at} reaches past the end") from None
+    if at != len(data):
+        raise CorruptBatch(f"{len(data) - at} bytes after the last of {header.record_count} records")
+    return found
 
 
 def read_record(data: bytes, at: int) -> tuple[int, int, int, bytes | None, bytes | None, Headers]:

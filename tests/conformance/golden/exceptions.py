@@ -36,6 +36,7 @@ CONFIGS_OF_THE_PROCESS: Final = frozenset(
         "oncelog.connection.stalled.ms",
         "oncelog.decompressed.max.bytes",
         "oncelog.request.max.bytes",
+        "oncelog.transaction.wait.ms",
         "process.roles",
     }
 )

@@ -77,7 +77,7 @@ class AgainstNaive(RuleBasedStateMachine):
             self.identities.append(self.driver.at_epoch(32766, tid=tid))
             meta.epoch, meta.init_before = 32766, None
             held = self.driver.held(tid)
-            self.driver.shard._transactions[held.transactional_id] = held._replace(last_epoch=identity(0, -1)[1])
+            self.driver.shard._transactions.put(held._replace(last_epoch=identity(0, -1)[1]))
 
     @rule(tid=IDS)
     def time_out(self, tid: str) -> None:
@@ -122,7 +122,7 @@ class Hostile(RuleBasedStateMachine):
 
     def who(self, data: st.DataObject, tid: str) -> Identity:
         """Mostly the client of the id."""
-        known = [t.client_identity for t in self.driver.shard._transactions.values() if t.transactional_id == tid]
+        known = [t.client_identity for _, t in self.driver.shard._transactions.items() if t.transactional_id == tid]
         return data.draw(st.sampled_from([*known, *known, *self.identities[-3:]]))
 
     @rule(data=st.data(), tid=IDS, keep=st.booleans(), expects=st.booleans(), refuse=st.booleans())
@@ -173,7 +173,7 @@ class Hostile(RuleBasedStateMachine):
         self.driver.write_markers()
         self.driver.advance(COMPLETES_WITHIN_MS)
         self.driver.writes_markers = False
-        assert not any(t.state in PREPARED for t in self.driver.shard._transactions.values())
+        assert not any(t.state in PREPARED for _, t in self.driver.shard._transactions.items())
         assert self.unanswered <= set(self.driver.replies)
         self.unanswered.clear()
 

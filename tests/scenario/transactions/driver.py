@@ -192,7 +192,9 @@ class Driver:
 
     def held(self, tid: str = ID) -> Transaction:
         """What the shard knows about an id."""
-        return self.shard._transactions[TransactionalId(tid)]
+        found = self.shard._transactions.get(TransactionalId(tid))
+        assert found is not None
+        return found
 
     def state(self, tid: str = ID) -> str:
         """The state's name, "Dead" when the id is not known."""
@@ -221,6 +223,6 @@ class Driver:
 
     def _install(self, transaction: Transaction) -> Identity:
         self.log.append(record_of(transaction, self.settings))
-        self.shard._transactions[transaction.transactional_id] = transaction
+        self.shard._transactions.put(transaction)
         self.check()
         return transaction.identity

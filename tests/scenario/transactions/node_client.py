@@ -117,20 +117,23 @@ class Client:
 
     def add(self, *partitions: int) -> Steps:
         """AddPartitionsToTxn (V1)."""
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=list(partitions))],
-        )
 
         def error_code(answer) -> int:
             return max(
                 p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition
             )
 
-        response = yield from _until_final(request, 3, error_code)
+        response = yield from _until_final(self.add_request(*partitions), 3, error_code)
         return error_code(response)
+
+    def add_request(self, *partitions: int) -> AddPartitionsToTxnRequest:
+        """AddPartitionsToTxn as clients of version 3 say it."""
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=list(partitions))],
+        )
 
     def produce_request(self, partition: int, *values: bytes, topic: str = TOPIC) -> tuple[ProduceRequest, int]:
         """A transactional Produce of one batch with the client's identity and next sequence."""

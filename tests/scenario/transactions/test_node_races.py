@@ -7,6 +7,11 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CoordinatorEpoch
 from oncelog.core.transactions.transaction import EXHAUSTED
+from oncelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import ProduceRequest
@@ -136,8 +141,8 @@ def test_epochs_run_out_and_the_producer_goes_on_with_a_new_id(driver: StepwiseD
     client = begun(driver, True, 0)
     run(driver.connect(), client.end(True))
     shard = next(iter(driver.node.transaction_shards()))
-    held = shard._transactions["x"]
-    shard._transactions["x"] = held._replace(identity=held.identity._replace(producer_epoch=EXHAUSTED - 1))
+    held = shard._transactions.get("x")
+    shard._transactions.put(held._replace(identity=held.identity._replace(producer_epoch=EXHAUSTED - 1)))
     before = client.producer_id
     client.epoch = EXHAUSTED - 1
     for label in "bcd":
@@ -296,3 +301,37 @@ def _restarted_sequence(client: Client, sequence: int) -> bytes:
     request: ProduceRequest = client.produce_request(0, b"gone")[0]
     client.sequences = sequences
     return request.topic_data[0].partition_data[0].records
+
+
+def verify_request(client: Client, partition: int) -> AddPartitionsToTxnRequest:
+    """What a partition's leader asks about a client's transaction."""
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=client.transactional_id,
+                producer_id=client.producer_id,
+                producer_epoch=client.epoch,
+                verify_only=True,
+                topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[partition])],
+            )
+        ]
+    )
+
+
+def test_a_verification_waits_for_its_own_id_and_for_no_other(driver: StepwiseDriver) -> None:
+    """Both ids are in one partition of the log, and the disk has only the first one's records."""
+    client, other = begun(driver, False, 0), begun(driver, False, 1, transactional_id="y")
+    driver.hold_syncs = True
+    ender, leader = driver.connect(), driver.connect()
+    ender.send(*other.end_request(True))
+    answer = leader.ask(verify_request(client, 0), 5)
+    assert answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code == 0
+    assert not ender.responses
+    adding = driver.connect()
+    adding.send(client.add_request(2), 3)
+    leader.send(verify_request(client, 2), 5)
+    assert not leader.responses
+    while driver.held:
+        driver.finish_held()
+    answer = leader.responses.popleft()
+    assert answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code == 0

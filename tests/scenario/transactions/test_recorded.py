@@ -7,7 +7,6 @@ do), then the log: time, key, value. Each decision is made at the time Apache Ka
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,5 +92,5 @@ def test_answers_and_log_are_apache_kafkas() -> None:
         # What we write with one append has one time; Apache Kafka writes it with two, and partitions in hash order.
         assert abs(value.last_update_timestamp - theirs.last_update_timestamp) <= 20
         assert _sorted(value) == _sorted(theirs)
-        same = replace(value, last_update_timestamp=theirs.last_update_timestamp, partitions=theirs.partitions)
+        same = value._replace(last_update_timestamp=theirs.last_update_timestamp, partitions=theirs.partitions)
         assert encode_value(same, 1).hex() == kafkas[1].hex()

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oncelog.records.internal.transaction_records import (
     TransactionValue,
     Unknown,
+    decode_any_key,
+    decode_any_value,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
+    is_usual_at_rest,
+    state_of,
 )
 
 EMPTY = TransactionValue(4000, 0, 60000, 0, None, 1700000000123, previous_producer_id=4000)
@@ -80,3 +86,56 @@ def test_values_that_cannot_be_read_are_unknown() -> None:
     absurd_count = bytearray.fromhex(VERSION_0_EMPTY)
     absurd_count[17:21] = b"\x7f\xff\xff\xff"
     assert isinstance(decode_value(bytes(absurd_count)), Unknown)
+
+
+@given(
+    value=st.builds(
+        TransactionValue,
+        st.integers(-1, 2**63 - 1),
+        st.integers(-1, 2**15 - 1),
+        st.integers(0, 2**31 - 1),
+        st.integers(0, 7),
+        st.none()
+        | st.lists(
+            st.tuples(st.text(max_size=130), st.lists(st.integers(0, 2**31 - 1), max_size=130).map(tuple)), max_size=3
+        ).map(tuple),
+        st.integers(-1, 2**63 - 1),
+        st.integers(-1, 2**63 - 1),
+        st.just(-1) | st.integers(0, 2**63 - 1),
+        st.just(-1) | st.integers(0, 2**63 - 1),
+        st.integers(0, 3),
+        st.just(-1) | st.integers(0, 2**15 - 1),
+    ),
+    version=st.integers(0, 1),
+    damage=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), max_size=3),
+    cut=st.none() | st.integers(0, 60),
+)
+def test_the_short_way_reads_what_the_general_way_reads(
+    value: TransactionValue, version: int, damage: list[tuple[int, int]], cut: int | None
+) -> None:
+    """Whatever the bytes, damaged or not; and what passes for at rest reads as that."""
+    data = bytearray(encode_value(value, version))
+    for at, byte in damage:
+        if at < len(data):
+            data[at] = byte
+    stored = bytes(data[:cut])
+    decoded = decode_value(stored)
+    assert decoded == decode_any_value(stored)
+    if is_usual_at_rest(stored):
+        assert isinstance(decoded, TransactionValue)
+        assert not decoded.partitions
+        assert state_of(stored) == (decoded.status, decoded.producer_id, decoded.start_timestamp)
+        assert decoded.status in (0, 4, 5)
+
+
+@given(st.binary(max_size=20) | st.text(max_size=10).map(encode_key))
+def test_keys_read_alike_both_ways(data: bytes) -> None:
+    """Also what is no key."""
+    assert decode_key(data) == decode_any_key(data)
+
+
+def test_what_nearly_all_ids_are_is_seen_to_be_at_rest() -> None:
+    """With and without each of the two tags; an open transaction is not, nor one with a next producer id."""
+    at_rest = [EMPTY, COMPLETE, COMPLETE._replace(previous_producer_id=-1), EMPTY._replace(previous_producer_id=-1)]
+    assert all(is_usual_at_rest(encode_value(value, 1)) for value in at_rest)
+    assert not any(is_usual_at_rest(encode_value(value, 1)) for value in (ONGOING, ROTATING, KEPT))

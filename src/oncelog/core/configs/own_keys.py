@@ -40,4 +40,12 @@ OWN_KEYS: Final = (
         "The most one compressed batch may become where the broker has to look inside.",
         at_least(1048576),
     ),
+    ConfigKey(
+        "oncelog.transaction.wait.ms",
+        INT,
+        "5000",
+        "How long a request that meets a transaction still being completed waits for that, before it is told "
+        "CONCURRENT_TRANSACTIONS; 0: it is told so at once, as by Apache Kafka.",
+        at_least(0),
+    ),
 )

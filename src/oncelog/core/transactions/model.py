@@ -30,7 +30,7 @@ FLEXIBLE_RECORDS: Final = 1
 
 @dataclass(slots=True)
 class TransactionSettings:
-    """Configuration of transaction coordination; Apache Kafka's keys are in ``SETTING_KEYS``. Shared by all shards."""
+    """Configuration of transaction coordination; keys are in ``SETTING_KEYS``. Shared by all shards."""
 
     max_timeout_ms: int = 15 * MINUTE_MS
     transactional_id_expiration_ms: int = 7 * DAY_MS
@@ -49,8 +49,9 @@ SETTING_KEYS: Final[dict[str, str]] = {
     "abort_timed_out_interval_ms": "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     "remove_expired_interval_ms": "transaction.remove.expired.transaction.cleanup.interval.ms",
     "two_phase_commit_enable": "transaction.two.phase.commit.enable",
+    "concurrent_wait_ms": "oncelog.transaction.wait.ms",
 }
-"""Field of TransactionSettings → Apache Kafka's key."""
+"""Field of TransactionSettings → configuration key: Apache Kafka's, or our own."""
 
 
 class Identity(NamedTuple):
@@ -178,8 +179,8 @@ class Decision:
     reply: Reply | None = None
     released: list[tuple[int, Reply]] = field(default_factory=list)
     markers: list[MarkersToWrite] = field(default_factory=list)
-    waits_for_pending: bool = False
-    """The reply shows what earlier decisions applied: deliver it not before *their* records are durable."""
+    shows: TransactionalId | None = None
+    """The reply shows what earlier decisions applied to this id: deliver it not before *their* records are durable."""
     needs_producer_id: TransactionalId | None = None
     """Call ``abort_timed_out`` for this id with a new producer id."""
     transitions: list[TransactionalId] = field(default_factory=list)

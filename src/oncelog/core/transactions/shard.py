@@ -15,10 +15,8 @@ follow later. It must not read a clock or make a producer id up.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable
-from sys import intern
-from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import (
@@ -26,13 +24,13 @@ from oncelog.base.ids import (
     NO_PRODUCER_ID,
     CoordinatorEpoch,
     ProducerId,
-    TopicName,
     TopicPartition,
     TransactionalId,
 )
 from oncelog.base.invariant import invariant
 from oncelog.core.transactions import requests
 from oncelog.core.transactions import transaction as transitions
+from oncelog.core.transactions.held import Transactions
 from oncelog.core.transactions.markers import OutstandingMarkers
 from oncelog.core.transactions.model import (
     AddReply,
@@ -50,7 +48,8 @@ from oncelog.core.transactions.model import (
     TransactionSettings,
 )
 from oncelog.core.transactions.parking import Parking, Waiting
-from oncelog.core.transactions.states import AT_REST, PREPARED, STATE_NAMES, STORED, TransactionState, may_follow
+from oncelog.core.transactions.pending import PendingTransitions
+from oncelog.core.transactions.states import AT_REST, PREPARED, STATE_NAMES, TransactionState, may_follow
 from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.records.internal import transaction_records
@@ -68,13 +67,6 @@ AT_ONCE_MS = 0
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
-class _Pending(NamedTuple):
-    """A transition that is decided: what its record holds (None: a tombstone), and the transaction it makes."""
-
-    value: bytes | None
-    transaction: Transaction | None
-
-
 class TransactionShard:
     """State of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
 
@@ -83,15 +75,17 @@ class TransactionShard:
         self.coordinator_epoch = coordinator_epoch
         self.settings = settings
         self.is_loaded = False
-        self.skipped: Counter[str] = Counter()
-        """Records that could not be read, by reason; for the node to log."""
-        self._transactions: dict[TransactionalId, Transaction] = {}
-        self._pending: dict[TransactionalId, deque[_Pending]] = {}
-        """Decided and not applied yet, in order."""
+        self._transactions = Transactions()
+        self._pending = PendingTransitions()
         self._markers = OutstandingMarkers(coordinator_epoch)
         self._timers = Timers()
         self._parking = Parking(self._timers)
         self._expiry_queue: list[TransactionalId] = []
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Records that could not be read, by reason; for the node to log."""
+        return self._transactions.skipped
 
     # Deciding
 
@@ -127,7 +121,8 @@ class TransactionShard:
     def verify_partitions(self, request: AddRequest, token: int, now_ms: int) -> Decision:
         """A verify-only AddPartitionsToTxn of one transaction; replies VerifyReply at once."""
         reply = requests.verify_partitions(self._transactions.get(request.transactional_id), request)
-        return Decision(reply=reply, waits_for_pending=reply.error_code is ErrorCode.NONE)
+        shown = request.transactional_id if reply.error_code is ErrorCode.NONE else None
+        return Decision(reply=reply, shows=shown)
 
     def end(
         self, request: EndRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
@@ -170,7 +165,8 @@ class TransactionShard:
         if outcome.reply is None:
             self._parking.park(waiting, now_ms + self.settings.concurrent_wait_ms)
             out.parked = waiting.token
-        out.reply, out.waits_for_pending = outcome.reply, outcome.waits_for_pending
+        out.reply = outcome.reply
+        out.shows = waiting.transactional_id if outcome.waits_for_pending else None
         return out
 
     def _ask_again(self, now_ms: int) -> Decision:
@@ -185,7 +181,7 @@ class TransactionShard:
             return out
         self._parking.answered(waiting.token)
         out.released.append((waiting.token, outcome.reply))
-        out.waits_for_pending = outcome.waits_for_pending
+        out.shows = waiting.transactional_id if outcome.waits_for_pending else None
         return out
 
     def _outcome(self, waiting: Waiting, producer_id: ProducerId, now_ms: int) -> requests.Outcome:
@@ -200,7 +196,7 @@ class TransactionShard:
             record = transitions.record_of(transaction, self.settings)
             out.records.append(record)
             out.transitions.append(tid)
-            self._pending.setdefault(tid, deque()).append(_Pending(record[1], transaction))
+            self._pending.decided(tid, record[1], transaction)
             if transaction.state in PREPARED and transaction.partitions:
                 out.markers.append(self._markers.to_write(transaction))
 
@@ -249,11 +245,11 @@ class TransactionShard:
         """ListTransactions; None: any. As in Apache Kafka an id without a transaction has been open since the epoch.
         Patterns are the caller's."""
         return [
-            TransactionListing(tid, held.identity.producer_id, STATE_NAMES[held.state])
-            for tid, held in self._transactions.items()
-            if (states is None or held.state in states)
-            and (producer_ids is None or held.identity.producer_id in producer_ids)
-            and (longer_than_ms < 0 or now_ms - held.start_ms > longer_than_ms)
+            TransactionListing(tid, producer_id, STATE_NAMES[state])
+            for tid, state, producer_id, start_ms in self._transactions.states()
+            if (states is None or state in states)
+            and (producer_ids is None or producer_id in producer_ids)
+            and (longer_than_ms < 0 or now_ms - start_ms > longer_than_ms)
         ]
 
     def outstanding(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...]:
@@ -299,7 +295,7 @@ class TransactionShard:
     def _expire(self, now_ms: int, out: Decision) -> None:
         """One slice of the expiry job; the next one is due soon, or after the interval when all are done."""
         if not self._expiry_queue:
-            self._expiry_queue = list(reversed(self._transactions))
+            self._expiry_queue = self._transactions.ids()
         oldest_ms = now_ms - self.settings.transactional_id_expiration_ms
         for _ in range(min(EXPIRY_IDS_PER_TICK, len(self._expiry_queue))):
             tid = self._expiry_queue.pop()
@@ -309,64 +305,39 @@ class TransactionShard:
             if may_follow(held.state, TransactionState.DEAD):
                 out.records.append((transaction_records.encode_key(tid), None))
                 out.transitions.append(tid)
-                self._pending[tid] = deque([_Pending(None, None)])
+                self._pending.decided(tid, None, None)
         interval_ms = EXPIRY_PAUSE_MS if self._expiry_queue else self.settings.remove_expired_interval_ms
         self._timers.schedule(_EXPIRY, now_ms + interval_ms)
 
     # Persisted state
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Take over one record of the log. Records of versions that are not known are passed over, and counted."""
-        name = transaction_records.decode_key(key)
-        if isinstance(name, Unknown):
-            self.skipped[name.reason] += 1
+        """Take over one record of the log: at load whatever there is, afterwards what was decided."""
+        if not self.is_loaded:
+            self._transactions.load(key, value)
             return
-        tid = TransactionalId(name)
-        if self.is_loaded:
-            following = self._confirm(tid, value)
-        else:
-            following = None if value is None else self._read(tid, value)
-            if value is not None and following is None:
-                return
+        name = transaction_records.decode_key(key)
+        invariant(not isinstance(name, Unknown), "X7: applied is not what was decided", key=key.hex())
+        tid = TransactionalId(str(name))
+        following = self._confirm(tid, value)
         if following is None:
-            self._transactions.pop(tid, None)
+            self._transactions.remove(tid)
             self._timers.cancel(TimerKey(TimerKind.TIME_OUT, tid))
         else:
-            self._transactions[tid] = following
-        if self.is_loaded:
-            self._entered(tid, following)
-
-    def _read(self, transactional_id: TransactionalId, value: bytes) -> Transaction | None:
-        decoded = transaction_records.decode_value(value)
-        if isinstance(decoded, Unknown):
-            self.skipped[decoded.reason] += 1
-            return None
-        if TransactionState(decoded.status) not in STORED:
-            self.skipped[f"state {decoded.status}"] += 1
-            return None
-        following = transitions.transaction_of(transactional_id, decoded)
-        # Interned, because a million ids may have the same few topics.
-        return following._replace(
-            partitions=tuple(TopicPartition(TopicName(intern(p.topic)), p.partition) for p in following.partitions)
-        )
+            self._transactions.put(following)
+        self._entered(tid, following)
 
     def _confirm(self, transactional_id: TransactionalId, value: bytes | None) -> Transaction | None:
         """What is applied is what was decided, with the last epoch, which the log does not hold."""
-        pending = self._pending.get(transactional_id, deque())
-        invariant(pending, "X7: applied without a decision", transactional_id=transactional_id)
-        decided = pending.popleft()
-        if not pending:
-            del self._pending[transactional_id]
-        invariant(decided.value == value, "X7: applied is not what was decided", transactional_id=transactional_id)
-        if value is None or decided.transaction is None:
+        following = self._pending.confirm(transactional_id, value).transaction
+        if value is None or following is None:
             return None
-        following = decided.transaction
         current = self._transactions.get(transactional_id)
         previous = TransactionState.EMPTY if current is None else current.state
         invariant(may_follow(previous, following.state), "X1: a transition the table lacks", state=previous.name)
         if transitions.is_whole(value):
             return following
-        read = self._read(transactional_id, value)
+        read = self._transactions.read(transactional_id, value)
         return following if read is None else read._replace(last_epoch=following.last_epoch)
 
     def _entered(self, tid: TransactionalId, transaction: Transaction | None) -> None:
@@ -388,7 +359,7 @@ class TransactionShard:
         may decide. No reply."""
         self.is_loaded = True
         out = Decision()
-        for tid, transaction in self._transactions.items():
+        for tid, transaction in self._transactions.unpacked():
             if transaction.state in AT_REST:
                 continue
             self._entered(tid, transaction)
@@ -418,7 +389,7 @@ class TransactionShard:
             if waiting is not None and decision.parked_by_tick:
                 out.released.append((waiting.token, waiting.refusal(error_code)))
         for tid in decision.transitions:
-            self._pending.pop(tid, None)
+            self._pending.drop(tid)
             transaction = self._transactions.get(tid)
             if transaction is None or transaction.state not in PREPARED:
                 self._parking.make_ready(tid)

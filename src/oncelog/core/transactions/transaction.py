@@ -12,6 +12,7 @@ need, and has the id and epoch of the instance that may end it as the next ones.
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import (
@@ -286,7 +287,7 @@ def transaction_of(transactional_id: TransactionalId, value: TransactionValue) -
         value.last_update_timestamp,
         value.start_timestamp,
         tuple(
-            TopicPartition(TopicName(topic), partition)
+            TopicPartition(TopicName(intern(topic)), partition)  # of a million ids many have the same few topics
             for topic, partitions in value.partitions or ()
             for partition in partitions
         ),
