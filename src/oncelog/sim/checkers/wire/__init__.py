@@ -1,0 +1,1 @@
+"""Rules about what crosses the wire, numbered W1, W2, …; ``observer`` puts them together."""

@@ -1,0 +1,122 @@
+"""W5 and W6: acknowledged records keep their offsets to themselves, and a batch has one place however often it is sent.
+
+acks=1 is answered from the page cache: what only that says is forgotten when the broker starts again. Of a broker that
+does not sync what it acknowledges, all of it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+from oncelog.records.batch import BatchHeader, CorruptBatch, iter_headers
+from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, Topics
+from oncelog.sim.checkers.wire.watermarks import Watermarks
+from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
+
+OVERLAP: Final = "W5 acknowledged offsets overlap"
+MOVED: Final = "W6 batch in two places"
+_ALL: Final = -1
+
+
+class _Range(NamedTuple):
+    first: int
+    following: int
+    certain: bool
+
+
+class Place(NamedTuple):
+    """Where a producer's batch is. ``certain``: a restart does not take it away."""
+
+    offset: int
+    certain: bool
+
+
+BatchKey = tuple[PartitionKey, int, int, int]
+"""(partition, producer id, epoch, base sequence)."""
+
+
+class Appends:
+    """What was acknowledged where."""
+
+    def __init__(self, topics: Topics, report: Report, watermarks: Watermarks) -> None:
+        self._topics = topics
+        self._report = report
+        self._watermarks = watermarks
+        self._ranges: dict[PartitionKey, list[_Range]] = defaultdict(list)
+        self._places: dict[BatchKey, Place] = {}
+
+    def restarted(self, *, keeps_all: bool) -> None:
+        """What was not certainly durable may be gone."""
+        if not keeps_all:
+            self._ranges.clear()
+            self._places.clear()
+        self._places = {key: place for key, place in self._places.items() if place.certain}
+        for key, ranges in self._ranges.items():
+            self._ranges[key] = [one for one in ranges if one.certain]
+
+    def produced(self, asked: Exchange, response: ProduceResponse, index: int) -> None:
+        """A Produce response."""
+        request: ProduceRequest = asked.request
+        sent = {
+            (topic.name, topic.topic_id, data.index): data.records
+            for topic in request.topic_data
+            for data in topic.partition_data
+        }
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                key = self._topics.key(topic.name, topic.topic_id, answer.index)
+                records = sent.get((topic.name, topic.topic_id, answer.index))
+                if key is None or answer.error_code or answer.base_offset < 0 or records is None:
+                    continue
+                headers = _headers(records)
+                if headers:
+                    self._acknowledged(key, headers, answer.base_offset, certain=request.acks == _ALL)
+                    if request.acks == _ALL:
+                        following = answer.base_offset + sum(header.last_offset_delta + 1 for header in headers)
+                        self._watermarks.acknowledged(key, following, answer.log_start_offset, asked, index)
+
+    def _acknowledged(self, key: PartitionKey, headers: list[BatchHeader], base_offset: int, *, certain: bool) -> None:
+        offset = base_offset
+        for header in headers:
+            following = offset + header.last_offset_delta + 1
+            known = self.placed(key, header, offset, certain=certain)
+            if not known:
+                self._occupy(key, _Range(offset, following, certain))
+            offset = following
+
+    def placed(self, key: PartitionKey, header: BatchHeader, offset: int, *, certain: bool) -> bool:
+        """A batch of an idempotent producer is at ``offset``. Whether it was known."""
+        if header.producer_id < 0 or header.base_sequence < 0:
+            return False
+        name = key, header.producer_id, header.producer_epoch, header.base_sequence
+        known = self._places.get(name)
+        if known is not None and known.offset != offset:
+            who = f"producer {header.producer_id}, epoch {header.producer_epoch}, sequence {header.base_sequence}"
+            self._report(MOVED, f"{self._topics.show(key)}: {who} at {known.offset} and at {offset}")
+        self._places[name] = Place(offset, certain or (known is not None and known.certain))
+        return known is not None
+
+    def _occupy(self, key: PartitionKey, added: _Range) -> None:
+        ranges = self._ranges[key]
+        at = len(ranges)
+        if ranges and ranges[-1].first > added.first:
+            at = bisect_right(ranges, added)
+        for other in ranges[max(at - 1, 0) : at + 1]:
+            if other.first < added.following and added.first < other.following:
+                ours, theirs = f"{added.first} to {added.following - 1}", f"{other.first} to {other.following - 1}"
+                self._report(OVERLAP, f"{self._topics.show(key)}: {theirs}, then {ours}")
+        ranges.insert(at, added)
+
+
+def _headers(records: object) -> list[BatchHeader]:
+    if not isinstance(records, (bytes, bytearray, memoryview)):
+        return []
+    found = []
+    try:
+        for _, header in iter_headers(records):
+            found.append(header)
+    except CorruptBatch:
+        return []
+    return found

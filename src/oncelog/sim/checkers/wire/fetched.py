@@ -1,0 +1,151 @@
+"""W7 to W11: what Fetch returns is one log: readable, unchanging, fenced producers nowhere, aborted data marked so.
+
+W7: nothing at or above the high watermark (read_committed: the last stable offset). W8: an offset holds the same batch
+whenever it is fetched, and batches follow each other. W9: a producer's epoch never falls from batch to batch, and the
+coordinator epoch of its markers neither. W10: whether data is listed as aborted agrees with its marker.
+W11: markers of one transaction agree wherever they are (Transactions V2, where an epoch is one transaction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oncelog.records.batch import BatchHeader, Buffer, CorruptBatch, iter_headers
+from oncelog.records.control import EndTransactionMarker, end_transaction_marker_of
+from oncelog.records.record import read_records
+from oncelog.sim.checkers.wire.appends import Appends
+from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, Topics
+from oncelog.sim.checkers.wire.outcomes import Outcomes
+from oncelog.wire.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
+
+UNREADABLE: Final = "W7 read what is not readable"
+CHANGED: Final = "W8 log changed"
+EPOCH_FELL: Final = "W9 epoch fell in the log"
+ABORTED: Final = "W10 aborted list is wrong"
+_MARKER_BYTES: Final = 1 << 16
+Batch = tuple[BatchHeader, EndTransactionMarker | None]
+
+
+def batches_of(records: Buffer) -> Iterator[Batch]:
+    """The whole batches of a response, each with its marker if it is one. A cut last batch is left out."""
+    try:
+        for position, header in iter_headers(records):
+            marker = None
+            if header.is_control:
+                for record in read_records(records, position, header, _MARKER_BYTES):
+                    marker = end_transaction_marker_of(record)
+            yield header, marker
+    except CorruptBatch:
+        return
+
+
+class FetchedLogs:
+    """Every partition's log as far as it was fetched."""
+
+    def __init__(self, topics: Topics, report: Report, appends: Appends, outcomes: Outcomes) -> None:
+        self._topics = topics
+        self._report = report
+        self._appends = appends
+        self._outcomes = outcomes
+        self._batches: dict[PartitionKey, dict[int, tuple[int, int]]] = {}
+        """Base offset → (last offset, CRC)."""
+        self._epochs: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
+        """Producer → its last batch seen: (offset, producer epoch)."""
+        self._reigns: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
+        """Producer → its last marker seen: (offset, coordinator epoch)."""
+
+    def restarted(self, *, keeps_all: bool) -> None:
+        """What is readable is durable, unless the broker does not sync."""
+        if not keeps_all:
+            self._batches.clear()
+            self._epochs.clear()
+            self._reigns.clear()
+
+    def fetched(self, asked: Exchange, response: FetchResponse) -> None:
+        """A Fetch response."""
+        committed = asked.request.isolation_level == 1
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.error_code or not isinstance(data.records, (bytes, bytearray, memoryview)):
+                    continue
+                key = self._topics.key(topic.topic, topic.topic_id, data.partition_index)
+                if key is not None and len(data.records):
+                    self._partition(key, data, list(batches_of(data.records)), committed=committed)
+
+    def _partition(self, key: PartitionKey, data: PartitionData, batches: list[Batch], *, committed: bool) -> None:
+        end = data.last_stable_offset if committed else data.high_watermark
+        known = self._batches.setdefault(key, {})
+        following = -1
+        for header, marker in batches:
+            if header.last_offset >= end >= 0:
+                self._say(UNREADABLE, key, f"{header.last_offset} read, readable below {end}")
+            if header.base_offset < following:
+                self._say(CHANGED, key, f"{header.base_offset} after {following - 1}")
+            following = header.next_offset
+            if header.base_offset in known and known[header.base_offset] == (header.last_offset, header.crc):
+                continue
+            if not _was_compacted(header):
+                self._first_sight(key, known, header)
+            if header.producer_id >= 0:
+                self._producer(key, header, marker)
+        if committed:
+            self._aborted(key, data.aborted_transactions or [], batches)
+
+    def _first_sight(self, key: PartitionKey, known: dict[int, tuple[int, int]], header: BatchHeader) -> None:
+        before = known.get(header.base_offset)
+        if before is not None:
+            self._say(CHANGED, key, f"another batch at {header.base_offset} than before")
+        known[header.base_offset] = header.last_offset, header.crc
+        if not header.is_control:
+            self._appends.placed(key, header, header.base_offset, certain=True)
+
+    def _producer(self, key: PartitionKey, header: BatchHeader, marker: EndTransactionMarker | None) -> None:
+        offset, producer = header.base_offset, (key, header.producer_id)
+        self._epochs[producer] = self._not_falling(
+            key, self._epochs.get(producer), (offset, header.producer_epoch), f"producer {header.producer_id}"
+        )
+        if marker is None:
+            return
+        self._outcomes.marked(header.producer_id, header.producer_epoch, marker.committed, self._topics.show(key))
+        if marker.coordinator_epoch >= 0:
+            self._reigns[producer] = self._not_falling(
+                key, self._reigns.get(producer), (offset, marker.coordinator_epoch), f"coordinator of {producer[1]}"
+            )
+
+    def _not_falling(
+        self, key: PartitionKey, last: tuple[int, int] | None, now: tuple[int, int], who: str
+    ) -> tuple[int, int]:
+        if last is None or last == now:
+            return now
+        low, high = sorted((last, now))
+        if high[1] < low[1]:
+            self._say(EPOCH_FELL, key, f"{who}: epoch {low[1]} at {low[0]}, {high[1]} at {high[0]}")
+        return high
+
+    def _aborted(self, key: PartitionKey, listed: list[AbortedTransaction], batches: list[Batch]) -> None:
+        """Follow the response as a consumer does: what it drops must end in an abort, what it keeps in a commit."""
+        waiting = sorted((entry.first_offset, entry.producer_id) for entry in listed)
+        dropping: set[int] = set()
+        kept: dict[int, int] = {}
+        for header, marker in batches:
+            while waiting and waiting[0][0] <= header.last_offset:
+                dropping.add(waiting.pop(0)[1])
+            producer = header.producer_id
+            if marker is None:
+                if header.is_transactional and producer not in dropping:
+                    kept.setdefault(producer, header.base_offset)
+            elif marker.committed and producer in dropping:
+                self._say(ABORTED, key, f"producer {producer} listed, its marker at {header.base_offset} commits")
+            elif not marker.committed and producer in kept:
+                self._say(ABORTED, key, f"producer {producer} at {kept[producer]} aborted and not listed")
+            if marker is not None:
+                dropping.discard(producer)
+                kept.pop(producer, None)
+
+    def _say(self, rule: str, key: PartitionKey, what: str) -> None:
+        self._report(rule, f"{self._topics.show(key)}: {what}")
+
+
+def _was_compacted(header: BatchHeader) -> bool:
+    return header.record_count <= header.last_offset_delta or header.delete_horizon_ms is not None

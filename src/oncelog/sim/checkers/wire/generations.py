@@ -1,0 +1,60 @@
+"""W14 and W15: a group's generation never falls, and a generation has one leader and gives a partition to one member.
+
+A generation is only lasting once its assignment is (SyncGroup): what JoinGroup alone has told may be told again, to
+other members, after a restart.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from oncelog.sim.checkers.wire.exchange import Exchange, Report, Rising
+from oncelog.wire.messages.join_group import JoinGroupResponse
+from oncelog.wire.messages.sync_group import SyncGroupResponse
+
+FELL: Final = "W14 generation fell"
+SHARED: Final = "W15 generation shared wrongly"
+
+
+class Generations:
+    """Every group's generations."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._joined: dict[str, Rising] = defaultdict(Rising)
+        self._synced: dict[str, Rising] = defaultdict(Rising)
+        self._leaders: dict[tuple[str, int], str] = {}
+        self._ignored: set[str] = set()
+
+    def restarted(self) -> None:
+        """What was joined and not synced is forgotten."""
+        self._joined.clear()
+        self._leaders.clear()
+
+    def deleting(self, group: str) -> None:
+        """Somebody asks for the group to be deleted: it may begin anew, whenever."""
+        self._ignored.add(group)
+
+    def joined(self, asked: Exchange, response: JoinGroupResponse, index: int) -> None:
+        """A JoinGroup response."""
+        group, generation = asked.request.group_id, response.generation_id
+        if response.error_code or generation < 0 or group in self._ignored:
+            return
+        self._told(self._joined[group], group, generation, asked)
+        self._told(self._synced[group], group, generation, asked)
+        self._joined[group].sent(index, generation)
+        leader = self._leaders.setdefault((group, generation), response.leader)
+        if leader != response.leader:
+            self._report(SHARED, f"{group}: generation {generation} is led by {leader} and by {response.leader}")
+
+    def synced(self, asked: Exchange, response: SyncGroupResponse, index: int) -> None:
+        """A SyncGroup response."""
+        group, generation = asked.request.group_id, asked.request.generation_id
+        if not response.error_code and group not in self._ignored:
+            self._synced[group].sent(index, generation)
+
+    def _told(self, known: Rising, group: str, generation: int, asked: Exchange) -> None:
+        before = known.before(asked.came)
+        if before is not None and generation < before:
+            self._report(FELL, f"{group}: {before}, then {generation}")

@@ -1,0 +1,143 @@
+"""The wire observer: fed with everything that crosses the wire of one broker, it says what may not have been said.
+
+Feed it in the order the broker received and sent: :meth:`WireObserver.received` for every decoded request,
+:meth:`WireObserver.answered` for every decoded response, :meth:`WireObserver.disconnected` when a connection is gone,
+:meth:`WireObserver.restarted` when the broker was killed or stopped. It knows nothing of the broker's inside, keeps
+what it was given and changes nothing. Records are bytes as they were on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from oncelog.sim.checkers.wire.appends import Appends
+from oncelog.sim.checkers.wire.commits import Commits
+from oncelog.sim.checkers.wire.exchange import Exchange, Topics
+from oncelog.sim.checkers.wire.fetched import FetchedLogs
+from oncelog.sim.checkers.wire.generations import Generations
+from oncelog.sim.checkers.wire.outcomes import TRANSACTIONS_V2, Outcomes
+from oncelog.sim.checkers.wire.watermarks import Watermarks
+from oncelog.wire.messages.create_topics import CreateTopicsResponse
+from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
+from oncelog.wire.messages.end_txn import EndTxnResponse
+from oncelog.wire.messages.fetch import FetchResponse
+from oncelog.wire.messages.init_producer_id import InitProducerIdResponse
+from oncelog.wire.messages.join_group import JoinGroupResponse
+from oncelog.wire.messages.list_offsets import ListOffsetsResponse
+from oncelog.wire.messages.metadata import MetadataResponse
+from oncelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from oncelog.wire.messages.offset_delete import OffsetDeleteRequest
+from oncelog.wire.messages.offset_fetch import OffsetFetchResponse
+from oncelog.wire.messages.produce import ProduceResponse
+from oncelog.wire.messages.sync_group import SyncGroupResponse
+from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+
+class WireObserver:
+    """See the module's words. ``violations``: rule (number and name) → its instances, with the time in ms first."""
+
+    def __init__(self) -> None:
+        self.violations: dict[str, list[str]] = {}
+        self._now_ms = 0
+        self._index = 0
+        self._open: dict[Hashable, dict[int, Exchange]] = {}
+        topics = self._topics = Topics()
+        self._watermarks = Watermarks(topics, self._report)
+        self._appends = Appends(topics, self._report, self._watermarks)
+        self._outcomes = Outcomes(self._report)
+        self._logs = FetchedLogs(topics, self._report, self._appends, self._outcomes)
+        self._generations = Generations(self._report)
+        self._commits = Commits(topics, self._report)
+        self._requests: dict[type, Callable[[Exchange], None]] = {
+            OffsetCommitRequest: lambda asked: self._commits.asking(asked, transactional=False),
+            TxnOffsetCommitRequest: lambda asked: self._commits.asking(asked, transactional=True),
+            DeleteTopicsRequest: self._deleting_topics,
+            DeleteGroupsRequest: self._deleting_groups,
+            OffsetDeleteRequest: lambda asked: self._commits.forget(asked.request.group_id),
+        }
+        self._responses: dict[type, Callable[[Exchange, Any, int], None]] = {
+            ProduceResponse: self._appends.produced,
+            FetchResponse: self._fetched,
+            ListOffsetsResponse: self._watermarks.listed,
+            MetadataResponse: self._metadata,
+            CreateTopicsResponse: self._created_topics,
+            InitProducerIdResponse: self._outcomes.initialised,
+            EndTxnResponse: self._ended,
+            JoinGroupResponse: self._generations.joined,
+            SyncGroupResponse: self._generations.synced,
+            OffsetCommitResponse: self._commits.committed,
+            OffsetFetchResponse: lambda asked, response, index: self._commits.fetched(asked, response),
+        }
+
+    def received(self, connection: Hashable, correlation_id: int, version: int, request: object, at_ms: int) -> None:
+        """A request came whole to the broker. ``version`` is that of its API."""
+        self._index += 1
+        self._now_ms = at_ms
+        asked = Exchange(self._index, version, request, at_ms)
+        self._open.setdefault(connection, {})[correlation_id] = asked
+        look = self._requests.get(type(request))
+        if look is not None:
+            look(asked)
+
+    def answered(self, connection: Hashable, correlation_id: int, response: object, at_ms: int) -> None:
+        """The broker sent a response, whether it arrives or not. Those to unknown requests are passed over."""
+        self._index += 1
+        self._now_ms = at_ms
+        asked = self._open.get(connection, {}).pop(correlation_id, None)
+        look = self._responses.get(type(response))
+        if asked is not None and look is not None:
+            look(asked, response, self._index)
+
+    def disconnected(self, connection: Hashable) -> None:
+        """The connection is gone; what it asked may be decided all the same."""
+        self._open.pop(connection, None)
+
+    def restarted(self, at_ms: int, *, keeps_all: bool = True) -> None:
+        """The broker stopped or was killed, and all connections with it.
+
+        ``keeps_all``: what was acknowledged by acks=all, and what was readable, is there again: False where
+        ``log.sync.policy`` is ``none`` and the power was lost.
+        """
+        self._index += 1
+        self._now_ms = at_ms
+        self._open.clear()
+        self._watermarks.restarted()
+        self._appends.restarted(keeps_all=keeps_all)
+        self._logs.restarted(keeps_all=keeps_all)
+        self._generations.restarted()
+        self._commits.restarted(self._index)
+
+    def _report(self, rule: str, instance: str) -> None:
+        self.violations.setdefault(rule, []).append(f"{self._now_ms}: {instance}")
+
+    def _fetched(self, asked: Exchange, response: FetchResponse, index: int) -> None:
+        if not response.error_code:
+            self._watermarks.fetched(asked, response, index)
+            self._logs.fetched(asked, response)
+
+    def _ended(self, asked: Exchange, response: EndTxnResponse, index: int) -> None:
+        self._outcomes.ended(asked, response, index)
+        self._commits.ended(asked, response.error_code, index, bumps=asked.version >= TRANSACTIONS_V2)
+
+    def _metadata(self, asked: Exchange, response: MetadataResponse, index: int) -> None:
+        for topic in response.topics:
+            if not topic.error_code:
+                self._topics.learn(topic.name, topic.topic_id)
+
+    def _created_topics(self, asked: Exchange, response: CreateTopicsResponse, index: int) -> None:
+        for topic in response.topics:
+            if not topic.error_code:
+                self._topics.learn(topic.name, topic.topic_id)
+
+    def _deleting_topics(self, asked: Exchange) -> None:
+        for topic in asked.request.topics:
+            self._topics.deleting(topic.name, topic.topic_id)
+        for name in asked.request.topic_names:
+            self._topics.deleting(name, bytes(16))
+
+    def _deleting_groups(self, asked: Exchange) -> None:
+        for group in asked.request.groups_names:
+            self._generations.deleting(group)
+            self._commits.forget(group)

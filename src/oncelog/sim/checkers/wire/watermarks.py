@@ -1,0 +1,84 @@
+"""W1 to W4: high watermark, last stable offset and log start offset never fall, and what is acknowledged is readable.
+
+Seen in Fetch, ListOffsets and Produce responses, per incarnation of a topic. A restart of the broker is a new leader
+epoch: the first two may begin lower then, until the log was made durable again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, Rising, Topics
+from oncelog.wire.messages.fetch import FetchResponse
+from oncelog.wire.messages.list_offsets import ListOffsetsResponse
+
+HIGH_WATERMARK: Final = "W1 high watermark fell"
+LAST_STABLE: Final = "W2 last stable offset fell"
+LOG_START: Final = "W3 log start offset fell"
+ORDER: Final = "W4 offsets out of order"
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_ERROR: Final = -1
+
+
+class Watermarks:
+    """The offsets of every partition as clients were told."""
+
+    def __init__(self, topics: Topics, report: Report) -> None:
+        self._topics = topics
+        self._report = report
+        self._high: dict[PartitionKey, Rising] = defaultdict(Rising)
+        self._stable: dict[PartitionKey, Rising] = defaultdict(Rising)
+        self._start: dict[PartitionKey, Rising] = defaultdict(Rising)
+
+    def restarted(self) -> None:
+        """A new leader epoch everywhere."""
+        self._high.clear()
+        self._stable.clear()
+
+    def acknowledged(self, key: PartitionKey, next_offset: int, log_start: int, asked: Exchange, index: int) -> None:
+        """Records below ``next_offset`` were acknowledged by acks=all: the high watermark has passed them."""
+        self._high[key].sent(index, next_offset)
+        if log_start >= 0:
+            self._told(LOG_START, self._start[key], key, log_start, asked, index)
+
+    def fetched(self, asked: Exchange, response: FetchResponse, index: int) -> None:
+        """A Fetch response."""
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = self._topics.key(topic.topic, topic.topic_id, data.partition_index)
+                if key is None or data.error_code:
+                    continue
+                high, stable, start = data.high_watermark, data.last_stable_offset, data.log_start_offset
+                if high >= 0:
+                    self._told(HIGH_WATERMARK, self._high[key], key, high, asked, index)
+                if stable >= 0:
+                    self._told(LAST_STABLE, self._stable[key], key, stable, asked, index)
+                if start >= 0:
+                    self._told(LOG_START, self._start[key], key, start, asked, index)
+                if (stable >= 0 and stable > high) or (start >= 0 and start > high >= 0):
+                    self._report(ORDER, f"{self._topics.show(key)}: start {start}, stable {stable}, high {high}")
+
+    def listed(self, asked: Exchange, response: ListOffsetsResponse, index: int) -> None:
+        """A ListOffsets response: latest is the high watermark or, at read_committed, the last stable offset."""
+        times = {(t.name, p.partition_index): p.timestamp for t in asked.request.topics for p in t.partitions}
+        committed = asked.request.isolation_level == 1
+        for topic in response.topics:
+            for answer in topic.partitions:
+                key = self._topics.key(topic.name, bytes(16), answer.partition_index)
+                timestamp = times.get((topic.name, answer.partition_index))
+                if key is None or answer.error_code or answer.offset == _ERROR:
+                    continue
+                if timestamp == _EARLIEST:
+                    self._told(LOG_START, self._start[key], key, answer.offset, asked, index)
+                elif timestamp == _LATEST and committed:
+                    self._told(LAST_STABLE, self._stable[key], key, answer.offset, asked, index)
+                elif timestamp == _LATEST:
+                    self._told(HIGH_WATERMARK, self._high[key], key, answer.offset, asked, index)
+
+    def _told(self, rule: str, known: Rising, key: PartitionKey, value: int, asked: Exchange, index: int) -> None:
+        before = known.before(asked.came)
+        if before is not None and value < before:
+            self._report(rule, f"{self._topics.show(key)}: {before}, then {value}")
+        known.sent(index, value)
