@@ -132,9 +132,11 @@ class Cluster:
         config = log_config(self._topic_configs.of(topic.configs))
         for index in range(len(topic.partitions)):
             log = self._logs.logs.get(TopicPartition(topic.name, index))
-            if log is not None and log.config != config:
+            if log is None:
+                continue
+            log.set_topic_id(topic.topic_id)  # a power cut may have taken the file that says it
+            if log.config != config:
                 log.config = config
-                log.set_topic_id(topic.topic_id)
 
     def _delete_logs(self, delta: ImageDelta) -> None:
         gone = [TopicPartition(topic.name, index) for topic in delta.deleted for index in range(len(topic.partitions))]

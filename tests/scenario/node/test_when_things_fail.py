@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition, uuid_text
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.storage.log import PartitionLog
@@ -166,3 +166,12 @@ def test_a_fetch_whose_topic_is_deleted_meanwhile_is_told(driver):
     admin.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3)
     error = reader.responses.popleft().responses[0].partitions[0].error_code
     assert error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_a_power_cut_may_take_the_file_that_names_the_topic(driver):
+    """Found by ``oncelog sim --seed 6``: every fetch by topic id was refused with INCONSISTENT_TOPIC_ID for ever."""
+    driver.files.overwrite("t-0/partition.metadata", b"")
+    driver.crash_and_restart(seed=1)
+    topic_id = driver.node.image.topics["t"].topic_id
+    assert log_of(driver, "t").topic_id == topic_id
+    assert uuid_text(topic_id).encode() in driver.files.content("t-0/partition.metadata")
