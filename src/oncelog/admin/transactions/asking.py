@@ -1,0 +1,156 @@
+"""Many requests to many brokers at once, over one connection to each; whoever does not answer is reported.
+
+The rule: requests to one broker are answered in their order, so a few are kept under way to each and the answers are
+taken as they come. A broker that fails once is not asked again in the same call: the rest of its requests are
+unanswered for the same reason. Nothing is retried here; the callers know what may be asked twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.link import Link
+from oncelog.client.errors import ClientError, explain
+from oncelog.wire.message import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+UNDER_WAY: Final = 4
+"""Requests to one broker that are not answered yet: enough to keep it busy, too few to fill a socket's buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A question that got no answer: ``broker`` is None where there is none to ask."""
+
+    broker: int | None
+    what: str
+    reason: str
+
+    def __str__(self) -> str:
+        who = "" if self.broker is None else f"broker {self.broker}: "
+        return f"{who}{self.what}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[R]):
+    """A request for one broker; ``what`` names it in a report, as in "producers of 500 partitions"."""
+
+    broker: int
+    message: Request[R]
+    what: str
+
+
+class Told(Protocol):
+    """Is told how far long work is."""
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """``done`` of ``total`` are finished."""
+
+
+def silent(done: int, total: int | None) -> None:
+    """Tells nobody."""
+
+
+def ask(
+    client: Client, questions: Sequence[Question[R]], told: Told = silent
+) -> list[tuple[Question[R], R | Unanswered]]:
+    """Every question with its answer, in the order asked. Raises what a wrong setting of the client raises."""
+    waiting: dict[int, deque[int]] = {}
+    for index, question in enumerate(questions):
+        waiting.setdefault(question.broker, deque()).append(index)
+    answers: list[R | Unanswered | None] = [None] * len(questions)
+    under_way: deque[tuple[int, Link, int]] = deque()
+    for queue in waiting.values():
+        for _ in range(min(UNDER_WAY, len(queue))):
+            _submit(client, questions, queue, answers, under_way)
+    done = 0
+    while under_way:
+        index, link, correlation_id = under_way.popleft()
+        question = questions[index]
+        try:
+            answers[index] = link.decode(link.response(correlation_id))
+        except ClientError as error:
+            answers[index] = Unanswered(question.broker, question.what, str(error))
+            _give_up(questions, waiting[question.broker], answers, str(error))
+        done += 1
+        told(done, len(questions))
+        if waiting[question.broker]:
+            _submit(client, questions, waiting[question.broker], answers, under_way)
+    return [(question, answer) for question, answer in zip(questions, answers, strict=True) if answer is not None]
+
+
+def _submit(
+    client: Client,
+    questions: Sequence[Question[R]],
+    queue: deque[int],
+    answers: list[R | Unanswered | None],
+    under_way: deque[tuple[int, Link, int]],
+) -> None:
+    if not queue:
+        return
+    index = queue.popleft()
+    question = questions[index]
+    try:
+        link = client.link(question.broker)
+        under_way.append((index, link, link.submit(question.message)))
+    except ClientError as error:
+        answers[index] = Unanswered(question.broker, question.what, str(error))
+        _give_up(questions, queue, answers, str(error))
+
+
+def _give_up(
+    questions: Sequence[Question[R]], queue: deque[int], answers: list[R | Unanswered | None], reason: str
+) -> None:
+    while queue:
+        index = queue.popleft()
+        answers[index] = Unanswered(questions[index].broker, questions[index].what, reason)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
+    """Partition indexes by topic, as requests want them."""
+    found: dict[TopicName, list[int]] = {}
+    for partition in partitions:
+        found.setdefault(partition.topic, []).append(partition.partition)
+    return found
+
+
+def parted(partitions: Sequence[TopicPartition], size: int) -> Iterable[Sequence[TopicPartition]]:
+    """Slices of at most ``size``."""
+    for start in range(0, len(partitions), size):
+        yield partitions[start : start + size]
+
+
+def leaders(
+    client: Client, partitions: Iterable[TopicPartition]
+) -> tuple[dict[int, list[TopicPartition]], list[Unanswered]]:
+    """Partitions by the broker that leads them, as the client's view has it; those without a leader apart."""
+    led: dict[int, list[TopicPartition]] = {}
+    leaderless: list[Unanswered] = []
+    for partition in partitions:
+        info = client.view.partition(partition)
+        if info is None:
+            leaderless.append(Unanswered(None, str(partition), "no such partition"))
+        elif info.leader < 0:
+            leaderless.append(Unanswered(None, str(partition), "it has no leader at the moment"))
+        else:
+            led.setdefault(info.leader, []).append(partition)
+    return led, leaderless
+
+
+def refusals(codes: Mapping[TopicPartition, int], broker: int) -> list[Unanswered]:
+    """Partitions that were refused, gathered by the reason so that a thousand of them are one line."""
+    gathered: dict[int, list[TopicPartition]] = {}
+    for partition, code in codes.items():
+        gathered.setdefault(code, []).append(partition)
+    return [Unanswered(broker, _named(partitions), explain(code)) for code, partitions in gathered.items()]
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    names = ", ".join(str(one) for one in partitions[:3])
+    return names if len(partitions) <= 3 else f"{names} and {len(partitions) - 3} more partitions"

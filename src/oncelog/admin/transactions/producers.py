@@ -1,0 +1,164 @@
+"""What partition leaders remember of producers, and which of them have a transaction open (DescribeProducers, KIP-664).
+
+The rule: one request a few thousand partitions, to all leaders at once. A partition whose leader has moved is asked
+again there; what is refused is reported. oncelog's leaders add whose a transaction is and what they found out about it
+(tagged fields that others do not send): None means a broker that does not say, empty that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.admin.transactions.asking import (
+    Question,
+    Told,
+    Unanswered,
+    ask,
+    by_topic,
+    leaders,
+    parted,
+    refusals,
+    silent,
+)
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
+
+PARTITIONS_A_REQUEST: Final = 2000
+NO_TRANSACTION: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRow:
+    """A producer that a partition's leader remembers.
+
+    ``start_offset`` is None while it has no transaction open there. ``last_timestamp_ms`` is that of its last record.
+    ``transactional_id`` and ``found`` are None from brokers that do not say, and empty where they do not know.
+    """
+
+    topic: str
+    partition: int
+    leader: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    start_offset: int | None
+    transactional_id: str | None = None
+    found: str | None = None
+
+    @property
+    def where(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(TopicName(self.topic), self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Producers:
+    """Producers by partition; what was not answered; how many partitions were, and which were not."""
+
+    rows: list[ProducerRow]
+    unanswered: list[Unanswered] = field(default_factory=list)
+    partitions: int = 0
+    failed: frozenset[TopicPartition] = frozenset()
+
+
+def describe_producers(
+    client: Client,
+    partitions: Iterable[TopicPartition],
+    *,
+    open_only: bool = False,
+    told: Told = silent,
+) -> Producers:
+    """Producers of partitions that the client's view has; with ``open_only`` those that have a transaction open."""
+    rows: list[ProducerRow] = []
+    unanswered: list[Unanswered] = []
+    failed: set[TopicPartition] = set()
+    wanted = list(partitions)
+    asked = len(wanted)
+    for attempt in range(2):
+        led, leaderless = leaders(client, wanted)
+        unanswered += leaderless
+        failed.update(set(wanted).difference(*led.values()) if leaderless else ())
+        wanted = []
+        for (broker, part), answer in _answers(client, led, told):
+            if isinstance(answer, Unanswered):
+                unanswered.append(answer)
+                failed.update(part)
+                continue
+            refused = _take(answer, broker, rows, open_only)
+            moved = [one for one, code in refused.items() if attempt == 0 and _may_have_moved(code)]
+            wanted += moved
+            final = {one: code for one, code in refused.items() if one not in moved}
+            unanswered += refusals(final, broker)
+            failed.update(final)
+        if not wanted:
+            break
+        client.metadata({partition.topic for partition in wanted})
+    rows.sort(key=lambda row: (row.topic, row.partition, row.producer_id))
+    return Producers(rows, unanswered, asked - len(failed), frozenset(failed))
+
+
+def _answers(
+    client: Client, led: dict[int, list[TopicPartition]], told: Told
+) -> list[tuple[tuple[int, Sequence[TopicPartition]], DescribeProducersResponse | Unanswered]]:
+    parts = [(broker, part) for broker, partitions in led.items() for part in parted(partitions, PARTITIONS_A_REQUEST)]
+    questions = [
+        Question(broker, _request(part), f"producers of {len(part)} partitions" if len(part) > 1 else str(part[0]))
+        for broker, part in parts
+    ]
+    return [(asked, answer) for asked, (_, answer) in zip(parts, ask(client, questions, told), strict=True)]
+
+
+def _request(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:
+    return DescribeProducersRequest(
+        topics=[TopicRequest(name=name, partition_indexes=found) for name, found in by_topic(partitions).items()]
+    )
+
+
+def _may_have_moved(code: int) -> bool:
+    return remedy(code) is Remedy.REFRESH_METADATA and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _take(
+    answer: DescribeProducersResponse, broker: int, rows: list[ProducerRow], open_only: bool
+) -> dict[TopicPartition, int]:
+    """Add what was answered to ``rows``; what was refused is returned."""
+    refused: dict[TopicPartition, int] = {}
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                refused[TopicPartition(TopicName(topic.name), partition.partition_index)] = partition.error_code
+            rows += [
+                _row(topic.name, partition.partition_index, broker, one)
+                for one in partition.active_producers
+                if one.current_txn_start_offset != NO_TRANSACTION or not open_only
+            ]
+    return refused
+
+
+def _row(topic: str, partition: int, leader: int, one: ProducerState) -> ProducerRow:
+    start = one.current_txn_start_offset
+    return ProducerRow(
+        topic,
+        partition,
+        leader,
+        one.producer_id,
+        one.producer_epoch,
+        one.last_sequence,
+        one.last_timestamp,
+        one.coordinator_epoch,
+        None if start == NO_TRANSACTION else start,
+        one.transactional_id,
+        one.verdict,
+    )

@@ -1,0 +1,133 @@
+"""Transactions made by hand, request by request, so that they can go wrong in every way that is known.
+
+The requests are those of Transactions V1 (AddPartitionsToTxn 3, Produce 8, EndTxn 3): the epoch stays over the end of a
+transaction, which is how KAFKA-9144 could happen. With ``transaction.partition.verification.enable=false`` a leader takes
+a late batch as it did then.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking import Client
+from oncelog.client.blocking.client import TRANSACTION_KEY
+from oncelog.client.errors import BrokerRefused
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+WITHOUT_VERIFICATION: Final = {"transaction.partition.verification.enable": "false"}
+INIT_VERSION: Final = 4
+INIT_TWO_PHASE_VERSION: Final = 6
+ADD_VERSION: Final = 3
+PRODUCE_VERSION: Final = 8
+END_VERSION: Final = 3
+_PASSING: Final = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def at(topic: str, partition: int = 0) -> TopicPartition:
+    """A partition by name."""
+    return TopicPartition(TopicName(topic), partition)
+
+
+class ByHand:
+    """A transactional producer that does exactly what it is told, wrong or right."""
+
+    def __init__(self, client: Client, name: str, *, timeout_ms: int = 60_000, two_phase: bool = False) -> None:
+        self.client = client
+        self.name = name
+        self._sequences: dict[TopicPartition, int] = {}
+        message = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms, enable2_pc=two_phase)
+        answer = self._ask(message, INIT_TWO_PHASE_VERSION if two_phase else INIT_VERSION)
+        self.producer_id: int = answer.producer_id
+        self.epoch: int = answer.producer_epoch
+
+    def add(self, *partitions: TopicPartition) -> None:
+        """Announce partitions to the coordinator."""
+        topics = [AddPartitionsToTxnTopic(name=one.topic, partitions=[one.partition]) for one in partitions]
+        message = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=topics,
+        )
+        deadline = time.monotonic() + 10
+        while True:
+            answer = self._ask(message, ADD_VERSION)
+            codes = {
+                p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition
+            }
+            if not codes - {0}:
+                return
+            if not codes <= {0, *_PASSING} or time.monotonic() > deadline:
+                raise BrokerRefused(max(codes), f"partitions of {self.name}")
+
+    def write(self, partition: TopicPartition, value: bytes = b"v", *, timestamp_ms: int | None = None) -> int:
+        """Append a batch of one record, announced or not; its offset."""
+        moment = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        sequence = self._sequences.get(partition, 0)
+        batch = build_batch(
+            [Record(0, moment, None, value, ())],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        message = ProduceRequest(
+            transactional_id=self.name,
+            acks=-1,
+            timeout_ms=10_000,
+            topic_data=[
+                TopicProduceData(
+                    name=partition.topic,
+                    partition_data=[PartitionProduceData(index=partition.partition, records=batch)],
+                )
+            ],
+        )
+        link = self.client.link(self.client.leader(partition))
+        answer = link.call(message, PRODUCE_VERSION).responses[0].partition_responses[0]
+        if answer.error_code:
+            raise BrokerRefused(answer.error_code, f"produce to {partition}")
+        self._sequences[partition] = sequence + 1
+        return int(answer.base_offset)
+
+    def begin(self, *partitions: TopicPartition, timestamp_ms: int | None = None) -> list[int]:
+        """Announce partitions and write to each; the offsets."""
+        self.add(*partitions)
+        return [self.write(one, timestamp_ms=timestamp_ms) for one in partitions]
+
+    def end(self, *, commit: bool = True) -> None:
+        """Decide, and wait until the markers are written: the next transaction is then admitted."""
+        message = EndTxnRequest(
+            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
+        )
+        self._ask(message, END_VERSION)
+
+    def restart(self) -> None:
+        """The epoch a new instance has; the sequences begin anew."""
+        fresh = ByHand(self.client, self.name)
+        self.producer_id, self.epoch, self._sequences = fresh.producer_id, fresh.epoch, {}
+
+    def _ask(self, message: Any, version: int) -> Any:
+        deadline = time.monotonic() + 20
+        while True:
+            link = self.client.link(self.client.coordinator(self.name, TRANSACTION_KEY))
+            answer = link.call(message, version)
+            code = getattr(answer, "error_code", 0)
+            if not code:
+                return answer
+            if code not in _PASSING or time.monotonic() > deadline:
+                raise BrokerRefused(code, f"{type(message).__name__} of {self.name}")
+            self.client.forget_coordinator(self.name, TRANSACTION_KEY)
+            self.client.pause(0)
