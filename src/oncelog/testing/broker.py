@@ -6,7 +6,6 @@ durability, small internal topics, no delay before a group's first rebalance.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 import threading
@@ -15,9 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from oncelog.node.assembly import StartRefused
 from oncelog.runtime.clock import ManualClock, WallClock
-from oncelog.runtime.process import new_event_loop
 from oncelog.runtime.server import Server, Settings, read_settings
+from oncelog.testing.faults.control import Faults
+from oncelog.testing.faults.fault import Fault, Hit
+from oncelog.testing.loop import LoopEnded, LoopThread
+from oncelog.testing.port import LOOPBACK, ReservedPort
 
 T = TypeVar("T")
 
@@ -27,14 +30,16 @@ DEFAULTS: Final = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-_START_TIMEOUT_S: Final = 30.0
+_TIMEOUT_S: Final = 30.0
+_STOP_S: Final = 5.0
 
 
 class Broker:
-    """An in-process broker, started by ``with`` or :meth:`start`. Several may run at once.
+    """An in-process broker, started by ``with`` or :meth:`start`. Several may run at once. Thread-safe.
 
     ``config`` overrides Apache Kafka's configuration keys. With ``virtual_time`` the broker's clock stands still until
-    :meth:`advance` moves it: retention, session time-outs and expiry become tests without sleeps.
+    :meth:`advance` moves it: retention, session time-outs and expiry become tests without sleeps. What may go wrong is
+    in :attr:`faults`.
     """
 
     def __init__(
@@ -48,11 +53,18 @@ class Broker:
         self._config = {**DEFAULTS, **(config or {})}
         self._own_directory = data_dir is None
         self._directory = Path(data_dir) if data_dir is not None else None
-        self._port = port
+        self._wanted_port = port
+        self._port: ReservedPort | None = None
         self._manual_clock = ManualClock(WallClock().now_ms()) if virtual_time else None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._lock = threading.RLock()
+        """Held while it starts or ends."""
+        self._is_wanted = False
+        """Whether it is to run: then the end of a fault that ended it starts it again."""
+        self._loop: LoopThread | None = None
         self._server: Server | None = None
+        self._why_down = "the broker is not running"
+        self.faults = Faults(self)
+        """What may happen to it: see :class:`oncelog.testing.faults.control.Faults`."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -65,18 +77,20 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` for a client's configuration."""
-        return self._running().address
+        """``host:port`` for a client's configuration; the same until :meth:`stop`, whether it is up or down."""
+        return f"{LOOPBACK}:{self.port}"
 
     @property
     def host(self) -> str:
         """Address it listens on."""
-        return self.bootstrap_servers.rsplit(":", 1)[0]
+        return LOOPBACK
 
     @property
     def port(self) -> int:
-        """Port it listens on; stays the same over :meth:`reset` and :meth:`restart`."""
-        return int(self.bootstrap_servers.rsplit(":", 1)[1])
+        """Port it listens on; its own until :meth:`stop`, also over :meth:`reset`, :meth:`restart` and a kill."""
+        if self._port is None:
+            raise RuntimeError("the broker has not been started")
+        return self._port.number
 
     @property
     def data_dir(self) -> Path:
@@ -85,97 +99,180 @@ class Broker:
             raise RuntimeError("the broker has not been started")
         return self._directory
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it is up: False after a kill, until it has started again."""
+        return self._server is not None and not self._server.stopped.done()
+
     def start(self) -> None:
         """Start and wait until it answers. Raises StartRefused or ConfigError."""
-        if self._thread is not None:
-            raise RuntimeError("the broker is already running")
+        with self._lock:
+            if self._server is not None:
+                if self.is_running:
+                    raise RuntimeError("the broker is already running")
+                self._end_server()
+            self._is_wanted = True
+            self._start_server()
+
+    def stop(self) -> None:
+        """Shut down cleanly; its faults end, its port and its directory go (unless the directory was given)."""
+        with self._lock:
+            self._is_wanted = False
+            self.faults.clear()
+            try:
+                self._stop_server()
+            finally:
+                self._forget()
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` would: nothing is flushed or said; :meth:`start` recovers from what is on disk, on the
+        same port. To kill it at a certain request see ``faults.kill``."""
+        with self._lock:
+            self._running()
+            self._is_wanted = False
+            self._end_server()
+
+    def restart(self) -> None:
+        """Stop cleanly and start again on the same port and data."""
+        with self._lock:
+            self._stop_server()
+            self.start()
+
+    def reset(self) -> None:
+        """Empty it: every topic, group, producer id and fault is gone, open connections are closed, the port stays."""
+        with self._lock:
+            self._is_wanted = False
+            self.faults.clear()
+            self._end_server()
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+            self.start()
+
+    def advance(self, milliseconds: int) -> None:
+        """Move virtual time on; whatever falls due on the way happens, in order, before this returns. It ends early if
+        the broker does."""
+        clock = self._manual_clock
+        if clock is None:
+            raise RuntimeError("advance() needs Broker(virtual_time=True)")
+        server, loop = self._running(), self._loop
+        try:
+            if loop is not None:
+                loop.call(server.advance(clock, milliseconds))
+        except LoopEnded:
+            return
+
+    # What its faults need of it.
+
+    def on_loop(self, work: Callable[[Server], None]) -> bool:
+        """Call ``work`` on the loop and wait; False when the broker is down. For :attr:`faults`."""
+        server, loop = self._server, self._loop
+        if server is None or loop is None or server.stopped.done():
+            return False
+        try:
+            loop.run(lambda: work(server), _TIMEOUT_S)
+        except LoopEnded:
+            return False
+        return True
+
+    def die(self, fault: Fault, hit: Hit, down_s: float | None) -> None:
+        """End as by ``kill -9`` in the middle of an event; called on the loop by :attr:`faults`."""
+        server = self._running()
+        server.halt()
+
+        def bury() -> None:
+            with self._lock:
+                if self._server is server:
+                    self._why_down = f"the broker was killed: {fault.what}"
+                    self._end_server()
+            fault.struck(hit)
+            if down_s is not None:
+                fault.until_removed(down_s)
+                self.revive()
+
+        threading.Thread(target=bury, name="oncelog-burial", daemon=True).start()
+
+    def revive(self) -> None:
+        """Be up again, unless it was stopped or killed on purpose."""
+        with self._lock:
+            if self._is_wanted and not self.is_running:
+                self._end_server()
+                self._start_server()
+
+    # Starting and ending, with the lock held.
+
+    def _settings(self) -> Settings:
+        return read_settings(self._config, data_directory=str(self.data_dir), listen=(LOOPBACK, self.port))
+
+    def _start_server(self) -> None:
+        if self._port is None:
+            try:
+                self._port = ReservedPort(self._wanted_port)
+            except OSError as error:
+                raise StartRefused(f"cannot listen on {LOOPBACK}:{self._wanted_port}: {error.strerror}") from None
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="oncelog-"))
-        self._loop = new_event_loop()
-        self._thread = threading.Thread(target=self._run_loop, name="oncelog-broker", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("oncelog-broker")
         try:
-            self._call(self._start_server())
+            self._server = self._call(self._started(self._port))
         except BaseException:
             self._end_loop()
             raise
 
-    def stop(self) -> None:
-        """Shut down cleanly; its directory goes too unless it was given."""
-        if self._thread is None:
-            return
+    async def _started(self, port: ReservedPort) -> Server:
+        bound = port.socket()
+        around = self.faults.interception.stand_around
+        server = Server(self._settings(), clock=self._manual_clock, bound=bound, assembled=around)
         try:
-            self._call(self._running().stop(5.0))
-        finally:
-            self._end()
+            await server.start()
+        except BaseException:
+            bound.close()
+            raise
+        server.execution.before_sync = self.faults.before_sync
+        server.stopped.add_done_callback(lambda stopped: self._noticed(stopped.result()))
+        return server
 
-    def kill(self) -> None:
-        """End it as ``kill -9`` would: nothing is flushed or said; :meth:`start` recovers from what is on disk, on the
-        same port."""
-        self._port = self.port
-        self._call(self._running().abandon())
-        self._server = None
-        self._end_loop()
-
-    def restart(self) -> None:
-        """Stop cleanly and start again on the same port and data."""
-        self._port = self.port
-        self._call(self._running().stop(5.0))
-        self._end_loop()
-        self.start()
-
-    def reset(self) -> None:
-        """Empty it: every topic, group and producer id is gone, open connections are closed, the port stays."""
-        self.kill()
-        shutil.rmtree(self.data_dir, ignore_errors=True)
-        self.start()
-
-    def advance(self, milliseconds: int) -> None:
-        """Move virtual time on; whatever falls due on the way happens, in order, before this returns."""
-        clock = self._manual_clock
-        if clock is None:
-            raise RuntimeError("advance() needs Broker(virtual_time=True)")
-        self._call(self._running().advance(clock, milliseconds), timeout_s=None)
-
-    def _settings(self) -> Settings:
-        return read_settings(self._config, data_directory=str(self.data_dir), listen=("127.0.0.1", self._port))
-
-    async def _start_server(self) -> None:
-        server = Server(self._settings(), clock=self._manual_clock)
-        await server.start()
-        self._server = server
+    def _noticed(self, reason: str | None) -> None:
+        """The node has stopped, by itself if there is a reason for it: nobody is to be left waiting for answers."""
+        if reason is not None and self._server is not None:
+            self._why_down = f"the broker stopped: {reason}"
+            self._server.halt()
 
     def _running(self) -> Server:
-        if self._server is None:
-            raise RuntimeError("the broker is not running")
+        if self._server is None or self._server.stopped.done():
+            raise RuntimeError(self._why_down)
         return self._server
 
-    def _run_loop(self) -> None:
-        assert self._loop is not None
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
+    def _stop_server(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            try:
+                self._call(server.abandon() if server.stopped.done() else server.stop(_STOP_S))
+            finally:
+                self._end_loop()
 
-    def _call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = _START_TIMEOUT_S) -> T:
+    def _end_server(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            self._call(server.abandon())
+        self._end_loop()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+        return self._loop.call(work, _TIMEOUT_S)
 
     def _on_loop(self, work: Callable[[], T]) -> T:
-        async def run() -> T:
-            return work()
+        self._running()
+        assert self._loop is not None
+        return self._loop.run(work, _TIMEOUT_S)
 
-        return self._call(run())
+    def _end_loop(self) -> None:
+        if self._loop is not None:
+            self._loop.end()
+        self._loop = None
 
-    def _end(self) -> None:
-        self._server = None
-        self._end_loop()
+    def _forget(self) -> None:
+        if self._port is not None:
+            self._port.release()
+            self._port = None
         if self._own_directory and self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
-
-    def _end_loop(self) -> None:
-        if self._loop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-        self._loop = None
-        self._thread = None

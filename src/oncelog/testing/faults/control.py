@@ -1,0 +1,248 @@
+"""``broker.faults``: what a test does to its broker, from any thread, with any client.
+
+Every method puts one fault in force and returns it. A fault says what it has struck (``hits``, ``wait``), and is over
+with ``remove()`` or the end of its ``with`` block. ``clear`` ends all of them; so does ``Broker.reset``.
+
+Requests are told apart by API (Kafka's names: ``"Produce"``, ``"EndTxn"``; None: any), ``client_id``,
+``transactional_id``, ``group_id`` and ``topic``; ``skip`` lets the first ones by, and ``times`` says how many are
+struck (None: every one until the fault is removed). ``when="before"`` strikes a request that has had no effect yet;
+``when="after"`` one that has, as durably as the broker is configured, and whose answer has not left. A client that is
+struck cannot tell the two apart: that is what exactly-once is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, Unpack
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.testing.faults.fault import Fault, Hit, RequestFault
+from oncelog.testing.faults.hanging import HangingTransaction, leave_hanging
+from oncelog.testing.faults.interception import FOREVER_MS, Interception
+from oncelog.testing.faults.matching import Match, api_names
+from oncelog.testing.faults.refusals import error_of
+
+if TYPE_CHECKING:
+    from oncelog.runtime.server import Server
+
+When = Literal["before", "after"]
+Apis = str | Iterable[str] | None
+
+
+class Which(TypedDict, total=False):
+    """Which requests; see the module."""
+
+    client_id: str
+    transactional_id: str
+    group_id: str
+    topic: str
+
+
+class Host(Protocol):
+    """The broker that the faults are of."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where it listens."""
+
+    def on_loop(self, work: Callable[[Server], None]) -> bool:
+        """Call ``work`` on the broker's loop and wait; False when it is not running."""
+
+    def die(self, fault: Fault, hit: Hit, down_s: float | None) -> None:
+        """End as by ``kill -9``, at this very moment; on the loop."""
+
+    def revive(self) -> None:
+        """Be up again, unless it was stopped on purpose."""
+
+
+class Faults:
+    """See the module."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._deadly: dict[Fault, float | None] = {}
+        """Those that end the broker, with how long it stays down."""
+        self._in_force: dict[Fault, None] = {}
+        self._sync: dict[Fault, Callable[[Fault], None]] = {}
+        self.interception = Interception(self._die)
+
+    def kill(
+        self, api: Apis, when: When = "before", *, down_s: float | None = 0.0, skip: int = 0, **which: Unpack[Which]
+    ) -> Fault:
+        """Kill the broker, as ``kill -9`` does, at the next such request; it starts again after ``down_s`` seconds of
+        real time, on the same port and data. None: it stays down until ``broker.start()`` or the end of the fault."""
+        fault = self._new(f"kill the broker {when} {self._match(api, which)}")
+        self._deadly[fault] = down_s
+        return self._add(RequestFault(fault, self._match(api, which), when == "after", skip, 1, kill=True))
+
+    def drop(
+        self,
+        api: Apis,
+        when: When = "after",
+        *,
+        times: int | None = 1,
+        skip: int = 0,
+        **which: Unpack[Which],
+    ) -> Fault:
+        """Close the connection instead of answering: with ``after`` the answer is lost, with ``before`` the request."""
+        fault = self._new(f"drop {'the answer to' if when == 'after' else ''} {self._match(api, which)}")
+        return self._add(RequestFault(fault, self._match(api, which), when == "after", skip, times, drop=True))
+
+    def delay(
+        self,
+        api: Apis,
+        seconds: float,
+        when: When = "before",
+        *,
+        times: int | None = 1,
+        skip: int = 0,
+        **which: Unpack[Which],
+    ) -> Fault:
+        """Hold a request, or its answer, for a while; what comes after it on its connection waits too. The time is
+        the broker's: with ``virtual_time`` it passes by ``advance``."""
+        match = self._match(api, which)
+        fault = self._new(f"delay {match} by {seconds:g} s")
+        delay_ms = round(seconds * 1000)
+        return self._add(RequestFault(fault, match, when == "after", skip, times, delay_ms=delay_ms))
+
+    def hold(
+        self,
+        api: Apis,
+        when: When = "before",
+        *,
+        times: int | None = 1,
+        skip: int = 0,
+        **which: Unpack[Which],
+    ) -> Fault:
+        """As :meth:`delay`, until the fault is removed."""
+        match = self._match(api, which)
+        fault = self._new(f"hold {match}")
+        return self._add(RequestFault(fault, match, when == "after", skip, times, delay_ms=FOREVER_MS))
+
+    def answer(
+        self,
+        api: Apis,
+        error: str | int,
+        when: When = "before",
+        *,
+        times: int | None = 1,
+        skip: int = 0,
+        **which: Unpack[Which],
+    ) -> Fault:
+        """Answer with an error, by Kafka's name or number (``"NOT_LEADER_OR_FOLLOWER"``, 6), in every part of the
+        request. With ``after`` the request has taken effect all the same. Raises ValueError for an unknown one."""
+        match, code = self._match(api, which), error_of(error)
+        fault = self._new(f"answer {match} with {code.name}")
+        return self._add(RequestFault(fault, match, when == "after", skip, times, error=code))
+
+    def no_leader(self, topic: str, partition: int = 0) -> Fault:
+        """Let a partition have no leader: Metadata says so, and who produces or fetches all the same is refused."""
+        fault = self._new(f"no leader for {topic}-{partition}")
+        key = TopicPartition(TopicName(topic), partition)
+        self._change(fault, lambda: self.interception.leaderless.update({fault: key}))
+        return fault
+
+    def stall(self, when: When = "before", **which: Unpack[Which]) -> Fault:
+        """Let connections hang that nobody closes, as a network does that swallows packets: nothing that arrives is
+        read (``before``), or nothing is answered (``after``). What hung goes on when the fault is removed."""
+        return self.hold(None, when, times=None, **which)
+
+    def cut(self, client_id: str | None = None) -> Fault:
+        """Close all connections, or those of a client, now and whenever they come again."""
+        fault = self._new(f"cut {'every client' if client_id is None else client_id} off")
+        self._change(fault, lambda: self.interception.cuts.update({fault: client_id}))
+        self._host.on_loop(lambda server: self.interception.cut(server, fault))
+        return fault
+
+    def slow_sync(self, seconds: float) -> Fault:
+        """Let every sync take that much longer (real time). acks=all waits for it if the broker is configured with
+        ``log.sync.policy=commit``."""
+        fault = self._new(f"syncs that take {seconds:g} s")
+        return self._on_sync(fault, lambda fault: fault.until_removed(seconds))
+
+    def fail_sync(self) -> Fault:
+        """Let the next sync fail, which ends the broker: after that a page cache cannot be trusted. It stays down
+        until ``broker.start()``, which recovers what is on disk."""
+        fault = self._new("a sync that fails")
+        self._deadly[fault] = None
+        return self._on_sync(fault, self._fail)
+
+    def hang_transaction(
+        self, topic: str, partition: int = 0, *, transactional_id: str = "hanging", value: bytes = b"late"
+    ) -> HangingTransaction:
+        """Leave a hanging transaction: a record of a transaction that its coordinator has ended arrives late and opens
+        it again on the partition, as brokers without the verification of KIP-890 let it. Nobody will ever end it:
+        readers at read_committed stop there, until an administrator (or the end of this fault) aborts it.
+
+        The id is fenced only if nobody has used it yet. Raises RuntimeError when it has a transaction open.
+        """
+        fault = HangingTransaction(f"a hanging transaction on {topic}-{partition}", self._healed)
+        self._in_force[fault] = None
+        where = TopicPartition(TopicName(topic), partition)
+        try:
+            leave_hanging(fault, self._host, where, transactional_id, value)
+        except BaseException:
+            self._in_force.pop(fault)
+            raise
+        fault.struck(Hit("Produce", None, transactional_id))
+        return fault
+
+    def clear(self) -> None:
+        """End all faults."""
+        for fault in list(self._in_force):
+            fault.remove()
+
+    def before_sync(self) -> None:
+        """What the broker's workers call before a sync."""
+        for fault, strike in list(self._sync.items()):
+            fault.struck(Hit("", None))
+            strike(fault)
+
+    def _match(self, api: Apis, which: Which) -> Match:
+        return Match(api_names(api), **which)
+
+    def _new(self, what: str) -> Fault:
+        return Fault(what, self._healed)
+
+    def _add(self, rule: RequestFault) -> Fault:
+        self._change(rule.fault, lambda: self.interception.requests.append(rule))
+        return rule.fault
+
+    def _on_sync(self, fault: Fault, strike: Callable[[Fault], None]) -> Fault:
+        self._change(fault, lambda: self._sync.update({fault: strike}))
+        return fault
+
+    def _change(self, fault: Fault, change: Callable[[], None]) -> None:
+        """On the loop when there is one, so that no event sees half of it."""
+        self._in_force[fault] = None
+        if not self._host.on_loop(lambda _server: change()):
+            change()
+
+    def _die(self, fault: Fault, hit: Hit) -> None:
+        self._host.die(fault, hit, self._deadly.get(fault))
+
+    def _fail(self, fault: Fault) -> None:
+        self._sync.pop(fault, None)
+        raise OSError(5, f"Input/output error ({fault.what})")
+
+    def _healed(self, fault: Fault) -> None:
+        self._in_force.pop(fault, None)
+        self._sync.pop(fault, None)
+
+        def heal() -> None:
+            interception = self.interception
+            interception.requests = [rule for rule in interception.requests if rule.fault is not fault]
+            interception.leaderless.pop(fault, None)
+            interception.cuts.pop(fault, None)
+
+        def heal_and_wake(server: Server) -> None:
+            heal()
+            if isinstance(fault, HangingTransaction):
+                fault.abort(server)
+            self.interception.wake_held(server)
+
+        if not self._host.on_loop(heal_and_wake):
+            heal()
+        if fault in self._deadly:
+            self._deadly.pop(fault)
+            self._host.revive()

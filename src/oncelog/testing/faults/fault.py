@@ -1,0 +1,117 @@
+"""One fault: what it is for, how often it has struck, and how it ends. Its methods may be called from any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from oncelog.testing.faults.matching import Match
+
+if TYPE_CHECKING:
+    from oncelog.base.errors import ErrorCode
+
+WAIT_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A request that was struck."""
+
+    api: str
+    client_id: str | None
+    transactional_id: str | None = None
+
+
+class Fault:
+    """A fault in force, until :meth:`remove` or the end of its ``with`` block. See ``broker.faults``."""
+
+    def __init__(self, what: str, heal: Callable[[Fault], None]) -> None:
+        self.what = what
+        """What it does, in words."""
+        self._heal = heal
+        self._changed = threading.Condition()
+        self._hits: list[Hit] = []
+        self._removed = threading.Event()
+
+    @property
+    def hits(self) -> list[Hit]:
+        """What it has struck, in order."""
+        with self._changed:
+            return list(self._hits)
+
+    @property
+    def hit(self) -> bool:
+        """Whether it has struck."""
+        return bool(self._hits)
+
+    @property
+    def removed(self) -> bool:
+        """Whether it is over."""
+        return self._removed.is_set()
+
+    def wait(self, timeout_s: float = WAIT_S, *, hits: int = 1) -> Self:
+        """Wait until it has struck ``hits`` times. Raises TimeoutError."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._hits) >= hits, timeout_s):
+                raise TimeoutError(f"{self.what}: struck {len(self._hits)} times in {timeout_s:g} s, not {hits}")
+        return self
+
+    def remove(self) -> None:
+        """Heal: from now on all is as if it had never been, and what it holds goes on. Twice is once."""
+        if not self._removed.is_set():
+            self._removed.set()
+            self._heal(self)
+
+    def struck(self, hit: Hit) -> None:
+        """Count one."""
+        with self._changed:
+            self._hits.append(hit)
+            self._changed.notify_all()
+
+    def until_removed(self, timeout_s: float | None) -> None:
+        """Wait, in a thread that may, until it is over."""
+        self._removed.wait(timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<{self.what}: {len(self._hits)} hits{', removed' if self.removed else ''}>"
+
+
+@dataclass
+class RequestFault:
+    """What a fault does to the requests it is for. Used on the broker's loop only."""
+
+    fault: Fault
+    match: Match
+    after: bool
+    """Strikes when the request has taken effect, and before its answer leaves; else before it takes effect."""
+    skip: int = 0
+    """How many requests it lets by first."""
+    times: int | None = None
+    """How often it strikes yet; None: for ever."""
+    delay_ms: int | None = None
+    """Holds the request for so long; None: does not."""
+    kill: bool = False
+    drop: bool = False
+    error: ErrorCode | None = None
+
+    def strikes(self) -> bool:
+        """Whether it strikes the request that fits now, and counts it."""
+        if self.fault.removed or self.times == 0:
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True

@@ -1,0 +1,132 @@
+"""A hanging transaction, made as it comes about: a late write after the marker (KIP-890's motivation).
+
+The coordinator's part is a real request; the late write is appended past the verification that refuses it nowadays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused
+from oncelog.handlers.context import Marker
+from oncelog.node.events import DeadlineReached
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.testing.faults.fault import Fault
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+
+if TYPE_CHECKING:
+    from oncelog.node.node import Node
+    from oncelog.runtime.server import Server
+
+_TRANSACTION_KEY: Final = 1
+_TIMEOUT_MS: Final = 60_000
+_AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort"})
+
+
+class _Host(Protocol):
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def on_loop(self, work: Callable[[Server], None]) -> bool: ...
+
+
+class HangingTransaction(Fault):
+    """A fault that is also a fact in the log: whose it is and where it begins."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    partition: TopicPartition
+
+    def abort(self, server: Server) -> None:
+        """End it as an administrator would, unless somebody has; on the loop."""
+        log = server.node.log(self.partition)
+        entry = None if log is None else log.producers.entries.get(self.producer_id)
+        if entry is None or entry.transaction_first_offset != self.first_offset:
+            return
+        marker = Marker(
+            ProducerId(self.producer_id),
+            ProducerEpoch(self.producer_epoch),
+            coordinator_epoch=entry.coordinator_epoch,
+            committed=False,
+            start_offset=Offset(self.first_offset),
+        )
+        server.node.write_marker(self.partition, marker)
+        server.execution.dispatch(DeadlineReached())
+
+
+def leave_hanging(
+    fault: HangingTransaction, host: _Host, partition: TopicPartition, transactional_id: str, value: bytes
+) -> None:
+    """See ``Faults.hang_transaction``."""
+    fault.partition = partition
+    identities: list[tuple[int, int]] = []
+    if not host.on_loop(lambda server: identities.extend(_known(server.node, transactional_id))):
+        raise RuntimeError("the broker is not running")
+    fault.producer_id, fault.producer_epoch = identities[0] if identities else _initialised(host, transactional_id)
+
+    def write(server: Server) -> None:
+        if server.node.log(partition) is None:
+            raise RuntimeError(f"there is no {partition}")
+        _write(server.node, fault, value)
+        server.execution.dispatch(DeadlineReached())  # so that syncs start and readers hear of it
+
+    host.on_loop(write)
+
+
+def _known(node: Node, transactional_id: str) -> list[tuple[int, int]]:
+    """Producer id and epoch that the coordinator knows; nothing when it does not know the id."""
+    for shard in node.transaction_shards():
+        found = shard.describe(TransactionalId(transactional_id))
+        if found is not None:
+            if found.state not in _AT_REST:
+                raise RuntimeError(f"{transactional_id} has a transaction open ({found.state}); end it first")
+            return [(found.identity.producer_id, found.identity.producer_epoch)]
+    return []
+
+
+def _initialised(host: _Host, transactional_id: str) -> tuple[int, int]:
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_TIMEOUT_MS)
+    with Client(host.bootstrap_servers) as client:
+
+        def ask() -> tuple[int, int]:
+            coordinator = client.coordinator(transactional_id, _TRANSACTION_KEY)
+            response = client.request(request, broker=coordinator)
+            if response.error_code:
+                raise BrokerRefused(response.error_code, "InitProducerId")
+            return response.producer_id, response.producer_epoch
+
+        return client.retrying(ask)
+
+
+def _write(node: Node, fault: HangingTransaction, value: bytes) -> None:
+    """A transaction with its marker, where the producer has had none here, and the late write after it."""
+    log = node.log(fault.partition)
+    assert log is not None
+    if fault.producer_id not in log.producers.entries:
+        _append(node, fault, b"in time", 0)
+        producer_id, epoch = ProducerId(fault.producer_id), ProducerEpoch(fault.producer_epoch)
+        node.write_marker(fault.partition, Marker(producer_id, epoch, coordinator_epoch=0, committed=False))
+    entry = log.producers.entries[fault.producer_id]
+    next_sequence = entry.last_sequence + 1 if entry.epoch == fault.producer_epoch else 0
+    fault.first_offset = _append(node, fault, value, next_sequence)
+
+
+def _append(node: Node, fault: HangingTransaction, value: bytes, sequence: int) -> int:
+    log = node.log(fault.partition)
+    assert log is not None
+    batch = build_batch(
+        [Record(0, node.now_ms, None, value, ())],
+        producer_id=fault.producer_id,
+        producer_epoch=fault.producer_epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    epoch = node.leader_epoch(fault.partition)
+    appended = log.append(memoryview(batch), now_ms=node.now_ms, leader_epoch=epoch, verified=True)
+    node.appended(fault.partition, appended.record_count, appended.size_bytes)
+    return appended.base_offset

@@ -1,0 +1,134 @@
+"""Stands around every handler of a running broker and lets faults strike: the only module here that runs on its loop.
+
+A request that is held waits as a parked fetch does, so later ones of its connection wait behind it, and it is let go
+when its client leaves. Delays are the broker's time: under virtual time they pass by ``advance``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.units import DAY_MS
+from oncelog.handlers.waits import Steps, UntilReadable
+from oncelog.node.events import DeadlineReached
+from oncelog.testing.faults.fault import Fault, Hit, RequestFault
+from oncelog.testing.faults.leaderless import ASKING_LEADERS, LeaderlessBroker
+from oncelog.testing.faults.matching import topics_of, transactional_ids
+from oncelog.testing.faults.refusals import put_errors, refuse
+
+if TYPE_CHECKING:
+    from oncelog.handlers.api import Api
+    from oncelog.handlers.context import Context
+    from oncelog.node.node import Node
+    from oncelog.node.requests import Handle
+    from oncelog.runtime.server import Server
+
+FOREVER_MS: Final = 10_000 * DAY_MS
+"""A delay that ends with its fault."""
+_HELD: Final = TopicPartition(TopicName(""), 0)
+"""What held requests wait on: no partition is called this."""
+_MAX_MET: Final = 10_000
+
+
+class Interception:
+    """The faults of one broker, over its restarts; see the module."""
+
+    def __init__(self, die: Callable[[Fault, Hit], None]) -> None:
+        self._die = die
+        """Ends the broker in the middle of the event."""
+        self.requests: list[RequestFault] = []
+        self.leaderless: dict[Fault, TopicPartition] = {}
+        self.cuts: dict[Fault, str | None] = {}
+        self._met: dict[int, str | None] = {}
+        """Connection → the client id it came with."""
+
+    def stand_around(self, node: Node) -> None:
+        """Put this around the handlers of a node that was just made."""
+        self._met.clear()
+        node.put_around_handlers(self._around)
+
+    def wake_held(self, server: Server) -> None:
+        """Ask everybody who is held whether it may go on."""
+        server.node.readable_changed(_HELD)
+        server.execution.dispatch(DeadlineReached())
+
+    def cut(self, server: Server, fault: Fault) -> None:
+        """Close the connections that a cut is for."""
+        client_id = self.cuts[fault]
+        for connection_id, connection in list(server.execution.connections.items()):
+            if client_id is None or self._met.get(connection_id) == client_id:
+                fault.struck(Hit("", self._met.get(connection_id)))
+                connection.abort()
+
+    def _around(self, api: Api, handle: Handle) -> Handle:
+        return partial(self._handle, api, handle)
+
+    def _handle(self, api: Api, handle: Handle, request: Any, context: Context) -> Any:
+        if len(self._met) > _MAX_MET:
+            self._met.clear()
+        self._met[context.connection_id] = context.client_id
+        if self.cuts or self.leaderless or self.requests:
+            return self._steps(api, handle, request, context)
+        outcome = handle(request, context)
+        return self._finish(api, request, context, outcome) if isinstance(outcome, Generator) else outcome
+
+    def _steps(self, api: Api, handle: Handle, request: Any, context: Context) -> Steps[Any]:
+        for fault, client_id in self.cuts.items():
+            if client_id is None or client_id == context.client_id:
+                fault.struck(_hit(api, request, context))
+                raise PeerError(fault.what)
+        refusal = yield from self._strike(api, request, context, after=False)
+        if refusal is not None:
+            return (yield from refuse(handle, request, context, refusal))
+        if api.name in ASKING_LEADERS:
+            self._hide_leaders(api, request, context)
+        return (yield from self._finish(api, request, context, handle(request, context)))
+
+    def _finish(self, api: Api, request: Any, context: Context, outcome: Any) -> Steps[Any]:
+        response = (yield from outcome) if isinstance(outcome, Generator) else outcome
+        refusal = yield from self._strike(api, request, context, after=True)
+        if refusal is not None and response is not None:
+            put_errors(response, refusal)
+        return response
+
+    def _strike(self, api: Api, request: Any, context: Context, *, after: bool) -> Steps[ErrorCode | None]:
+        """Let every fault strike that is for this request at this point; the error to answer, if that is one."""
+        for rule in list(self.requests):
+            if rule.after is not after or not rule.match.fits(api, request, context) or not rule.strikes():
+                continue
+            fault = rule.fault
+            if rule.kill:
+                self._die(fault, _hit(api, request, context))
+                yield UntilReadable((), _never, context.now_ms + FOREVER_MS)
+            fault.struck(_hit(api, request, context))
+            if rule.delay_ms is not None:
+                yield UntilReadable((_HELD,), partial(_is_removed, fault), context.now_ms + rule.delay_ms)
+            if rule.drop:
+                raise PeerError(fault.what)
+            if rule.error is not None:
+                return rule.error
+        return None
+
+    def _hide_leaders(self, api: Api, request: Any, context: Context) -> None:
+        if not self.leaderless:
+            return
+        context.broker = LeaderlessBroker(context.broker, set(self.leaderless.values()))
+        for fault, partition in self.leaderless.items():
+            if partition.topic in topics_of(request, context):
+                fault.struck(_hit(api, request, context))
+
+
+def _never() -> bool:
+    return False
+
+
+def _is_removed(fault: Fault) -> bool:
+    return fault.removed
+
+
+def _hit(api: Api, request: Any, context: Context) -> Hit:
+    return Hit(api.name, context.client_id, next(transactional_ids(request)) or None)

@@ -1,0 +1,62 @@
+"""An answer with an error of one's choice, in the right shape, for every API and version.
+
+How: the request's own handler is run with an authoriser that denies everything, so that it changes nothing and puts an
+error wherever its answer has a place for one; these are then replaced by the error that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from oncelog.base.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.handlers.api import Operation, ResourceType
+    from oncelog.handlers.context import Context
+    from oncelog.handlers.waits import Steps
+    from oncelog.node.requests import Handle
+
+
+class DenyAll:
+    """Nobody may do anything."""
+
+    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """Never."""
+        return False
+
+
+def refuse(handle: Handle, request: Any, context: Context, error: ErrorCode) -> Steps[Any]:
+    """The answer of ``handle`` with ``error`` in it. None for a request that has no answer (acks=0 raises)."""
+    authoriser, context.authoriser = context.authoriser, DenyAll()
+    try:
+        outcome = handle(request, context)
+        response = (yield from outcome) if isinstance(outcome, Generator) else outcome
+    finally:
+        context.authoriser = authoriser
+    if response is not None and not put_errors(response, error, only_errors=True) and hasattr(response, "error_code"):
+        response.error_code = int(error)
+    return response
+
+
+def put_errors(message: Any, error: ErrorCode, *, only_errors: bool = False) -> int:
+    """Put ``error`` wherever a message has a place for one, or only where it has one already; in how many places."""
+    count = 0
+    for field in getattr(message, "__slots__", ()):
+        value = getattr(message, field)
+        if field.endswith("error_code") and (value or not only_errors):
+            setattr(message, field, int(error))
+            count += 1
+        elif field == "error_message" and value is not None:
+            message.error_message = error.name
+        elif isinstance(value, list):
+            count += sum(put_errors(each, error, only_errors=only_errors) for each in value)
+    return count
+
+
+def error_of(name: str | int) -> ErrorCode:
+    """An error code by Kafka's name or number. Raises ValueError."""
+    try:
+        return ErrorCode[name] if isinstance(name, str) else ErrorCode(name)
+    except (KeyError, ValueError):
+        raise ValueError(f"Kafka has no error {name!r}") from None
