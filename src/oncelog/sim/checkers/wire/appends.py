@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from typing import Final, NamedTuple
 
+from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.records.batch import BatchHeader, CorruptBatch, iter_headers
 from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, Topics
 from oncelog.sim.checkers.wire.watermarks import Watermarks
@@ -18,12 +19,25 @@ from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
 OVERLAP: Final = "W5 acknowledged offsets overlap"
 MOVED: Final = "W6 batch in two places"
 _ALL: Final = -1
+FOREVER: Final = 1 << 62
 
 
 class _Range(NamedTuple):
     first: int
     following: int
     certain: bool
+
+
+class AcknowledgedBatch(NamedTuple):
+    """A batch that acks=all was answered for: its checksum stands for its bytes."""
+
+    partition: TopicPartition
+    topic_id: TopicId
+    offset: int
+    crc: int
+    batch_length: int
+    deleted_before: int = 0
+    """DeleteRecords was asked for up to here, exclusive."""
 
 
 class Place(NamedTuple):
@@ -46,12 +60,24 @@ class Appends:
         self._watermarks = watermarks
         self._ranges: dict[PartitionKey, list[_Range]] = defaultdict(list)
         self._places: dict[BatchKey, Place] = {}
+        self._durable: dict[tuple[PartitionKey, int], AcknowledgedBatch] = {}
+        self._trimmed: dict[PartitionKey, int] = {}
+
+    def durable(self) -> list[AcknowledgedBatch]:
+        """What must be on the disk."""
+        trimmed = self._trimmed
+        return [b._replace(deleted_before=trimmed.get(key, 0)) for (key, _), b in self._durable.items()]
+
+    def trimming(self, key: PartitionKey, before: int) -> None:
+        """Somebody asks for records below ``before`` to be deleted; −1: all that are readable."""
+        self._trimmed[key] = max(self._trimmed.get(key, 0), FOREVER if before < 0 else before)
 
     def restarted(self, *, keeps_all: bool) -> None:
         """What was not certainly durable may be gone."""
         if not keeps_all:
             self._ranges.clear()
             self._places.clear()
+            self._durable.clear()
         self._places = {key: place for key, place in self._places.items() if place.certain}
         for key, ranges in self._ranges.items():
             self._ranges[key] = [one for one in ranges if one.certain]
@@ -72,18 +98,32 @@ class Appends:
                     continue
                 headers = _headers(records)
                 if headers:
-                    self._acknowledged(key, headers, answer.base_offset, certain=request.acks == _ALL)
+                    place = self._topics.place(key, topic.name)
+                    self._acknowledged(key, headers, answer.base_offset, place, certain=request.acks == _ALL)
                     if request.acks == _ALL:
                         following = answer.base_offset + sum(header.last_offset_delta + 1 for header in headers)
                         self._watermarks.acknowledged(key, following, answer.log_start_offset, asked, index)
 
-    def _acknowledged(self, key: PartitionKey, headers: list[BatchHeader], base_offset: int, *, certain: bool) -> None:
+    def _acknowledged(
+        self,
+        key: PartitionKey,
+        headers: list[BatchHeader],
+        base_offset: int,
+        place: tuple[TopicName, TopicId],
+        *,
+        certain: bool,
+    ) -> None:
         offset = base_offset
         for header in headers:
             following = offset + header.last_offset_delta + 1
             known = self.placed(key, header, offset, certain=certain)
             if not known:
                 self._occupy(key, _Range(offset, following, certain))
+            if certain:
+                partition = TopicPartition(place[0], key[1])
+                self._durable[key, offset] = AcknowledgedBatch(
+                    partition, place[1], offset, header.crc, header.batch_length
+                )
             offset = following
 
     def placed(self, key: PartitionKey, header: BatchHeader, offset: int, *, certain: bool) -> bool:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from oncelog.base.ids import NO_TOPIC_ID
+from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
 
 Report = Callable[[str, str], None]
 """(rule, instance)."""
@@ -63,6 +63,12 @@ class Topics:
             known = self._name_of.get(topic_id)
             return (known if known and self._first_id.get(known) == topic_id else topic_id), partition
         return None if not name or name in self._ambiguous else (name, partition)
+
+    def place(self, key: PartitionKey, name: str | None) -> tuple[TopicName, TopicId]:
+        """Name and id (zero where it was never said) of a partition's topic."""
+        if isinstance(key[0], str):
+            return TopicName(key[0]), TopicId(self._first_id.get(key[0], NO_TOPIC_ID))
+        return TopicName(self._name_of.get(key[0], name or "")), TopicId(key[0])
 
     def show(self, key: PartitionKey) -> str:
         """For people."""

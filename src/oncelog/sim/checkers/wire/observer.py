@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from oncelog.sim.checkers.wire.appends import Appends
+from oncelog.sim.checkers.wire.appends import AcknowledgedBatch, Appends
 from oncelog.sim.checkers.wire.commits import Commits
 from oncelog.sim.checkers.wire.exchange import Exchange, Topics
 from oncelog.sim.checkers.wire.fetched import FetchedLogs
@@ -20,6 +20,7 @@ from oncelog.sim.checkers.wire.outcomes import TRANSACTIONS_V2, Outcomes
 from oncelog.sim.checkers.wire.watermarks import Watermarks
 from oncelog.wire.messages.create_topics import CreateTopicsResponse
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
+from oncelog.wire.messages.delete_records import DeleteRecordsRequest
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.end_txn import EndTxnResponse
 from oncelog.wire.messages.fetch import FetchResponse
@@ -54,6 +55,7 @@ class WireObserver:
             OffsetCommitRequest: lambda asked: self._commits.asking(asked, transactional=False),
             TxnOffsetCommitRequest: lambda asked: self._commits.asking(asked, transactional=True),
             DeleteTopicsRequest: self._deleting_topics,
+            DeleteRecordsRequest: self._deleting_records,
             DeleteGroupsRequest: self._deleting_groups,
             OffsetDeleteRequest: lambda asked: self._commits.forget(asked.request.group_id),
         }
@@ -109,6 +111,10 @@ class WireObserver:
         self._generations.restarted()
         self._commits.restarted(self._index)
 
+    def acknowledged_batches(self) -> list[AcknowledgedBatch]:
+        """What acks=all was answered for, for the disk observer."""
+        return self._appends.durable()
+
     def _report(self, rule: str, instance: str) -> None:
         self.violations.setdefault(rule, []).append(f"{self._now_ms}: {instance}")
 
@@ -136,6 +142,13 @@ class WireObserver:
             self._topics.deleting(topic.name, topic.topic_id)
         for name in asked.request.topic_names:
             self._topics.deleting(name, bytes(16))
+
+    def _deleting_records(self, asked: Exchange) -> None:
+        for topic in asked.request.topics:
+            for each in topic.partitions:
+                key = self._topics.key(topic.name, bytes(16), each.partition_index)
+                if key is not None:
+                    self._appends.trimming(key, each.offset)
 
     def _deleting_groups(self, asked: Exchange) -> None:
         for group in asked.request.groups_names:

@@ -1,0 +1,97 @@
+"""D1 to D5: each log by itself is sound, complete, and has every batch once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from oncelog.sim.checkers.disk.scan import ScannedLog
+from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
+
+UNSOUND: Final = "D1 unsound log"
+OFFSETS: Final = "D2 offsets not contiguous"
+LOST: Final = "D3 acknowledged batch lost or changed"
+TWICE: Final = "D4 batch written twice"
+EPOCHS: Final = "D5 epoch fell on the disk"
+Finding = tuple[str, str]
+
+
+class Kept(NamedTuple):
+    """What is known of topics and tells which batches need not be there."""
+
+    compacted: frozenset[str] = frozenset()
+    rewritten: frozenset[str] = frozenset()
+    """The broker sets times or compresses anew: batches are not those sent."""
+    expiring: frozenset[str] = frozenset()
+    """Retention may take segments away."""
+    recreated: frozenset[str] = frozenset()
+    """Deleted at least once."""
+
+
+def one_log(log: ScannedLog, kept: Kept, *, torn: bool) -> Iterator[Finding]:
+    """What can be said of a log alone. ``torn``: the power was lost, so that it may end in rubble."""
+    if log.unsound is not None and not torn:
+        yield UNSOUND, log.unsound
+    if log.interrupted:
+        return
+    dense = log.partition.topic not in kept.compacted
+    leader = -1
+    for before, after in pairwise(batch.header for batch in log.batches):
+        if after.base_offset < before.next_offset or (dense and after.base_offset != before.next_offset):
+            yield OFFSETS, f"{log.partition}: {after.base_offset} follows {before.last_offset}"
+    sequences: dict[tuple[int, int, int], int] = {}
+    epochs: dict[int, int] = {}
+    for batch in log.batches:
+        header = batch.header
+        if header.partition_leader_epoch < leader:
+            yield (
+                EPOCHS,
+                f"{log.partition}@{header.base_offset}: leader epoch {header.partition_leader_epoch} < {leader}",
+            )
+        leader = header.partition_leader_epoch
+        if header.producer_id < 0:
+            continue
+        if header.producer_epoch < epochs.get(header.producer_id, -1):
+            yield (
+                EPOCHS,
+                f"{log.partition}@{header.base_offset}: producer {header.producer_id} at {header.producer_epoch}",
+            )
+        epochs[header.producer_id] = header.producer_epoch
+        if not header.is_control and header.base_sequence >= 0:
+            name = header.producer_id, header.producer_epoch, header.base_sequence
+            other = sequences.setdefault(name, header.base_offset)
+            if other != header.base_offset:
+                yield TWICE, f"{log.partition}: producer, epoch, sequence {name} at {other} and {header.base_offset}"
+
+
+def acknowledged(
+    logs: dict[TopicPartition, ScannedLog], batches: Iterable[AcknowledgedBatch], kept: Kept
+) -> Iterator[Finding]:
+    """Every batch that was acknowledged is there as it was sent, once."""
+    indexed = {
+        partition: {batch.header.base_offset: (batch.header.crc, batch.header.batch_length) for batch in log.batches}
+        for partition, log in logs.items()
+    }
+    for sent in batches:
+        topic = sent.partition.topic
+        log = logs.get(sent.partition)
+        if topic in kept.compacted or (topic in kept.recreated and not _same(log, sent.topic_id)):
+            continue
+        if log is None:
+            yield LOST, f"{sent.partition}: no log"
+            continue
+        if log.interrupted or sent.offset < log.start:
+            if sent.offset < log.start and topic not in kept.expiring and sent.offset >= sent.deleted_before:
+                yield LOST, f"{sent.partition}@{sent.offset} is below the log start {log.start}"
+            continue
+        found = indexed[sent.partition].get(sent.offset)
+        if found is None:
+            yield LOST, f"{sent.partition}@{sent.offset} is not there, the log ends at {log.end}"
+        elif topic not in kept.rewritten and found != (sent.crc, sent.batch_length):
+            yield LOST, f"{sent.partition}@{sent.offset} is another batch"
+
+
+def _same(log: ScannedLog | None, topic_id: TopicId) -> bool:
+    return log is not None and topic_id not in (NO_TOPIC_ID,) and log.topic_id == topic_id

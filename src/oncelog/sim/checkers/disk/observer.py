@@ -1,0 +1,50 @@
+"""The disk observer: reads a broker's data directory while the broker is down, and changes nothing in it.
+
+After a stop, or after a crash and before the next start, :func:`check_disk` says what may not be there, or be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from oncelog.base.ids import TRANSACTION_STATE, TopicPartition
+from oncelog.ports import Files
+from oncelog.sim.checkers.disk import logs as alone
+from oncelog.sim.checkers.disk.logs import Kept
+from oncelog.sim.checkers.disk.recovery import recovery
+from oncelog.sim.checkers.disk.scan import scan
+from oncelog.sim.checkers.disk.transactions import markers
+from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
+from oncelog.storage.config import LogConfig, StorageConfig
+
+
+def check_disk(
+    files: Files,
+    *,
+    acknowledged: Iterable[AcknowledgedBatch] = (),
+    kept: Kept | None = None,
+    torn: bool = False,
+    settled: bool = False,
+    config_of: Callable[[TopicPartition], LogConfig] = lambda _: LogConfig(),
+    storage: StorageConfig | None = None,
+    now_ms: int = 0,
+) -> dict[str, list[str]]:
+    """Rule (number and name) → its instances; empty when there is none. A directory that is not there is empty.
+
+    ``acknowledged``: what must be there (``WireObserver.acknowledged_batches``). ``torn``: the power was lost, so that
+    logs may end in rubble. ``settled``: no client is left and every transaction had time to end; not for directories
+    with prepared two-phase transactions. ``now_ms`` decides which producers have expired.
+    """
+    kept = kept or Kept()
+    found: dict[str, list[str]] = {}
+    scanned = scan(files, with_records=frozenset({TRANSACTION_STATE}))
+    for log in scanned.values():
+        for rule, instance in alone.one_log(log, kept, torn=torn):
+            found.setdefault(rule, []).append(instance)
+    for rule, instance in (
+        *alone.acknowledged(scanned, acknowledged, kept),
+        *markers(scanned, kept, settled=settled),
+        *recovery(files, scanned, config_of=config_of, now_ms=now_ms, storage=storage),
+    ):
+        found.setdefault(rule, []).append(instance)
+    return found

@@ -1,0 +1,131 @@
+"""D6 to D8: what the coordinators' logs decided is what the markers in the partitions say, one for each transaction.
+
+The coordinators' log tells, transaction by transaction, outcome, epoch and partitions (its Prepare record). In each of
+these partitions the producer's markers must be the same outcomes in the same order. A marker may be repeated (the
+coordinator lost the answer: it was restarted), or be an administrator's, whose epoch is that of the data.
+Where either log is not whole any more, nothing is said of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
+from oncelog.records.internal.transaction_records import TransactionValue, decode_key, decode_value
+from oncelog.sim.checkers.disk.logs import Finding, Kept
+from oncelog.sim.checkers.disk.scan import Batch, ScannedLog
+
+DISAGREES: Final = "D6 marker disagrees with the coordinator"
+MISSING: Final = "D7 marker missing"
+REPEATED: Final = "D8 marker written twice"
+_PREPARE_COMMIT: Final = 2
+_PREPARE_ABORT: Final = 3
+_TRANSACTIONS_V2: Final = 2
+
+
+class Decision(NamedTuple):
+    """One transaction as decided, by the epoch its markers carry."""
+
+    epoch: int
+    committed: bool
+    transactional_id: str
+    version: int
+
+
+Decisions = Mapping[tuple[TopicPartition, int], list[Decision]]
+"""(partition, producer id) → the transactions decided on it, in order."""
+
+
+def decisions_of(
+    logs: Mapping[TopicPartition, ScannedLog],
+) -> tuple[dict[tuple[TopicPartition, int], list[Decision]], set[int]]:
+    """What the coordinators have decided, and the producer ids of whole logs."""
+    decided: dict[tuple[TopicPartition, int], list[Decision]] = {}
+    known: set[int] = set()
+    for partition, log in sorted(logs.items()):
+        if partition.topic != TRANSACTION_STATE or not log.is_whole:
+            continue
+        for batch in log.batches:
+            for record in batch.records:
+                transactional_id = decode_key(record.key)
+                value = None if record.value is None else decode_value(record.value)
+                if isinstance(value, TransactionValue) and isinstance(transactional_id, str):
+                    known.add(value.producer_id)
+                    _decide(decided, transactional_id, value)
+    return decided, known
+
+
+def _decide(
+    decided: dict[tuple[TopicPartition, int], list[Decision]], transactional_id: str, value: TransactionValue
+) -> None:
+    if value.status not in (_PREPARE_COMMIT, _PREPARE_ABORT):
+        return
+    decision = Decision(
+        value.producer_epoch, value.status == _PREPARE_COMMIT, transactional_id, value.client_transaction_version
+    )
+    for topic, partitions in value.partitions or ():
+        for index in partitions:
+            place = TopicPartition(TopicName(topic), index), value.producer_id
+            decided.setdefault(place, []).append(decision)
+
+
+def markers(logs: Mapping[TopicPartition, ScannedLog], kept: Kept, *, settled: bool) -> Iterator[Finding]:
+    """``settled``: the coordinators had time to write all markers before the disk was read."""
+    decided, known = decisions_of(logs)
+    for partition, log in sorted(logs.items()):
+        if partition.topic in kept.recreated or not log.is_whole:
+            continue
+        by_producer: dict[int, list[Batch]] = {}
+        for batch in log.batches:
+            if batch.header.producer_id >= 0 and batch.header.is_transactional:
+                by_producer.setdefault(batch.header.producer_id, []).append(batch)
+        expecting = {producer for place, producer in decided if place == partition}
+        for producer in sorted(by_producer.keys() | expecting):
+            batches = by_producer.get(producer, [])
+            if settled:
+                yield from _undecided(partition, producer, batches)
+            if producer in known:
+                expected = decided.get((partition, producer), [])
+                yield from _compare(partition, producer, batches, expected, settled=settled)
+
+
+def _undecided(partition: TopicPartition, producer: int, batches: list[Batch]) -> Iterator[Finding]:
+    if batches and batches[-1].marker is None and not batches[-1].header.is_control:
+        yield MISSING, f"{partition}: producer {producer} has data after its last marker"
+
+
+def _compare(
+    partition: TopicPartition, producer: int, batches: list[Batch], expected: list[Decision], *, settled: bool
+) -> Iterator[Finding]:
+    position, last = 0, None
+    for batch in batches:
+        if batch.marker is None:
+            continue
+        found = batch.header.producer_epoch, batch.marker.committed
+        now = *found, batch.marker.coordinator_epoch
+        where = f"{partition}@{batch.header.base_offset}: producer {producer}, epoch {found[0]}"
+        said = "commit" if found[1] else "abort"
+        if position < len(expected) and expected[position][:2] == found:
+            position += 1
+        elif position and expected[position - 1][:2] == found:
+            if expected[position - 1].version >= _TRANSACTIONS_V2 and now == last:
+                yield REPEATED, f"{where}, {said} twice"
+        elif not (not found[1] and _is_administrators(found[0], expected, position)):
+            yield DISAGREES, f"{where}, {said}, decided was {_shown(expected, position)}"
+            return
+        last = now
+    if settled and position < len(expected):
+        yield MISSING, f"{partition}: producer {producer}, decided was {_shown(expected, position)}"
+
+
+def _is_administrators(epoch: int, expected: list[Decision], position: int) -> bool:
+    """An abort with the epoch of the data: below what the coordinator will write, or of a transaction it forgot."""
+    return position >= len(expected) or epoch < expected[position].epoch
+
+
+def _shown(expected: list[Decision], position: int) -> str:
+    if position >= len(expected):
+        return "nothing more"
+    decision = expected[position]
+    return f"{'commit' if decision.committed else 'abort'} of {decision.transactional_id} at epoch {decision.epoch}"
