@@ -114,12 +114,13 @@ class _Peer:
             self._host.drop(self)
             return
         for frame in frames:
-            self._host.watcher.request(self.connection, frame)
+            self._host.watcher.received(self.connection, frame)
             self._host.dispatch(self._process, RequestReceived(self.connection.number, frame))
 
     def closed(self) -> None:
         """The client is gone."""
         if self._process.peers.pop(self.connection.number, None) is not None:
+            self._host.watcher.disconnected(self.connection)
             self._host.dispatch(self._process, ConnectionClosed(self.connection.number))
 
     def pause(self) -> None:
@@ -158,8 +159,11 @@ class BrokerHost:
         self.reports: list[str] = []
         self.deaths: list[str] = []
         """Why the broker stopped by itself, each time."""
+        self.stays_down = False
+        """Whether somebody else will start it again; otherwise it comes up by itself after it died."""
         self._entropy = kernel.entropy(f"broker {broker_id}")
         self._process: _Process | None = None
+        self._frozen: list[tuple[_Process, Event]] | None = None
 
     def now_ms(self) -> int:
         """This machine's wall time."""
@@ -192,9 +196,30 @@ class BrokerHost:
         except (PowerLost, OSError, StartRefused) as error:
             self.deaths.append(f"at start: {error!r}")
             session.close()
+            if isinstance(error, PowerLost):
+                self.files.crash(self._entropy.getrandbits(64))
             self._bury(silent=True)
             return False
         return True
+
+    def start_until_up(self) -> None:
+        """Start; when it dies at once, again after a while, as a service manager does."""
+        if not self.is_up and not self.stays_down and not self.start():
+            self._come_back()
+
+    def _come_back(self) -> None:
+        self.kernel.after(self._entropy.randint(10_000, 1_000_000), self.start_until_up)
+
+    def freeze(self) -> None:
+        """Stand still: what happens meanwhile is taken in at :meth:`thaw`."""
+        if self._frozen is None:
+            self._frozen = []
+
+    def thaw(self) -> None:
+        """Go on."""
+        waiting, self._frozen = self._frozen, None
+        for process, event in waiting or ():
+            self.dispatch(process, event)
 
     def kill(self) -> None:
         """End the process; what it wrote is in the page cache."""
@@ -221,9 +246,13 @@ class BrokerHost:
     def _bury(self, *, silent: bool) -> None:
         process, self._process = self._process, None
         self.network.deaf(self.address, silent=silent)
+        self._frozen = None
         if process is None:
             return
+        if not self.stays_down:
+            self._come_back()
         process.alive = False
+        self.watcher.died(power_lost=silent)
         if process.alarm is not None:
             process.alarm.cancel()
         process.session.close()
@@ -235,6 +264,9 @@ class BrokerHost:
     def dispatch(self, process: _Process, event: Event) -> None:
         """Hand in an event and carry out what follows, unless the process is gone."""
         if not process.alive:
+            return
+        if self._frozen is not None:
+            self._frozen.append((process, event))
             return
         try:
             self._carry_out(process, process.node.handle(event, self.now_ms()))
@@ -287,7 +319,6 @@ class BrokerHost:
         peer = process.peers.get(effect.connection_id)
         if peer is None:
             return
-        self.watcher.response(peer.connection, effect.chunks)
         later = bool(peer.queue) or any(isinstance(chunk, FileRange) for chunk in effect.chunks)
         peer.queue.append(effect.chunks)
         if not later:

@@ -21,8 +21,9 @@ _TORN: Final = 2
 _ZEROED: Final = 3
 
 
-class PowerLost(Exception):
-    """The machine stopped in the middle of something; only :meth:`MemoryFiles.crash` goes on from here."""
+class PowerLost(BaseException):
+    """The machine stopped in the middle of something; only :meth:`MemoryFiles.crash` goes on from here. Nothing that
+    handles errors may take it for one."""
 
 
 class _Node:
@@ -249,6 +250,17 @@ class MemoryFiles:
             if self._changes_left == 0:
                 raise PowerLost
             self._changes_left -= 1
+
+    @property
+    def used(self) -> int:
+        """Bytes written and not removed."""
+        return self._written
+
+    def be_well(self) -> None:
+        """No trouble any more."""
+        self.capacity = None
+        self._failing_syncs = 0
+        self._changes_left = None
 
     def make_cold(self, path: str, cold: bool = True) -> None:
         """Take a file out of the page cache (or put it back)."""

@@ -123,6 +123,13 @@ class Kernel:
             return True
         return False
 
+    def run_soon(self) -> bool:
+        """Let happen what was asked for at this moment, without time passing; whether there was anything."""
+        ran = bool(self._soon)
+        for _ in range(len(self._soon)):
+            self._soon.popleft().happen()
+        return ran
+
     def trace(self, line: str) -> None:
         """Note what happened."""
         self._digest.update(f"{self.now_us} {line}\n".encode())

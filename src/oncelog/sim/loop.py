@@ -10,13 +10,16 @@ import asyncio
 from asyncio import events
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
-from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, cast
 
 from oncelog.sim.kernel import Kernel
 from oncelog.sim.network import HERE, Network
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+_LAST_ROUNDS: Final = 100
 
 
 class Stuck(Exception):
@@ -35,6 +38,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Told every new task and the host it runs on."""
         self._closed = False
         self._names = 0
+        self._tasks: list[asyncio.Task[Any]] = []
 
     def run(self, main: Coroutine[Any, Any, T], until_us: int | None = None) -> T:
         """Run until ``main`` is done; its result. Raises Stuck, and TimeoutError past ``until_us``."""
@@ -50,26 +54,40 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(None)
 
+    def end(self) -> None:
+        """Cancel every task that is left and let it clean up; time stands still meanwhile."""
+        events._set_running_loop(self)
+        try:
+            for _ in range(_LAST_ROUNDS):
+                left = [task for task in self._tasks if not task.done()]
+                for task in left:
+                    task.cancel()
+                if not left or not self.kernel.run_soon():
+                    break
+        finally:
+            events._set_running_loop(None)
+            self._tasks.clear()
+
     # What asyncio asks of a loop.
 
     def time(self) -> float:
         return self.kernel.now_us / 1_000_000
 
     def call_soon(
-        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         return cast("asyncio.Handle", self.kernel.soon(callback, *args, context=context or copy_context()))
 
     call_soon_threadsafe = call_soon
 
     def call_later(
-        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         at_us = self.kernel.now_us + max(0, round(delay * 1_000_000))
         return cast("asyncio.TimerHandle", self.kernel.at(at_us, callback, *args, context=context or copy_context()))
 
     def call_at(
-        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         at_us = round(when * 1_000_000)
         return cast("asyncio.TimerHandle", self.kernel.at(at_us, callback, *args, context=context or copy_context()))
@@ -82,6 +100,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[T]:
         self._names += 1
         task = asyncio.Task(coro, loop=self, name=name or f"task-{self._names}", context=context)
+        if self._names % 256 == 0:
+            self._tasks = [one for one in self._tasks if not one.done()]
+        self._tasks.append(task)
         if self.on_task is not None:
             self.on_task(task, HERE.get() if context is None else context.get(HERE, ""))
         return task

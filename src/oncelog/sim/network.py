@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import struct
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -27,6 +28,11 @@ UP: Final = "up"
 """From the client to the server."""
 DOWN: Final = "down"
 RETRANSMISSION_US: Final = 200_000
+PRODUCE: Final = 0
+FETCH: Final = 1
+END_TXN: Final = 26
+_END_TXN_WITH_BUMP: Final = 5
+_KEY_AND_VERSION: Final = struct.Struct(">hh")
 
 
 class ServerEnd(Protocol):
@@ -272,6 +278,16 @@ class ClientTransport(asyncio.Transport):
         return 0
 
 
+def may_be_repeated(frame: bytes) -> bool:
+    """Whether the protocol promises that a second copy changes nothing, however late it comes.
+
+    Produce with sequences is recognised, EndTxn since v5 by its epoch. Most others may do harm when they are late, by
+    Kafka's design: an offset commit goes back, AddPartitionsToTxn of Transactions V1 opens a transaction again.
+    """
+    api_key, version = _KEY_AND_VERSION.unpack_from(frame, 4) if len(frame) >= 8 else (-1, -1)
+    return api_key in (PRODUCE, FETCH) or (api_key == END_TXN and version >= _END_TXN_WITH_BUMP)
+
+
 class Network:
     """All connections, and the weather."""
 
@@ -282,8 +298,6 @@ class Network:
         """Those that at least one end believes in, by number."""
         self.dead: set[str] = set()
         """Hosts that are gone for good: nothing comes from them any more."""
-        self.on_sent: Callable[[Connection, bytes], None] | None = None
-        """Told every request that a client writes."""
         self._entropy = kernel.entropy("network")
         self._listening: dict[Address, Acceptor] = {}
         self._cuts: set[tuple[str, str]] = set()
@@ -366,8 +380,12 @@ class Network:
 
     def sent(self, connection: Connection, frame: bytes) -> None:
         """A client has written one request."""
-        if self.on_sent is not None:
-            self.on_sent(connection, frame)
+        if self.weather.repeated and self.draw() < self.weather.repeated and may_be_repeated(frame):
+            self.kernel.after(self.pick(1, 2_000_000), self._repeat, connection, frame)
+
+    def _repeat(self, connection: Connection, frame: bytes) -> None:
+        if connection.server in self._listening:
+            self.shadow(connection.client, connection.server).up.put(frame)
 
     # Trouble
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, Protocol
 
 from oncelog.base.errors import PeerError
+from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.network import Connection
 from oncelog.wire.apis import WIRE_APIS
 from oncelog.wire.chunks import Buffer
@@ -18,83 +18,82 @@ _CLASSES: dict[int, Any] = {}
 
 
 class Watcher(Protocol):
-    """Is told what crosses a broker's network."""
+    """Is told what crosses a broker's network, in order."""
 
-    def request(self, connection: Connection, frame: Buffer) -> None:
-        """A request was handed to the node; the buffer is the node's and must not be kept."""
-
-    def response(self, connection: Connection, chunks: Sequence[Any]) -> None:
-        """The node has answered; file ranges are not read yet."""
+    def received(self, connection: Connection, frame: Buffer) -> None:
+        """A request is handed to the node next; the buffer is the node's and must not be kept."""
 
     def sent(self, connection: Connection, data: bytes) -> None:
         """The bytes of one response, size prefix included, have left."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """The broker knows that the connection is gone."""
+
+    def died(self, *, power_lost: bool) -> None:
+        """The broker's process is gone, and all its connections."""
 
 
 class NobodyWatches:
     """No observer."""
 
-    def request(self, connection: Connection, frame: Buffer) -> None: ...
-
-    def response(self, connection: Connection, chunks: Sequence[Any]) -> None: ...
+    def received(self, connection: Connection, frame: Buffer) -> None: ...
 
     def sent(self, connection: Connection, data: bytes) -> None: ...
 
+    def disconnected(self, connection: Connection) -> None: ...
 
-@dataclass(slots=True)
-class Exchange:
-    """One request and its response as they crossed the network."""
-
-    connection: int
-    client: str
-    header: RequestHeader
-    request: Any
-    asked_us: int
-    response: Any = None
-    answered_us: int = -1
+    def died(self, *, power_lost: bool) -> None: ...
 
 
-class DecodingWatcher:
-    """Decodes every exchange and tells ``on_request`` when it was received and ``on_exchange`` when it was answered."""
+class WireWatcher:
+    """Decodes every exchange for a WireObserver and calls ``on_violation`` with the first thing it objects to."""
 
-    def __init__(
-        self,
-        now_us: Callable[[], int],
-        on_exchange: Callable[[Exchange], None],
-        on_request: Callable[[Exchange], None] | None = None,
-    ) -> None:
+    def __init__(self, observer: WireObserver, now_ms: Callable[[], int], on_violation: Callable[[str], None]) -> None:
         self.requests = 0
-        self._now_us = now_us
-        self._on_exchange = on_exchange
-        self._on_request = on_request
-        self._asked: dict[tuple[int, int], Exchange] = {}
+        self.on_answer: Callable[[Connection, RequestHeader, Any, Any], None] | None = None
+        """Told every exchange that was answered: connection, header, request, response."""
+        self._observer = observer
+        self._now_ms = now_ms
+        self._on_violation = on_violation
+        self._asked: dict[tuple[int, int], tuple[RequestHeader, Any]] = {}
 
-    def request(self, connection: Connection, frame: Buffer) -> None:
+    def received(self, connection: Connection, frame: Buffer) -> None:
         self.requests += 1
+        data = memoryview(bytes(frame))
         try:
-            header, position = decode_request_header(frame)
-            message = request_class(header.api_key).decode(
-                memoryview(bytes(memoryview(frame)[position:])), header.api_version
-            )
+            header, position = decode_request_header(data)
+            request = request_class(header.api_key).decode(data[position:], header.api_version)
         except (PeerError, KeyError):
             return  # the broker answers that in its own way
-        exchange = Exchange(connection.number, connection.client, header, message, self._now_us())
-        self._asked[connection.number, header.correlation_id] = exchange
-        if self._on_request is not None:
-            self._on_request(exchange)
-
-    def response(self, connection: Connection, chunks: Sequence[Any]) -> None:
-        """Only what has left is looked at."""
+        self._asked[connection.number, header.correlation_id] = header, request
+        self._observer.received(connection.number, header.correlation_id, header.api_version, request, self._now_ms())
+        self._look()
 
     def sent(self, connection: Connection, data: bytes) -> None:
         frame = memoryview(data)[4:]
-        exchange = self._asked.pop((connection.number, int.from_bytes(frame[:4], "big")), None)
-        if exchange is None:
+        correlation_id = int.from_bytes(frame[:4], "big")
+        asked = self._asked.pop((connection.number, correlation_id), None)
+        if asked is None:
             return
-        header = exchange.header
+        header, request = asked
         _, position = decode_response_header(frame, header.api_key, header.api_version)
-        exchange.response = exchange.request.response_class().decode(frame[position:], header.api_version)
-        exchange.answered_us = self._now_us()
-        self._on_exchange(exchange)
+        response = request.response_class().decode(frame[position:], header.api_version)
+        self._observer.answered(connection.number, correlation_id, response, self._now_ms())
+        if self.on_answer is not None:
+            self.on_answer(connection, header, request, response)
+        self._look()
+
+    def disconnected(self, connection: Connection) -> None:
+        self._observer.disconnected(connection.number)
+
+    def died(self, *, power_lost: bool) -> None:
+        self._asked.clear()
+        self._observer.restarted(self._now_ms())
+        self._look()
+
+    def _look(self) -> None:
+        for rule, instances in self._observer.violations.items():
+            self._on_violation(f"{rule}: {instances[0]}")
 
 
 def request_class(api_key: int) -> Any:

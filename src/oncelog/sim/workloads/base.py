@@ -1,0 +1,63 @@
+"""What a workload is: topics it needs, programs it runs, drawn by seed.
+
+A workload must come to an end by itself once ``host.stopping`` is true and the world is healed; it must write into the
+recorder before it asks the broker for anything that could take effect, and complete it with what was answered; and its
+values are unique in the whole simulation, because they begin with its name.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from oncelog.sim.workloads.recording import Recorder
+from oncelog.sim.world import ClientHost, World
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic to create at the start."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Stage:
+    """What the programs of a simulation share."""
+
+    world: World
+    recorder: Recorder
+    transaction_version: int = 2
+
+    def entropy(self, purpose: str) -> random.Random:
+        """A stream of chance."""
+        return self.world.kernel.entropy(purpose)
+
+    def supervise(self, name: str, program: Program) -> None:
+        """Run a program on a host of its own, again and again until it returns."""
+
+        async def run(host: ClientHost) -> None:
+            await program(host)
+
+        self.world.supervise(name, run)
+
+
+class Program(Protocol):
+    """What a client host runs."""
+
+    async def __call__(self, host: ClientHost) -> None:
+        """Until the end; a ClientError or a kill starts it again."""
+
+
+class Workload(Protocol):
+    """See the module."""
+
+    def topics(self) -> list[Topic]:
+        """Topics to create before it starts."""
+
+    def start(self, stage: Stage) -> None:
+        """Have its programs supervised."""

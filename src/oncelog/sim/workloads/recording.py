@@ -1,0 +1,134 @@
+"""Collects what simulated programs did and saw into the history that the checkers read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from oncelog.client.machine.positions import Fetched
+from oncelog.client.machine.producer import Failed
+from oncelog.client.machine.producer import Outcome as BatchOutcome
+from oncelog.client.machine.reading import read_fetched
+from oncelog.sim.checkers.history import (
+    Commit,
+    Deletion,
+    GroupPartition,
+    History,
+    Outcome,
+    Poll,
+    Seen,
+    Stream,
+    Transaction,
+    Trim,
+    Write,
+)
+from oncelog.sim.kernel import Kernel
+
+TOMBSTONE_HEADER = "value"
+"""A tombstone's record carries what the history calls its value in a header of this name."""
+
+
+class Writes:
+    """The writes of one producer (or one transaction), completed as the answers come.
+
+    Batches of one partition are acknowledged in the order they were sent, so a count is enough to know whose they are.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._writes: dict[str, Write] = {}
+        self._waiting: dict[TopicPartition, deque[str]] = {}
+
+    def sending(self, write: Write) -> None:
+        """A record is about to be handed to the producer."""
+        self._writes[write.value] = write._replace(sent_at=self._kernel.now_us)
+        self._waiting.setdefault(write.partition, deque()).append(write.value)
+
+    def take(self, outcome: BatchOutcome) -> None:
+        """What came of a batch: for the producer's ``on_outcome``."""
+        waiting = self._waiting.get(outcome.partition, deque())
+        if isinstance(outcome, Failed):
+            for record in outcome.records:
+                value = value_of(record.value, record.headers)
+                if value in waiting:
+                    waiting.remove(value)
+                if value in self._writes and not outcome.maybe_appended:
+                    self._writes[value] = self._writes[value]._replace(outcome=Outcome.ABORTED)
+            return
+        for index in range(min(outcome.records, len(waiting))):
+            value = waiting.popleft()
+            self._writes[value] = self._writes[value]._replace(
+                offset=None if outcome.base_offset < 0 else outcome.base_offset + index,
+                outcome=Outcome.COMMITTED,
+                answered_at=self._kernel.now_us,
+            )
+
+    def all(self) -> list[Write]:
+        """In the order they were sent."""
+        return list(self._writes.values())
+
+
+def value_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> str:
+    """What the history calls a record's value."""
+    if value is not None:
+        return value.decode()
+    return next(((found or b"").decode() for name, found in headers if name == TOMBSTONE_HEADER), "")
+
+
+class Recorder:
+    """The history in the making; every workload of a simulation shares it."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.transactions: list[Transaction] = []
+        self.streams: list[Stream] = []
+        self.polls: list[Poll] = []
+        self.commits: list[Commit] = []
+        self.deletions: list[Deletion] = []
+        self.trims: list[Trim] = []
+        self.drained: dict[TopicPartition, list[Seen]] = {}
+        self.committed_offsets: dict[GroupPartition, int] | None = None
+        self.log_starts: dict[TopicPartition, int] = {}
+        self.topic_ids: dict[str, TopicId] = {}
+        self.followed_groups: set[str] = set()
+        self.compacted: set[str] = set()
+        self.expiring: set[str] = set()
+
+    def polled(
+        self,
+        consumer: str,
+        fetched: Fetched,
+        *,
+        read_committed: bool,
+        sought: bool = False,
+        group: str | None = None,
+        topic_id: TopicId = NO_TOPIC_ID,
+    ) -> list[Seen]:
+        """What a consumer got; its records. Raises UnreadableRecords for what is damaged."""
+        records = [
+            Seen(one.offset, value_of(one.value, one.headers), None if one.key is None else one.key.decode())
+            for one in read_fetched(fetched, read_committed=read_committed)
+        ]
+        if records or sought:
+            poll = Poll(consumer, fetched.partition, self.kernel.now_us, records, sought, read_committed)
+            self.polls.append(poll._replace(group=group, topic_id=topic_id))
+        return records
+
+    def history(self) -> History:
+        """All of it, as values."""
+        return History(
+            transactions=list(self.transactions),
+            streams=list(self.streams),
+            polls=list(self.polls),
+            drained=dict(self.drained),
+            commits=list(self.commits),
+            committed_offsets=self.committed_offsets,
+            followed_groups=frozenset(self.followed_groups),
+            deletions=list(self.deletions),
+            topic_ids=dict(self.topic_ids),
+            compacted=frozenset(self.compacted),
+            expiring=frozenset(self.expiring),
+            log_starts=dict(self.log_starts),
+            trims=list(self.trims),
+        )
