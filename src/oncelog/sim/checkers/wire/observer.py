@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from oncelog.sim.checkers.liveness import Waiting
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch, Appends
 from oncelog.sim.checkers.wire.commits import Commits
 from oncelog.sim.checkers.wire.exchange import Exchange, Topics
@@ -31,7 +32,7 @@ from oncelog.wire.messages.metadata import MetadataResponse
 from oncelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from oncelog.wire.messages.offset_delete import OffsetDeleteRequest
 from oncelog.wire.messages.offset_fetch import OffsetFetchResponse
-from oncelog.wire.messages.produce import ProduceResponse
+from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
 from oncelog.wire.messages.sync_group import SyncGroupResponse
 from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -78,7 +79,8 @@ class WireObserver:
         self._index += 1
         self._now_ms = at_ms
         asked = Exchange(self._index, version, request, at_ms)
-        self._open.setdefault(connection, {})[correlation_id] = asked
+        if not (type(request) is ProduceRequest and request.acks == 0):
+            self._open.setdefault(connection, {})[correlation_id] = asked
         look = self._requests.get(type(request))
         if look is not None:
             look(asked)
@@ -114,6 +116,15 @@ class WireObserver:
     def acknowledged_batches(self) -> list[AcknowledgedBatch]:
         """What acks=all was answered for, for the disk observer."""
         return self._appends.durable()
+
+    def waiting(self, before_ms: int) -> list[Waiting]:
+        """Requests that came before ``before_ms`` on connections that are still open, and have no answer."""
+        return [
+            Waiting(str(connection), type(asked.request).__name__, asked.at_ms)
+            for connection, exchanges in self._open.items()
+            for asked in exchanges.values()
+            if asked.at_ms < before_ms
+        ]
 
     def _report(self, rule: str, instance: str) -> None:
         self.violations.setdefault(rule, []).append(f"{self._now_ms}: {instance}")
