@@ -11,28 +11,30 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Self
 
-from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.client import EARLIEST, LATEST, Client
+from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.blocking.link import Link, now_ms
-from oncelog.client.blocking.offsets import Committed, Membership, commit_offsets, committed_offsets
+from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
 from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
 from oncelog.client.machine.group import GroupMember, GroupSettings, State
+from oncelog.client.machine.holding import TOPIC_CHECK_MS, Holding, Reset
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.wire.message import Request
 
-AUTO_COMMIT_MS: Final = 5_000
-TOPIC_CHECK_MS: Final = 30_000
-Reset = Literal["earliest", "latest", "none"]
 OnAssigned = Callable[[dict[TopicPartition, int]], None]
+OnRevoked = Callable[[tuple[TopicPartition, ...]], None]
 
 
 class GroupConsumer:
-    """One member. ``reset`` says where to begin where the group has no offset; ``none`` raises."""
+    """One member. ``reset`` says where to begin where the group has no offset; ``none`` raises.
+
+    ``on_assigned`` is called with the positions that it begins at, and with nothing when its partitions go.
+    ``on_revoked`` is called before that, while their offsets can still be committed (by a transaction too).
+    """
 
     def __init__(
         self,
@@ -44,18 +46,19 @@ class GroupConsumer:
         fetch: FetchSettings | None = None,
         reset: Reset = "earliest",
         on_assigned: OnAssigned | None = None,
+        on_revoked: OnRevoked | None = None,
     ) -> None:
         self._client = client
         self._member = GroupMember(group, topics, settings or GroupSettings())
         self._fetcher = Fetcher(client, fetch or FetchSettings())
-        self._reset: Reset = reset
+        self._holding = Holding(group, self._member.settings.instance_id, reset, now_ms())
         self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
         self._link: Link | None = None
-        self._done: dict[TopicPartition, int] = {}
-        self._commit_due_ms = now_ms() + AUTO_COMMIT_MS
         self._check_due_ms = now_ms() + TOPIC_CHECK_MS
         self._counts: dict[str, int] = {}
-        self._owned: tuple[TopicPartition, ...] = ()
+        self._is_new = False
+        """There is an assignment that is not taken over yet, or not wholly because that failed."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +71,7 @@ class GroupConsumer:
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions this member has now."""
-        return self._owned
+        return self._holding.owned
 
     @property
     def has_joined(self) -> bool:
@@ -77,9 +80,8 @@ class GroupConsumer:
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """As whom a transactional producer commits this member's offsets (KIP-447)."""
-        member = self._member
-        return GroupMetadata(member.group, member.generation, member.member_id, member.settings.instance_id)
+        """As whom a transactional producer commits the offsets of the partitions held (KIP-447)."""
+        return self._holding.metadata
 
     def position(self, partition: TopicPartition) -> int | None:
         """The next offset that will be fetched."""
@@ -87,13 +89,11 @@ class GroupConsumer:
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Fetch from other offsets next, as after an aborted transaction. Partitions of others are passed over."""
-        now = {p: self._fetcher.positions.of(p) for p in self._owned}
-        now |= {p: offset for p, offset in positions.items() if p in now}
-        self._fetcher.assign({p: offset for p, offset in now.items() if offset is not None})
+        self._fetcher.positions.seek({p: offset for p, offset in positions.items() if p in self._holding.owned})
 
     def poll(self, wait_ms: int = 500) -> list[Fetched]:
         """Keep up the membership, then return what has been fetched, possibly nothing."""
-        if self._done and now_ms() >= self._commit_due_ms:
+        if self._holding.is_commit_due(now_ms()):
             self.commit()
         self._keep_up()
         if not len(self._fetcher):
@@ -103,24 +103,20 @@ class GroupConsumer:
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
         """Everything before ``next_offset`` may be committed."""
-        self._done[partition] = next_offset
+        self._holding.processed(partition, next_offset)
 
     def commit(self) -> None:
         """Commit what was processed. The member joins again if the coordinator says that it has to."""
-        offsets = {p: Committed(offset) for p, offset in self._done.items() if p in self._owned}
-        self._done.clear()
-        self._commit_due_ms = now_ms() + AUTO_COMMIT_MS
-        member = self._member
-        membership = Membership(member.generation, member.member_id, member.settings.instance_id)
+        offsets = self._holding.take_done(now_ms())
         try:
-            commit_offsets(self._client, member.group, offsets, membership)
+            commit_offsets(self._client, self._member.group, offsets, self._holding.membership)
         except BrokerRefused as error:
-            member.refused(error.code)
+            self._member.refused(error.code)
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if wanted, leave the group, and let go of the connections."""
         try:
-            if commit and self._done:
+            if commit and self._holding.has_done:
                 self.commit()
             goodbye = self._member.leave()
             if goodbye is not None:
@@ -134,13 +130,9 @@ class GroupConsumer:
 
     def _usable(self, fetched: Fetched) -> bool:
         """Whether it is records; an offset that has gone is reset, other errors are raised."""
-        if not fetched.error_code:
+        if not self._holding.is_gone(fetched):
             return True
-        if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or self._reset == "none":
-            raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition} at offset {fetched.position}")
-        positions = {p: self._fetcher.positions.of(p) for p in self._owned}
-        positions |= self._reset_positions([fetched.partition])
-        self._fetcher.assign({p: offset for p, offset in positions.items() if offset is not None})
+        self.seek(self._listed(self._holding.beginnings([fetched.partition])))
         return False
 
     def _keep_up(self) -> None:
@@ -156,7 +148,10 @@ class GroupConsumer:
                 self._counts = self._partition_counts()
                 self._member.assign(self._counts)
             elif was is State.SYNCING and self._member.state is State.STABLE:
-                self._take_over()
+                self._is_new = True
+        if self._is_new:
+            self._take_over()
+            self._is_new = False
 
     def _exchange(self, request: Request[Any]) -> None:
         """One request to the coordinator and its answer, retried while the coordinator moves."""
@@ -195,36 +190,32 @@ class GroupConsumer:
 
     def _give_up(self) -> None:
         """The partitions go to others: commit what was done in them, while the generation is still valid."""
-        if not self._owned:
+        if not self._holding.owned:
             return
-        if self._done and self._member.generation >= 0:
+        if self._on_revoked is not None:
+            self._on_revoked(self._holding.owned)
+        if self._holding.has_done and self._member.generation >= 0:
             with contextlib.suppress(ClientError):
                 self.commit()
-        self._done.clear()
-        self._owned = ()
+        self._holding.give_up()
         self._fetcher.assign({})
         if self._on_assigned is not None:
             self._on_assigned({})
 
     def _take_over(self) -> None:
         """Start on the new assignment, from the committed offsets."""
-        self._owned = self._member.assignment
-        group = self._member.group
-        committed = committed_offsets(self._client, group, self._owned, require_stable=True) if self._owned else {}
-        positions = {p: one.offset for p, one in committed.items() if one.offset >= 0}
-        missing = [p for p in self._owned if p not in positions]
-        if missing and self._reset == "none":
-            raise ClientError(f"group {self._member.group!r} has no offset for {missing[0]}, and may not choose one")
-        positions |= self._reset_positions(missing)
+        member, holding = self._member, self._holding
+        holding.take_over(member.assignment, member.generation, member.member_id)
+        owned = holding.owned
+        committed = committed_offsets(self._client, member.group, owned, require_stable=True) if owned else {}
+        positions, missing = holding.start(owned, committed)
+        positions |= self._listed(missing)
         self._fetcher.assign(positions)
         if self._on_assigned is not None:
             self._on_assigned(positions)
 
-    def _reset_positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        start = EARLIEST if self._reset == "earliest" else LATEST
-        return {p: one.offset for p, one in self._client.list_offsets(dict.fromkeys(partitions, start)).items()}
+    def _listed(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {p: one.offset for p, one in self._client.list_offsets(wanted).items()} if wanted else {}
 
 
 def require_topics(client: Client, topics: Sequence[str]) -> None:

@@ -9,9 +9,11 @@ State         sends        on success                      on a rebalance   on a
 ``STABLE``    Heartbeat    ``STABLE``                      ``UNJOINED``     forget the member id, ``UNJOINED``
 ``LEFT``      nothing
 
-Rules: the rebalance is eager, the assignment is void from the moment the member leaves ``STABLE``. A static member
-(with an instance id) keeps its place and does not leave when it closes. One request is outstanding at a time; one
-whose answer was lost is sent again, which the coordinator tolerates in every state.
+Rules: the rebalance is eager, the assignment is void from the moment the member leaves ``STABLE``. ``UNJOINED`` with a
+generation is a member that was called to a rebalance: until its owner is ready to join (there may be work to finish and
+to commit), ``keep_alive`` heartbeats for it. A static member (with an instance id) keeps its place and does not leave
+when it closes. One request is outstanding at a time; one whose answer was lost is sent again, which the coordinator
+tolerates in every state.
 """
 
 from __future__ import annotations
@@ -87,6 +89,11 @@ class GroupMember:
         """Whether this member assigns for the others."""
         return bool(self._subscribers)
 
+    @property
+    def heartbeat_due_ms(self) -> int:
+        """When the next heartbeat is due, in ``STABLE`` and for ``keep_alive``."""
+        return self._heartbeat_due_ms
+
     def next_request(self, now_ms: int) -> Request[Any] | None:
         """What to send to the coordinator now; None when nothing is due."""
         if self.state is State.UNJOINED:
@@ -94,16 +101,18 @@ class GroupMember:
         if self.state is State.SYNCING:
             return self._sync()
         if self.state is State.STABLE and now_ms >= self._heartbeat_due_ms:
-            return HeartbeatRequest(
-                group_id=self.group,
-                generation_id=self.generation,
-                member_id=self.member_id,
-                group_instance_id=self.settings.instance_id,
-            )
+            return self._heartbeat()
         return None
+
+    def keep_alive(self, now_ms: int) -> HeartbeatRequest | None:
+        """In ``UNJOINED``, instead of ``next_request`` while its owner is not ready to join: a heartbeat when due."""
+        called = self.state is State.UNJOINED and self.generation >= 0 and bool(self.member_id)
+        return self._heartbeat() if called and now_ms >= self._heartbeat_due_ms else None
 
     def answered(self, response: Any, now_ms: int) -> None:
         """Take a response to ``next_request``. Raises BrokerRefused: retriable ones are to be sent again."""
+        if isinstance(response, HeartbeatResponse):
+            self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
         if isinstance(response, JoinGroupResponse) and response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
         elif response.error_code:
@@ -113,8 +122,6 @@ class GroupMember:
         elif isinstance(response, SyncGroupResponse):
             self.assignment = decode_member_assignment(response.assignment)
             self.state = State.STABLE
-            self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
-        elif isinstance(response, HeartbeatResponse):
             self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
 
     def assign(self, partition_counts: Mapping[str, int]) -> None:
@@ -162,6 +169,14 @@ class GroupMember:
         self.assignment = ()
         self._subscribers = []
         self._shares = {}
+
+    def _heartbeat(self) -> HeartbeatRequest:
+        return HeartbeatRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.settings.instance_id,
+        )
 
     def _join(self) -> JoinGroupRequest:
         return JoinGroupRequest(

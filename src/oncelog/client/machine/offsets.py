@@ -1,8 +1,31 @@
-"""Offsets of a group as values: what is committed, and as whom."""
+"""Offsets of a group: as values, as requests to its coordinator, and what its answers say.
+
+The rule: topics go by name (up to version 9 of both requests), so that a group keeps its offsets of a topic that was
+deleted, as Apache Kafka's own tools see them. Error codes inside an answer are raised.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.errors import BrokerRefused
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from oncelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+LAST_VERSION_BY_NAME: Final = 9
 
 
 class Committed(NamedTuple):
@@ -23,3 +46,76 @@ class GroupMetadata(NamedTuple):
     generation: int = -1
     member_id: str = ""
     instance_id: str | None = None
+
+
+class Membership(NamedTuple):
+    """As whom to commit; the default is an administrator, who may do so only while the group is empty."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+def offset_fetch_request(
+    group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
+) -> OffsetFetchRequest:
+    """Ask what a group has committed, for some partitions or (None) all."""
+    indexes: dict[TopicName, list[int]] = {}
+    for partition in partitions or ():
+        indexes.setdefault(partition.topic, []).append(partition.partition)
+    old = [OffsetFetchRequestTopic(name=topic, partition_indexes=found) for topic, found in indexes.items()]
+    new = [OffsetFetchRequestTopics(name=topic, partition_indexes=found) for topic, found in indexes.items()]
+    every = partitions is None
+    return OffsetFetchRequest(
+        group_id=group,
+        require_stable=require_stable,
+        topics=None if every else old,
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=None if every else new)],
+    )
+
+
+def committed_in(response: OffsetFetchResponse, group: str) -> dict[TopicPartition, Committed]:
+    """What the answer says is committed; without partitions that have no offset. Raises BrokerRefused."""
+    answer: Any = response.groups[0] if response.groups else response
+    if answer.error_code:
+        raise BrokerRefused(answer.error_code, f"offsets of group {group!r}")
+    found: dict[TopicPartition, Committed] = {}
+    for topic in answer.topics:
+        for one in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), one.partition_index)
+            if one.error_code:
+                raise BrokerRefused(one.error_code, f"offset of group {group!r} in {partition}")
+            if one.committed_offset != -1:
+                found[partition] = Committed(one.committed_offset, one.committed_leader_epoch, one.metadata or "")
+    return found
+
+
+def offset_commit_request(
+    group: str, offsets: Mapping[TopicPartition, Committed], member: Membership
+) -> OffsetCommitRequest:
+    """Commit offsets of a group, outside of any transaction."""
+    by_topic: dict[TopicName, list[OffsetCommitRequestPartition]] = {}
+    for partition, committed in offsets.items():
+        by_topic.setdefault(partition.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()],
+    )
+
+
+def check_commit(response: OffsetCommitResponse, group: str) -> None:
+    """Raise BrokerRefused for the first partition that was refused."""
+    for topic in response.topics:
+        for one in topic.partitions:
+            if one.error_code:
+                raise BrokerRefused(one.error_code, f"commit of group {group!r} in {topic.name}-{one.partition_index}")

@@ -88,6 +88,13 @@ class Positions:
             if until is None or partition not in until or position < until[partition]
         }
 
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Go on from other offsets, the rest as it is. What is on its way from the old ones will be dropped."""
+        for partition, offset in positions.items():
+            state = self._partitions.get(partition)
+            until = None if state is None else state.until
+            self._partitions[partition] = _Partition(offset, until)
+
     def of(self, partition: TopicPartition) -> int | None:
         """The next offset to ask for, None when the partition is not (or no longer) fetched."""
         state = self._partitions.get(partition)
