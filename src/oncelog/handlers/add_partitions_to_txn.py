@@ -7,19 +7,19 @@ partitions of a transaction are added, or none: then those that could have been 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.core.transactions.errors import add_error
 from oncelog.core.transactions.model import TRANSACTIONS_V2, AddReply, AddRequest, Identity, VerifyReply
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
+from oncelog.handlers.context import Context, CoordinatorRefusal
 from oncelog.handlers.facts import may_cluster, may_topic
 from oncelog.handlers.leadership import exists
-from oncelog.handlers.transactions import COORDINATOR_ERRORS, ask, by_topic, may, partitions_of
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.transactions import COORDINATOR_ERRORS, by_topic, may, partitions_of
+from oncelog.handlers.waits import Steps, Transact, TransactEach
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -28,6 +28,10 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+
+if TYPE_CHECKING:
+    from oncelog.core.transactions.model import Decision
+    from oncelog.core.transactions.shard import TransactionShard
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
@@ -69,25 +73,37 @@ def handle(
 
 def _for_client(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[AddPartitionsToTxnResponse]:
     if may(context, Operation.WRITE, transaction.transactional_id):
-        results = yield from _decide(transaction, context)
+        (results,) = yield from _decide([transaction], context)
     else:
         results = _same_for_all(transaction, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
 def _for_brokers(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
-    response = AddPartitionsToTxnResponse()
-    for transaction in request.transactions:
-        results = yield from _decide(transaction, context)
-        name = transaction.transactional_id
-        response.results_by_transaction.append(AddPartitionsToTxnResult(transactional_id=name, topic_results=results))
-    return response
+    results = yield from _decide(request.transactions, context)
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results)
+            for transaction, topic_results in zip(request.transactions, results, strict=True)
+        ]
+    )
 
 
-def _decide(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[TopicResults]:
-    """What is to be answered for the partitions of one transaction."""
-    partitions = partitions_of(transaction.topics)
-    refusals = {partition: _refusal(partition, context) for partition in partitions}
+def _decide(transactions: Sequence[AddPartitionsToTxnTransaction], context: Context) -> Steps[list[TopicResults]]:
+    """What is to be answered for the partitions of each transaction. The coordinators are asked about all of them side
+    by side, so that one that is still completing keeps no other from being added."""
+    refused = [_refused(transaction, context) for transaction in transactions]
+    asked = [transaction for transaction, results in zip(transactions, refused, strict=True) if results is None]
+    replies: Sequence[AddReply | VerifyReply | CoordinatorRefusal] = ()
+    if asked:
+        replies = yield TransactEach([_question(transaction, context) for transaction in asked])
+    told = (_told(transaction, reply, context) for transaction, reply in zip(asked, replies, strict=True))
+    return [next(told) if results is None else results for results in refused]
+
+
+def _refused(transaction: AddPartitionsToTxnTransaction, context: Context) -> TopicResults | None:
+    """What is answered without asking the coordinator; None: it has to be asked."""
+    refusals = {partition: _refusal(partition, context) for partition in partitions_of(transaction.topics)}
     if any(refusal is not ErrorCode.NONE for refusal in refusals.values()):
         return _each_its_own(
             {
@@ -95,33 +111,36 @@ def _decide(transaction: AddPartitionsToTxnTransaction, context: Context) -> Ste
                 for partition, refusal in refusals.items()
             }
         )
+    if transaction.transactional_id:
+        return None
+    if transaction.verify_only:
+        return _each_its_own(dict.fromkeys(refusals, ErrorCode.INVALID_REQUEST))
+    return _same_for_all(transaction, ErrorCode.INVALID_REQUEST)
+
+
+def _question(transaction: AddPartitionsToTxnTransaction, context: Context) -> Transact:
     request = AddRequest(
         TransactionalId(transaction.transactional_id),
         Identity(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch)),
-        partitions,
+        partitions_of(transaction.topics),
         TRANSACTIONS_V2 if context.version >= _FROM_BROKERS_SINCE else 0,
     )
-    if transaction.verify_only:
-        return _each_its_own((yield from _verify(request)))
-    if not request.transactional_id:
-        return _same_for_all(transaction, ErrorCode.INVALID_REQUEST)
-    reply: AddReply | ErrorCode = yield from ask(
-        request.transactional_id, lambda shard, token, now_ms, _: shard.add_partitions(request, token, now_ms)
-    )
-    error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
-    return _same_for_all(transaction, add_error(error_code, context.version))
+
+    def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
+        ask = shard.verify_partitions if transaction.verify_only else shard.add_partitions
+        return ask(request, token, now_ms)
+
+    return Transact(request.transactional_id, decide)
 
 
-def _verify(request: AddRequest) -> Steps[Outcomes]:
-    if not request.transactional_id:
-        return dict.fromkeys(request.partitions, ErrorCode.INVALID_REQUEST)
-    reply: VerifyReply | ErrorCode = yield from ask(
-        request.transactional_id, lambda shard, token, now_ms, _: shard.verify_partitions(request, token, now_ms)
-    )
-    error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
-    if isinstance(reply, VerifyReply) and error_code is ErrorCode.NONE:
-        return reply.partitions
-    return dict.fromkeys(request.partitions, error_code)
+def _told(
+    transaction: AddPartitionsToTxnTransaction, reply: AddReply | VerifyReply | CoordinatorRefusal, context: Context
+) -> TopicResults:
+    if not transaction.verify_only:
+        return _same_for_all(transaction, add_error(reply.error_code, context.version))
+    if isinstance(reply, VerifyReply) and reply.error_code is ErrorCode.NONE:
+        return _each_its_own(reply.partitions)
+    return _each_its_own(dict.fromkeys(partitions_of(transaction.topics), reply.error_code))
 
 
 def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:

@@ -71,6 +71,17 @@ class Transact:
 
 
 @dataclass(slots=True)
+class TransactEach:
+    """Decide several times, side by side: one that waits for its transaction to complete holds up no other.
+
+    Resumed with a list when all are answered: of each the reply or the ``CoordinatorRefusal``, in order.
+    """
+
+    asked: Sequence[Transact]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
 class CommitFacts:
     """Change the coordination tree atomically. Resumed with True when committed (and the cluster image has it, its
     logs are created, altered or marked for deletion), with False on a conflict: read the image and decide again."""
@@ -86,7 +97,7 @@ class UntilProducerId:
     holds_connection: ClassVar[bool] = True
 
 
-Wait = UntilDurable | UntilReadable | Coordinate | Transact | CommitFacts | UntilProducerId
+Wait = UntilDurable | UntilReadable | Coordinate | Transact | TransactEach | CommitFacts | UntilProducerId
 
 R = TypeVar("R")
 Steps = Generator[Wait, Any, R]

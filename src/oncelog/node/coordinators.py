@@ -5,21 +5,23 @@ What groups and transactions have in common; ``group_coordinators`` and ``transa
 Invariants:
 1. Between a decision and its ``apply`` nothing else happens to the shard: append and apply follow at once.
 2. A reply leaves when the decision's records are durable; so does one that shows what earlier records applied.
-3. A shard decides nothing before its whole log has been applied: COORDINATOR_LOAD_IN_PROGRESS until then.
+3. A shard decides nothing before its whole log has been applied. Who asks earlier waits for that, where the kind of
+   coordinator lets it, in order of arrival; then it is told COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import LeaderEpoch, Offset, TopicPartition
-from oncelog.handlers.context import CoordinatorRefusal
-from oncelog.node.deadlines import Alarm, Deadlines
+from oncelog.node.asking import Asker, for_each, for_one
+from oncelog.node.deadlines import Deadlines
 from oncelog.node.durability import Durability
+from oncelog.node.led import Led, S
 from oncelog.node.replaying import ApplyBatch, apply_slice
 from oncelog.node.tasks import Runnable, Task
 from oncelog.records.builder import build_batch
@@ -40,61 +42,6 @@ _REFUSALS: Final = {
 """What a client of the coordinator is told when its log refuses; UNKNOWN_SERVER_ERROR for the rest, as in Kafka."""
 
 
-class Shard(Protocol):
-    """What both kinds of shards have; a decision has ``records, reply, released``."""
-
-    is_loaded: bool
-
-    def apply(self, key: bytes, value: bytes | None) -> None:
-        """Take over one record of the log."""
-
-    def loaded(self, now_ms: int) -> Any:
-        """The whole log has been applied."""
-
-    def unloaded(self, now_ms: int) -> Any:
-        """The shard is this broker's no more."""
-
-    def aborted(self, decision: Any, error_code: ErrorCode, now_ms: int) -> Any:
-        """A decision's records were refused."""
-
-    def partitions_deleted(self, partitions: Any, now_ms: int) -> Any:
-        """Partitions of topics are gone."""
-
-    def deadline_ms(self) -> int | None:
-        """When to tick next."""
-
-    def tick(self, now_ms: int) -> Any:
-        """Do one thing that is due."""
-
-
-S = TypeVar("S", bound=Shard)
-
-
-class Led(Generic[S]):
-    """A shard of this broker with its alarm and its log, which may not exist before the first record."""
-
-    __slots__ = ("_log", "alarm", "leader_epoch", "next_offset", "open_log", "shard")
-
-    def __init__(self, shard: S, leader_epoch: LeaderEpoch, open_log: Callable[[], PartitionLog]) -> None:
-        self.shard = shard
-        self.leader_epoch = leader_epoch
-        self.open_log = open_log
-        self.alarm: Alarm | None = None
-        self.next_offset = Offset(0)
-        self._log: PartitionLog | None = None
-
-    @property
-    def log(self) -> PartitionLog:
-        """The log, opened (and created, if need be) when it is first asked for."""
-        if self._log is None:
-            self._log = self.open_log()
-        return self._log
-
-    def is_empty(self) -> bool:
-        """Whether there is no log yet, so nothing to load."""
-        return self._log is None
-
-
 class Coordinators(Generic[S]):
     """The shards of this broker for one internal topic."""
 
@@ -108,7 +55,7 @@ class Coordinators(Generic[S]):
         self._led: dict[int, Led[S]] = {}
         self._partition_count = 0
         self._loading: deque[Led[S]] = deque()
-        self._tokens: dict[int, Task] = {}
+        self._tokens: dict[int, Asker] = {}
         self._next_token = 1
 
     # What the two kinds do each in their way
@@ -116,6 +63,10 @@ class Coordinators(Generic[S]):
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> S:
         """An empty shard."""
         raise NotImplementedError
+
+    def _load_wait_ms(self) -> int:
+        """How long a request may wait for its shard to be loaded; 0: it is refused at once."""
+        return 0
 
     def _replayer(self, shard: S) -> ApplyBatch:
         """How a batch of the log is applied to a shard that is being loaded."""
@@ -166,13 +117,16 @@ class Coordinators(Generic[S]):
             self._cancel(led)
             for token, reply in led.shard.unloaded(now_ms).released:
                 self._reply(token, reply)
+            for asker in list(led.until_loaded):
+                self._refuse(led, asker, ErrorCode.NOT_COORDINATOR)
         for token in list(self._tokens):  # their records were not durable yet, and never will be
-            self._runnable.wake(self._tokens.pop(token), error=CoordinatorRefusal(ErrorCode.NOT_COORDINATOR))
+            self._answered(self._tokens.pop(token)).refuse(ErrorCode.NOT_COORDINATOR)
         self._led.clear()
         self._loading.clear()
 
     def load_slice(self, now_ms: int) -> bool:
-        """Apply one slice of a log that is being loaded; whether there is more to do."""
+        """Apply one slice of a log that is being loaded; whether there is more to do, for requests too."""
+        has_let_in = False
         while self._loading:
             led = self._loading[0]
             if not led.is_empty():
@@ -185,7 +139,10 @@ class Coordinators(Generic[S]):
                 self._load_when_durable(led)  # a marker was written meanwhile
                 continue
             self._carry_out(led, led.shard.loaded(now_ms), None, now_ms)
-        return False
+            has_let_in |= bool(led.until_loaded)
+            for asker in list(led.until_loaded):
+                self._decide_loaded(led, self._answered(asker), led.until_loaded.pop(asker), now_ms)
+        return has_let_in
 
     # Asking
 
@@ -218,15 +175,61 @@ class Coordinators(Generic[S]):
 
     def decide(self, task: Task, name: str, decide: Callable[[S, int, int], Any], now_ms: int) -> None:
         """Let a request decide in the shard of ``name``."""
+        task.forget = self._ask(for_one(task, self._runnable), name, decide, now_ms)
+
+    def decide_each(self, task: Task, asked: Sequence[tuple[str, Callable[[S, int, int], Any]]], now_ms: int) -> None:
+        """Let a request decide in several shards, or several times in one; it goes on when all have answered."""
+        askers = for_each(task, len(asked), self._runnable)
+        forget = [self._ask(asker, name, decide, now_ms) for asker, (name, decide) in zip(askers, asked, strict=True)]
+
+        def forget_all() -> None:
+            for each in forget:
+                each()
+
+        task.forget = forget_all
+
+    def _ask(self, asker: Asker, name: str, decide: Callable[[S, int, int], Any], now_ms: int) -> Callable[[], None]:
+        """Decide now, or when the shard is loaded; returns how to forget who asked."""
         led = self._find(name)
-        if led is None or not led.shard.is_loaded:
-            self._runnable.wake(task, error=CoordinatorRefusal(self.refusal(name)))
-            return
+        if led is None:
+            asker.refuse(self.refusal(name))
+        elif led.shard.is_loaded:
+            token = self._decide_loaded(led, asker, decide, now_ms)
+            return lambda: self._forget_token(token)
+        elif (wait_ms := self._load_wait_ms()) == 0:
+            asker.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            led.until_loaded[asker] = decide
+            asker.alarm = self._deadlines.at(
+                now_ms + wait_ms, lambda _now: self._refuse(led, asker, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            )
+            return lambda: self._forget(led, asker)
+        return lambda: None
+
+    def _decide_loaded(self, led: Led[S], asker: Asker, decide: Callable[[S, int, int], Any], now_ms: int) -> int:
         token = self._next_token
         self._next_token += 1
-        self._tokens[token] = task
-        task.forget = lambda: self._tokens.pop(token, None)  # type: ignore[assignment]  # result unused
+        self._tokens[token] = asker
         self._carry_out(led, decide(led.shard, token, now_ms), token, now_ms)
+        return token
+
+    def _forget_token(self, token: int) -> None:
+        self._tokens.pop(token, None)
+
+    def _forget(self, led: Led[S], asker: Asker) -> None:
+        led.until_loaded.pop(self._answered(asker), None)
+
+    def _refuse(self, led: Led[S], asker: Asker, error_code: ErrorCode) -> None:
+        """Who waits for the shard to be loaded waits no more."""
+        self._forget(led, asker)
+        asker.refuse(error_code)
+
+    def _answered(self, asker: Asker) -> Asker:
+        """It is about to be answered: no alarm is needed any more."""
+        if asker.alarm is not None:
+            self._deadlines.cancel(asker.alarm)
+            asker.alarm = None
+        return asker
 
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """Topics are gone, with all that is kept for them."""
@@ -267,9 +270,9 @@ class Coordinators(Generic[S]):
 
     def _append_refused(self, led: Led[S], decision: Any, token: int | None, refusal: ErrorCode, now_ms: int) -> None:
         if token is not None:
-            task = self._tokens.pop(token, None)
-            if task is not None:
-                self._runnable.wake(task, error=CoordinatorRefusal(refusal))
+            asker = self._tokens.pop(token, None)
+            if asker is not None:
+                self._answered(asker).refuse(refusal)
         self._carry_out_one(led, led.shard.aborted(decision, refusal, now_ms), None, now_ms)
 
     def _deliver_when_durable(self, led: Led[S], decision: Any, token: int | None, now_ms: int) -> None:
@@ -288,22 +291,22 @@ class Coordinators(Generic[S]):
 
     def _bound(self, token: int, now_ms: int) -> None:
         """A disk that does not answer must not hold a client for ever."""
-        task = self._tokens[token]
+        asker = self._tokens[token]
 
         def give_up(_now_ms: int) -> None:
             if self._tokens.pop(token, None) is not None:
-                self._runnable.wake(task, error=CoordinatorRefusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                asker.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-        task.alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
+        asker.alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
 
     def _reply_all(self, replies: Iterable[tuple[int, object]]) -> None:
         for token, reply in replies:
             self._reply(token, reply)
 
     def _reply(self, token: int, reply: object) -> None:
-        task = self._tokens.pop(token, None)
-        if task is not None:
-            self._runnable.wake(task, reply)
+        asker = self._tokens.pop(token, None)
+        if asker is not None:
+            self._answered(asker).answer(reply)
 
     # Time
 

@@ -8,9 +8,10 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import LeaderEpoch, ProducerId
 from oncelog.core.groups.model import Decision, GroupSettings
 from oncelog.core.groups.shard import GroupShard
-from oncelog.node.coordinators import Coordinators, Led
+from oncelog.node.coordinators import Coordinators
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.durability import Durability
+from oncelog.node.led import Led
 from oncelog.node.replaying import ApplyBatch, group_replayer
 from oncelog.node.tasks import Runnable
 from oncelog.records.builder import build_batch

@@ -32,7 +32,16 @@ from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.api import Api
 from oncelog.handlers.context import Authoriser, Marker
-from oncelog.handlers.waits import CommitFacts, Coordinate, Transact, UntilDurable, UntilProducerId, UntilReadable, Wait
+from oncelog.handlers.waits import (
+    CommitFacts,
+    Coordinate,
+    Transact,
+    TransactEach,
+    UntilDurable,
+    UntilProducerId,
+    UntilReadable,
+    Wait,
+)
 from oncelog.node.cluster import Cluster
 from oncelog.node.connections import Connection
 from oncelog.node.coordinator_settings import group_settings, transaction_settings, transaction_version
@@ -236,6 +245,10 @@ class Node:
             self._groups.decide(task, wait.group_id, wait.decide, self.now_ms)
         elif isinstance(wait, Transact):
             self._transactions.decide(task, wait.transactional_id, wait.decide, self.now_ms)
+        elif isinstance(wait, TransactEach):
+            self._transactions.decide_each(
+                task, [(each.transactional_id, each.decide) for each in wait.asked], self.now_ms
+            )
         elif isinstance(wait, CommitFacts):
             self._facts.commit(
                 wait.operations, lambda committed: self._runnable.wake(task, committed), self._requests.effects

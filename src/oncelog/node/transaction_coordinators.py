@@ -15,9 +15,10 @@ from oncelog.base.ids import CoordinatorEpoch, LeaderEpoch, Offset, ProducerId, 
 from oncelog.core.transactions.model import Decision, MarkersToWrite, TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.context import Broker, Marker
-from oncelog.node.coordinators import Coordinators, Led
+from oncelog.node.coordinators import Coordinators
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.durability import Durability
+from oncelog.node.led import Led
 from oncelog.node.producer_ids import ProducerIds
 from oncelog.node.replaying import ApplyBatch, transaction_replayer
 from oncelog.node.tasks import Runnable
@@ -63,6 +64,8 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         self.settings = settings
         self._broker: Broker
         self._producer_ids: ProducerIds
+        self.retrying = 0
+        """Markers that their log refused and that are tried again."""
         self._pending_ids: dict[int, PendingIds] = {}
         """By partition."""
 
@@ -74,6 +77,10 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> TransactionShard:
         self._pending_ids[partition] = PendingIds()
         return TransactionShard(partition, CoordinatorEpoch(leader_epoch), self.settings)
+
+    def _load_wait_ms(self) -> int:
+        """Load, don't refuse: clients of a coordinator that is loading sleep longer than most loads take."""
+        return self.settings.concurrent_wait_ms
 
     def _replayer(self, shard: TransactionShard) -> ApplyBatch:
         return transaction_replayer(shard)
@@ -139,8 +146,12 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
             self._durability.when_durable(log, durable_at, lambda: self._written(led, markers, partition))
 
     def _retry(self, led: Led[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
-        at_ms = self._now_ms() + MARKER_RETRY_MS
-        self._deadlines.at(at_ms, lambda _now: self._write_marker(led, markers, partition))
+        self.retrying += 1
+        self._deadlines.at(self._now_ms() + MARKER_RETRY_MS, lambda _now: self._try_again(led, markers, partition))
+
+    def _try_again(self, led: Led[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
+        self.retrying -= 1
+        self._write_marker(led, markers, partition)
 
     def _written(self, led: Led[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
         if led.shard.is_loaded:

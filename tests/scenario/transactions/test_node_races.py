@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import CoordinatorEpoch
+from oncelog.base.ids import CoordinatorEpoch, TopicPartition
 from oncelog.core.transactions.transaction import EXHAUSTED
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -335,3 +335,68 @@ def test_a_verification_waits_for_its_own_id_and_for_no_other(driver: StepwiseDr
         driver.finish_held()
     answer = leader.responses.popleft()
     assert answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code == 0
+
+
+def initialising(name: str) -> InitProducerIdRequest:
+    """InitProducerId of a new instance."""
+    return InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=10_000)
+
+
+def test_the_very_first_request_is_answered_once_its_coordinator_is_there() -> None:
+    """It makes the internal topic, and waits for it; Apache Kafka says NOT_COORDINATOR until somebody looks for one."""
+    answer = StepwiseDriver().connect().ask(initialising("x"), 4)
+    assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, 0)
+
+
+def killed_while_loading(driver: StepwiseDriver) -> None:
+    """Start again over a log that is in the page cache only, on a disk that takes its time."""
+    driver.session.close()
+    driver.hold_syncs = True
+    driver.start()
+    assert not list(driver.node.transaction_shards())
+
+
+def test_requests_wait_for_their_coordinator_to_load(driver: StepwiseDriver) -> None:
+    """In the order in which they came; not for ever; and who has gone is forgotten."""
+    client = begun(driver, True, 0)
+    driver.hold_syncs = True
+    driver.connect().send(*client.end_request(False))  # so that the log has an end that is not on disk
+    driver.held.clear()
+    killed_while_loading(driver)
+    first, second, gone, impatient = (driver.connect() for _ in range(4))
+    impatient.send(initialising("x"), 4)
+    driver.advance(5000)
+    assert impatient.responses.popleft().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    for peer in (first, second, gone):
+        peer.send(initialising("x"), 4)
+    driver.disconnect(gone)
+    assert not first.responses
+    driver.hold_syncs = False
+    driver.release()
+    answers = [peer.responses.popleft() for peer in (first, second)]
+    assert [answer.error_code for answer in answers] == [ErrorCode.NONE] * 2
+    assert answers[1].producer_epoch == answers[0].producer_epoch + 1
+    assert driver.connect().ask(initialising("x"), 4).producer_epoch == answers[1].producer_epoch + 1
+
+
+def test_transactions_in_one_request_are_asked_about_side_by_side(driver: StepwiseDriver) -> None:
+    """The first is still completing and waits; the second is added meanwhile; the answer names both, in order."""
+    client, other = begun(driver, True, 0), begun(driver, True, 1, transactional_id="y")
+    driver.hold_syncs = True
+    ender, leader = driver.connect(), driver.connect()
+    ender.send(*client.end_request(True))
+    request = verify_request(client, 2)
+    request.transactions += verify_request(other, 2).transactions
+    for transaction in request.transactions:
+        transaction.verify_only = False
+    request.transactions[0].producer_epoch += 1  # as its client knows after the end
+    leader.send(request, 5)
+    assert TopicPartition(TOPIC, 2) in driver.node.transaction_shard("y").describe("y").partitions
+    assert not leader.responses
+    while driver.held:
+        driver.finish_held()
+    results = leader.responses.popleft().results_by_transaction
+    assert [each.transactional_id for each in results] == ["x", "y"]
+    told = [each.topic_results[0].results_by_partition[0].partition_error_code for each in results]
+    assert told == [ErrorCode.NONE, ErrorCode.NONE]
+    assert state_of(driver, "x") == "Ongoing"

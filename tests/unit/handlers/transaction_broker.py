@@ -26,7 +26,7 @@ from oncelog.core.transactions.transaction import Transaction, record_of
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import CoordinatorRefusal, Marker
 from oncelog.handlers.registry import BY_KEY
-from oncelog.handlers.waits import Transact, UntilDurable, UntilProducerId
+from oncelog.handlers.waits import Transact, TransactEach, UntilDurable, UntilProducerId
 from oncelog.node.markers import append_marker
 from tests.unit.handlers.log_broker import NOW_MS, LogBroker, context_of
 
@@ -112,6 +112,11 @@ class TransactionBroker(LogBroker):
                 outcome = self._take_producer_id()
             elif isinstance(wait, UntilDurable):
                 outcome = self.late & set(wait.offsets)
+            elif isinstance(wait, TransactEach):
+                refused = CoordinatorRefusal(self.refusal)
+                outcome = [
+                    refused if self.refusal is not ErrorCode.NONE else self._transact(each) for each in wait.asked
+                ]
             elif isinstance(wait, Transact):
                 if self.refusal is not ErrorCode.NONE:
                     error = CoordinatorRefusal(self.refusal)
