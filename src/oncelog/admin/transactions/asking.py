@@ -39,11 +39,15 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[R]):
-    """A request for one broker; ``what`` names it in a report, as in "producers of 500 partitions"."""
+    """A request for one broker; ``what`` names it in a report, as in "producers of 500 partitions".
+
+    ``at_most`` is the highest version that says what is meant; None for the highest there is.
+    """
 
     broker: int
     message: Request[R]
     what: str
+    at_most: int | None = None
 
 
 class Told(Protocol):
@@ -98,7 +102,8 @@ def _submit(
     question = questions[index]
     try:
         link = client.link(question.broker)
-        under_way.append((index, link, link.submit(question.message)))
+        version = None if question.at_most is None else link.versions.choose(question.message, question.at_most)
+        under_way.append((index, link, link.submit(question.message, version)))
     except ClientError as error:
         answers[index] = Unanswered(question.broker, question.what, str(error))
         _give_up(questions, queue, answers, str(error))

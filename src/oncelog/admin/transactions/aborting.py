@@ -1,0 +1,219 @@
+"""Ends a hanging transaction on its partition: the one thing here that can destroy data, so it is done step by step.
+
+1. What is to be ended was found by a scan; :func:`refusal` says what must not be touched, by the verdict alone.
+2. Immediately before each marker leader and coordinators are asked anew (:func:`abort`), and refused anew.
+3. The marker goes to the partition's leader only. oncelog's leaders take it by the transaction's start offset and exact
+   epoch (:attr:`OpenTransaction.takes_start_offset`: they are known by the tagged fields in DescribeProducers). Apache
+   Kafka passes the tag over and takes a marker for whatever the producer has open at that moment; there remains the
+   time between the check and the marker, milliseconds, in which a producer that is alive *and of the same epoch* could
+   begin its next transaction on the partition. The coordinator epoch is the one the leader told, 0 where it told none.
+4. Then the last stable offset is watched until it moves.
+
+The rule: what a coordinator is going to end is never ended here, whatever the force: a prepared transaction is decided,
+and one of two-phase commit belongs to somebody outside. ``terminating`` asks the coordinator to end those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oncelog.admin.transactions.audit import Audit, entry_of, no_audit
+from oncelog.admin.transactions.bounds import wait_for
+from oncelog.admin.transactions.hanging import OpenTransaction, Scope, examine, scan
+from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.admin.transactions.producers import describe_producers
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.base.units import SECOND_MS
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused, ClientError, explain
+from oncelog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+MOVING_TIMEOUT_MS: Final = 5 * SECOND_MS
+"""How long the last stable offset is watched after a marker."""
+
+RACE: Final = (
+    "this broker takes no start offset with a marker: in the milliseconds between the last check and the marker a live "
+    "producer of the same epoch could begin its next transaction here, which would then be the one that is ended"
+)
+SAME_EPOCH: Final = (
+    "its producer may be alive at the same epoch: should it begin its next transaction here in the milliseconds "
+    "between the last check and the marker, the first records of that one would be aborted too; stop it to be sure"
+)
+
+_MEANINGS: Final[dict[int, str]] = {
+    ErrorCode.INVALID_TXN_STATE: "no transaction is open there from this offset on any more; nothing was written",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the producer has a newer epoch there by now; nothing was written",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a newer coordinator has written there by now; nothing was written",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed: it needs Alter or ClusterAction on the cluster",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has moved to another broker; try again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """What became of one transaction. ``error`` is None when its marker was written.
+
+    Offsets are None where they could not be read. ``next_start``: where the transaction begins that holds the
+    partition now, if one does.
+    """
+
+    transaction: OpenTransaction
+    error: str | None = None
+    stable_before: int | None = None
+    stable_after: int | None = None
+    end_offset: int | None = None
+    next_start: int | None = None
+
+
+def refusal(one: OpenTransaction, *, force: bool = False) -> str | None:
+    """Why this one is not to be ended by a marker; None when it may be."""
+    named = one.transactional_id
+    if one.verdict is Verdict.TWO_PHASE:
+        return (
+            "a marker would tear a transaction in two-phase commit, whose outcome is decided outside; not even --force "
+            f"does that. If it has to end: oncelog txn force-terminate {named}"
+        )
+    if one.standing is Standing.COMPLETING:
+        return "its coordinator has decided it and is writing the marker; not even --force contradicts that. Wait"
+    if one.verdict is Verdict.HANGING or force:
+        return None
+    if one.verdict is Verdict.LIVE:
+        return (
+            f"it is live. Its coordinator will end it; to make it do so now: oncelog txn force-terminate {named}. "
+            "(--force writes a marker all the same, and tears the transaction if it spans more partitions)"
+        )
+    return f"it is not certain that it hangs: {one.reason} (--force writes a marker all the same)"
+
+
+def find_one(client: Client, partition: TopicPartition, start_offset: int, *, min_age_ms: int = 0) -> OpenTransaction:
+    """The transaction that is open in a partition from an offset on. No age is asked of one that is named like this.
+
+    Raises ClientError when there is none, naming those there are; BrokerRefused and UnknownTopic.
+    """
+    found = scan(client, Scope(partitions=(partition,)), min_age_ms=min_age_ms)
+    for one in found.transactions:
+        if one.start_offset == start_offset:
+            return one
+    if found.unanswered and not found.transactions:
+        raise ClientError(str(found.unanswered[0]))
+    starts = ", ".join(str(one.start_offset) for one in found.transactions)
+    there = f"open there: {starts}" if starts else "none is open there"
+    raise ClientError(f"{partition}: no transaction is open from offset {start_offset} on; {there}")
+
+
+def abort(
+    client: Client,
+    one: OpenTransaction,
+    *,
+    force: bool = False,
+    min_age_ms: int | None = None,
+    audit: Audit = no_audit,
+) -> Aborted:
+    """Check once more, write the marker, watch the last stable offset. Raises only what the audit raises."""
+    again = _again(client, one, min_age_ms)
+    if isinstance(again, str):
+        audit(_entry(client, one, "refused", force, error=again))
+        return Aborted(one, again)
+    refused = refusal(again, force=force)
+    if refused is not None:
+        audit(_entry(client, again, "refused", force, error=refused))
+        return Aborted(again, refused)
+    audit(_entry(client, again, "sending", force))
+    try:
+        write_abort_marker(client, again)
+    except ClientError as error:
+        audit(_entry(client, again, "failed", force, error=str(error)))
+        return Aborted(again, str(error))
+    result = _watched(client, again)
+    audit(_entry(client, again, "aborted", force, stable_after=result.stable_after, end_offset=result.end_offset))
+    return result
+
+
+def _again(client: Client, one: OpenTransaction, min_age_ms: int | None) -> OpenTransaction | str:
+    """Step 2; a text when it is not there to be ended any more."""
+    try:
+        looked = describe_producers(client, [one.where], open_only=True)
+        if looked.unanswered:
+            return f"it could not be checked again: {looked.unanswered[0]}"
+        same = [
+            row
+            for row in looked.rows
+            if (row.producer_id, row.start_offset) == (one.producer.producer_id, one.start_offset)
+        ]
+        found = examine(client, same, min_age_ms=min_age_ms).transactions
+    except ClientError as error:
+        return f"it could not be checked again: {error}"
+    return found[0] if found else "it has ended in the meantime; there is nothing to abort"
+
+
+def write_abort_marker(client: Client, one: OpenTransaction) -> None:
+    """Step 3, without any check: send the marker to the leader. Raises BrokerRefused and what ``request`` does."""
+    producer = one.producer
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=producer.topic, partition_indexes=[producer.partition])],
+        coordinator_epoch=max(0, producer.coordinator_epoch),
+        start_offset=one.start_offset,
+    )
+    answer = client.request(WriteTxnMarkersRequest(markers=[marker]), broker=producer.leader)
+    for result in answer.markers:
+        for topic in result.topics:
+            for partition in topic.partitions:
+                code = partition.error_code
+                if code:
+                    meaning = _MEANINGS.get(code) or explain(code)
+                    raise BrokerRefused(code, f"marker for {one.where}", meaning)
+
+
+def _watched(client: Client, one: OpenTransaction) -> Aborted:
+    before = one.start.last_stable_offset
+    bounds = wait_for(client, one.where, lambda now: now.last_stable_offset != one.start_offset, MOVING_TIMEOUT_MS)
+    if bounds is None:
+        return Aborted(one, None, before)
+    holder = None
+    if bounds.held:
+        rows = describe_producers(client, [one.where], open_only=True).rows
+        holder = min((row.start_offset for row in rows if row.start_offset is not None), default=None)
+    return Aborted(one, None, before, bounds.last_stable_offset, bounds.end_offset, holder)
+
+
+def race_of(one: OpenTransaction) -> str | None:
+    """What the checks cannot exclude, in a sentence; None when nothing is left.
+
+    A newer epoch at the coordinator, or an id that is not there, shuts out the producer that wrote this.
+    """
+    if one.standing in (Standing.MOVED_ON, Standing.FORGOTTEN):
+        return None
+    return SAME_EPOCH if one.takes_start_offset else RACE
+
+
+def _entry(client: Client, one: OpenTransaction, outcome: str, force: bool, **facts: Any) -> dict[str, Any]:
+    return entry_of(
+        "abort",
+        outcome,
+        cluster=client.view.cluster_id,
+        bootstrap=",".join(map(str, client.bootstrap)),
+        topic=one.producer.topic,
+        partition=one.producer.partition,
+        start_offset=one.start_offset,
+        producer_id=one.producer.producer_id,
+        producer_epoch=one.producer.producer_epoch,
+        transactional_id=one.transactional_id,
+        coordinator=one.coordinator,
+        coordinator_state=None if one.row is None else one.row.state,
+        verdict=one.verdict.value,
+        reason=one.reason,
+        age_ms=one.age_ms,
+        by_start_offset=one.takes_start_offset,
+        forced=force,
+        last_stable_offset=one.start.last_stable_offset,
+        **facts,
+    )

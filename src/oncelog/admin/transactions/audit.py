@@ -1,0 +1,64 @@
+"""Who ended what, and what was checked before: a JSON line for each step, in a file of the administrator's own.
+
+The rule: the line that something is about to be done is on disk before it is done, and a second one says what came of
+it. A broker of ours keeps an audit log too; this one is for every other cluster.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from oncelog.admin.transactions.durations import moment_text
+from oncelog.client.errors import ClientError
+
+Audit = Callable[[Mapping[str, Any]], None]
+"""Takes one entry."""
+
+
+def no_audit(entry: Mapping[str, Any]) -> None:
+    """For callers that keep their own records."""
+
+
+def audit_file(path: Path) -> Audit:
+    """Append to ``path``, each line synced to disk. Raises ClientError when it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise ClientError(f"audit log {path} cannot be written: {error.strerror or error}; nothing was done") from None
+
+    def write(entry: Mapping[str, Any]) -> None:
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise ClientError(f"audit log {path} cannot be written: {error.strerror or error}") from None
+
+    return write
+
+
+def entry_of(action: str, outcome: str, **facts: Any) -> dict[str, Any]:
+    """An entry: when, who and where from, then what."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return {
+        "time": moment_text(int(time.time() * 1000)),
+        "user": user,
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "action": action,
+        "outcome": outcome,
+        **facts,
+    }

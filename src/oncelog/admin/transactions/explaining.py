@@ -1,0 +1,254 @@
+"""From "my consumer does not advance" to the transaction that holds it: asks the cluster, and has the answer told.
+
+Starts from a group, a topic, a partition or a transactional id. The rule: what a group waits for is looked for in the
+group's own terms first (nothing committed, records still to read, offsets pending in a transaction), because most
+consumers that stand still are not held by any transaction, and the answer has to say that too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.admin.configs import ResourceType, describe_configs
+from oncelog.admin.groups import describe_group
+from oncelog.admin.transactions.asking import Unanswered
+from oncelog.admin.transactions.bounds import Bounds, bounds_of
+from oncelog.admin.transactions.describing import TransactionRow, describe_transaction
+from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.admin.transactions.hanging import HangingRow, OpenTransaction, Scope, partitions_of, scan
+from oncelog.admin.transactions.judging import Verdict
+from oncelog.admin.transactions.telling import (
+    Held,
+    Retention,
+    advice,
+    clears_at_ms,
+    commands,
+    held_sentences,
+)
+from oncelog.admin.transactions.waiting import groups_behind, pending_offsets, readable_before
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.offsets import committed_offsets
+from oncelog.client.errors import ClientError
+
+MOST_HELD: Final = 10
+"""Partitions that are told about in full; of the rest the number is told."""
+
+
+_SEVERITY: Final = (Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE, Verdict.LIVE)
+"""What is told first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One thing that was explained: what it is about, the sentences in order, and what to run.
+
+    ``clears_at_ms`` is None where nothing says when it clears by itself.
+    """
+
+    about: str
+    sentences: list[str]
+    advice: str = ""
+    commands: list[str] = field(default_factory=list)
+    verdict: str | None = None
+    clears_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer: chains, the transactions behind them, and what could not be asked."""
+
+    subject: str
+    chains: list[Chain]
+    transactions: list[HangingRow]
+    unanswered: list[Unanswered] = field(default_factory=list)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether something hangs."""
+        return any(one.verdict == Verdict.HANGING.value for one in self.transactions)
+
+
+def explain_topic(client: Client, topic: str, partition: int | None = None, *, options: str = "") -> Explanation:
+    """Why committed readers of a topic, or one partition, cannot read to the end. Raises UnknownTopic."""
+    partitions = (TopicPartition(TopicName(topic), partition),) if partition is not None else ()
+    wanted = partitions_of(client, Scope((topic,) if partition is None else (), partitions))
+    subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
+    bounds, unanswered = bounds_of(client, wanted)
+    held = [one for one in wanted if one in bounds and bounds[one].held]
+    if not held:
+        text = "Nothing is held: committed readers can read every partition to its end."
+        return Explanation(subject, [Chain(subject, [text])], [], unanswered)
+    return _explained(client, subject, held, bounds, [], unanswered, options)
+
+
+def explain_group(client: Client, group: str, *, options: str = "") -> Explanation:
+    """Why a group does not advance. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
+    described = describe_group(client, group)
+    committed = committed_offsets(client, group)
+    assigned = {one for member in described.members for one in member.partitions}
+    topics = client.metadata({one.topic for one in (*committed, *assigned)})
+    there = [
+        one
+        for one in sorted({*committed, *assigned})
+        if (info := topics.get(one.topic)) is not None and info.exists and one.partition in info.partitions
+    ]
+    bounds, unanswered = bounds_of(client, there)
+    members = f"{len(described.members)} member" + ("" if len(described.members) == 1 else "s")
+    first = [f"Group {group!r} is {described.state} with {members} and has offsets in {len(committed)} partitions."]
+    if not described.members:
+        first.append("It has no members: nobody is reading for it at the moment.")
+    pending = pending_offsets(client, group)
+    held: list[TopicPartition] = []
+    for one in there:
+        if one not in bounds:
+            continue
+        said, stuck = _position(client, one, bounds[one], committed[one].offset if one in committed else None)
+        if said:
+            first.append(said)
+        if stuck:
+            held.append(one)
+    if pending:
+        names = ", ".join(map(str, sorted(pending)[:5]))
+        first.append(
+            f"Its offsets of {names} are pending in a transaction that has not ended; a member that starts now waits "
+            "for it."
+        )
+        offsets = _offsets_partition(client, group)
+        if offsets is not None:
+            bounds |= bounds_of(client, [offsets])[0]
+            held.append(offsets)
+    if not held:
+        first.append("No transaction holds it.")
+    return _explained(client, f"group {group}", held, bounds, first, unanswered, options)
+
+
+def explain_id(client: Client, transactional_id: str, *, options: str = "") -> Explanation:
+    """What an id is doing, and what its open transactions hold. Raises BrokerRefused when nobody knows the id.
+
+    The whole cluster is looked at: a partition that hangs is on nobody's list.
+    """
+    found = scan(client, min_age_ms=0)
+    own = [one for one in found.transactions if one.transactional_id == transactional_id]
+    try:
+        row: TransactionRow | None = describe_transaction(client, transactional_id)
+    except ClientError:
+        if not own:
+            raise
+        row = None
+    subject = f"transactional id {transactional_id}"
+    first = [_doing(row, found.now_ms) if row is not None else "Its coordinator does not know this id any more."]
+    held = sorted({one.where for one in own})
+    bounds, unanswered = bounds_of(client, held)
+    if not held:
+        first.append("No partition has a transaction of it open; it holds nobody.")
+    every = [one for one in found.transactions if one.where in set(held)]
+    return _explained(client, subject, held, bounds, first, [*found.unanswered, *unanswered], options, every)
+
+
+def _explained(
+    client: Client,
+    subject: str,
+    held: Sequence[TopicPartition],
+    bounds: dict[TopicPartition, Bounds],
+    first: list[str],
+    unanswered: list[Unanswered],
+    options: str,
+    known: Sequence[OpenTransaction] | None = None,
+) -> Explanation:
+    """The chains of the partitions that are held."""
+    chains = [Chain(subject, first)] if first else []
+    if not held:
+        return Explanation(subject, chains, [], unanswered)
+    if known is None:
+        found = scan(client, Scope(partitions=tuple(held)), min_age_ms=0)
+        known = found.transactions
+        unanswered = [*unanswered, *found.unanswered]
+    now_ms = int(time.time() * 1000)
+    holders = {where: next((one for one in known if one.where == where), None) for where in held}
+    told = sorted(held, key=lambda where: (_SEVERITY.index(_verdict(holders[where])), where))[:MOST_HELD]
+    behind, unheard = groups_behind(client, {one: bounds[one] for one in told if one in bounds})
+    for where in told:
+        opened = tuple(one for one in known if one.where == where)
+        retention = _retention(client, where) if opened and opened[0].verdict is Verdict.HANGING else Retention()
+        if where in bounds:
+            facts = Held(where, bounds[where], opened, tuple(behind.get(where, ())), retention, now_ms)
+            chains.append(_chain(facts, options))
+    if len(held) > len(told):
+        chains.append(
+            Chain(subject, [f"{len(held) - len(told)} more partitions are held, by nothing worse; name one."])
+        )
+    return Explanation(subject, chains, [one.as_row() for one in known], [*unanswered, *unheard])
+
+
+def _verdict(holder: OpenTransaction | None) -> Verdict:
+    return Verdict.LIVE if holder is None else holder.verdict
+
+
+def _chain(held: Held, options: str) -> Chain:
+    holder = held.holder
+    return Chain(
+        str(held.where),
+        held_sentences(held),
+        advice(held),
+        commands(held, options),
+        None if holder is None else holder.verdict.value,
+        None if holder is None else clears_at_ms(holder),
+    )
+
+
+def _position(client: Client, where: TopicPartition, bounds: Bounds, committed: int | None) -> tuple[str, bool]:
+    """A sentence about a group's position, and whether a transaction is what it waits for."""
+    stable, end = bounds.last_stable_offset, bounds.end_offset
+    if committed is None:
+        return f"In {where} it has committed nothing yet.", bounds.held > 0
+    if committed > stable:
+        return (
+            f"In {where} it is at offset {committed:,}, beyond the last stable offset {stable:,}: it reads uncommitted "
+            "records, and no transaction holds it.",
+            False,
+        )
+    if committed < stable and readable_before(client, where, committed, stable):
+        until = f", and from there on it will have to wait: the end is at {end:,}" if bounds.held else ""
+        return (
+            f"In {where} it is at offset {committed:,} and can read on up to {stable:,}: that it does not is its own "
+            f"doing, no transaction's{until}.",
+            bounds.held > 0,
+        )
+    if not bounds.held:
+        return f"In {where} it is at the end, offset {committed:,}; there is nothing to read.", False
+    return f"In {where} it is at offset {committed:,}, and there is nothing to read before offset {stable:,}.", True
+
+
+def _doing(row: TransactionRow, now_ms: int) -> str:
+    text = (
+        f"Its coordinator, broker {row.coordinator}, has it {row.state}: producer id {row.producer_id}, epoch "
+        f"{row.producer_epoch}, "
+    )
+    text += "two-phase commit (no time-out)" if row.is_two_phase else f"time-out {duration_text(row.timeout_ms)}"
+    if row.start_ms is None or not row.partitions:
+        return text + ", no transaction open."
+    ago = duration_text(max(0, now_ms - row.start_ms))
+    listed = ", ".join(map(str, sorted(row.partitions)[:8])) + (", …" if len(row.partitions) > 8 else "")
+    return f"{text}, begun {ago} ago ({moment_text(row.start_ms)}), with {listed}."
+
+
+def _retention(client: Client, where: TopicPartition) -> Retention:
+    try:
+        rows = describe_configs(client, ResourceType.TOPIC, where.topic, ["cleanup.policy", "retention.ms"])
+        values = {one.name: one.value for one in rows}
+        return Retention(values.get("cleanup.policy") or "delete", int(values.get("retention.ms") or -1))
+    except (ClientError, ValueError):
+        return Retention()
+
+
+def _offsets_partition(client: Client, group: str) -> TopicPartition | None:
+    """Where a group's offsets are kept, if we may see that."""
+    info = client.metadata([CONSUMER_OFFSETS]).get(CONSUMER_OFFSETS)
+    if info is None or not info.partitions:
+        return None
+    return TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, len(info.partitions)))

@@ -1,0 +1,214 @@
+"""Why a partition's committed readers stand still, in sentences. Pure: facts in, text out.
+
+The rule: every sentence says who claims what it says (the leader, the coordinator, the group), from the consumer back
+to the cause, then what waits behind it, when it clears by itself, and the one command that ends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.admin.transactions.bounds import Bounds
+from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.admin.transactions.hanging import OpenTransaction
+from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.base.ids import TopicPartition
+
+_SWEEP_TEXT: Final = "10 s"
+"""How often coordinators look for time-outs (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBehind:
+    """A group that reads a partition; ``committed`` is where it goes on reading."""
+
+    group: str
+    committed: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What would delete the records, in the end. ``retention_ms`` −1 is never; None where it could not be asked."""
+
+    cleanup_policy: str = "delete"
+    retention_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A partition that committed readers cannot read to its end, with everything that was asked about it.
+
+    ``transactions`` are those open in it, by start offset: the first one holds it. ``retention`` matters only where
+    that one hangs.
+    """
+
+    where: TopicPartition
+    bounds: Bounds
+    transactions: tuple[OpenTransaction, ...]
+    groups: tuple[GroupBehind, ...] = ()
+    retention: Retention = Retention()
+    now_ms: int = 0
+
+    @property
+    def holder(self) -> OpenTransaction | None:
+        """The transaction at the last stable offset."""
+        return self.transactions[0] if self.transactions else None
+
+
+def held_sentences(held: Held) -> list[str]:
+    """From the last stable offset to the cause and its consequences."""
+    holder, bounds = held.holder, held.bounds
+    said = [
+        f"The last stable offset of {held.where} is {bounds.last_stable_offset:,}: whoever reads committed records "
+        f"stops there, with {_offsets(bounds.held)} still to come up to the end at {bounds.end_offset:,}."
+    ]
+    if holder is None:
+        said.append(
+            "Its leader has no transaction open: one has just ended, or its marker is still being replicated. "
+            "Look again in a moment."
+        )
+        return said
+    if holder.start_offset != bounds.last_stable_offset:
+        said.append("It has moved on while it was being looked at; what follows is the first one open now.")
+    said.append(_whose(holder, held.now_ms))
+    said.append(f"{holder.reason}.")
+    said.append(_verdict(holder))
+    said += _behind(held)
+    said.append(clears(held))
+    return said
+
+
+def clears(held: Held) -> str:
+    """When, and by what, the partition becomes readable without anybody's doing."""
+    holder = held.holder
+    if holder is None:
+        return "It clears by itself."
+    at_ms = clears_at_ms(holder)
+    if holder.verdict is Verdict.HANGING:
+        return _deleted(held)
+    if holder.verdict is Verdict.TWO_PHASE:
+        return "It does not clear by itself: only whoever prepared it, or an administrator, ends it."
+    if holder.verdict is Verdict.SUSPECTED:
+        return "Whether it clears by itself cannot be said before its coordinator can."
+    if holder.standing is Standing.COMPLETING:
+        return "It clears by itself, as soon as the marker is written."
+    if at_ms is None or at_ms <= held.now_ms:
+        return f"Its time-out has passed: it clears by itself when the coordinator sees that, every {_SWEEP_TEXT}."
+    left = duration_text(at_ms - held.now_ms)
+    return (
+        f"It clears by itself when its producer ends it, at the latest at {moment_text(at_ms)}, in {left} "
+        f"(and up to {_SWEEP_TEXT}), when the time-out fires."
+    )
+
+
+def clears_at_ms(one: OpenTransaction) -> int | None:
+    """When its time-out fires; None where none does, or none is known."""
+    if one.standing is not Standing.ONGOING or one.row is None or one.row.start_ms is None:
+        return None
+    return one.row.start_ms + one.row.timeout_ms
+
+
+def commands(held: Held, options: str = "") -> list[str]:
+    """What to run, if anything; ``options`` are those that name the cluster."""
+    holder = held.holder
+    if holder is None:
+        return []
+    at = f"--topic {holder.producer.topic} --partition {holder.producer.partition}"
+    if holder.verdict is Verdict.HANGING:
+        return [f"oncelog txn abort {at} --start-offset {holder.start_offset}{options}"]
+    if holder.verdict is Verdict.SUSPECTED:
+        return [f"oncelog txn find-hanging {at} --all{options}"]
+    if holder.standing is Standing.COMPLETING or holder.transactional_id is None:
+        return []
+    return [f"oncelog txn force-terminate {quoted(holder.transactional_id)}{options}"]
+
+
+def advice(held: Held) -> str:
+    """The line before the command."""
+    holder = held.holder
+    if holder is None or holder.standing is Standing.COMPLETING:
+        return "There is nothing to do but wait."
+    if holder.verdict is Verdict.HANGING:
+        return "To end it (it is checked once more, and you are asked):"
+    if holder.verdict is Verdict.SUSPECTED:
+        return "To look again:"
+    if holder.verdict is Verdict.TWO_PHASE:
+        return "If whoever prepared it is gone for good (this aborts it, whatever was decided outside):"
+    return "There is nothing to repair. If its application is known to be dead, and you cannot wait:"
+
+
+def _whose(one: OpenTransaction, now_ms: int) -> str:
+    producer = one.producer
+    named = f"transactional id {one.transactional_id!r}, " if one.transactional_id else ""
+    text = (
+        f"It is held by a transaction of {named}producer id {producer.producer_id}, epoch {producer.producer_epoch}, "
+        f"that begins at offset {one.start_offset:,}"
+    )
+    if one.age_ms is None:
+        return f"{text}; since when is not known ({one.start.problem or 'its time lies in the future'})."
+    text += f" and is open for {duration_text(one.age_ms)}, since {moment_text(now_ms - one.age_ms)}"
+    idle_ms = now_ms - producer.last_timestamp_ms
+    if producer.last_timestamp_ms >= 0 and 0 <= idle_ms < one.age_ms:
+        text += f"; it last wrote {duration_text(idle_ms)} ago"
+    return text + "."
+
+
+def _verdict(one: OpenTransaction) -> str:
+    row = one.row
+    who = "" if one.coordinator is None else f" (broker {one.coordinator} coordinates it)"
+    if one.verdict is Verdict.HANGING:
+        return f"So it hangs: no coordinator is going to end it{who}."
+    if one.verdict is Verdict.TWO_PHASE:
+        return f"So it waits for a decision from outside, and has no time-out{who}. It does not hang."
+    if one.verdict is Verdict.SUSPECTED:
+        return f"So it may hang, but that is not certain{who}."
+    if one.standing is Standing.COMPLETING:
+        return f"So it is about to end{who}."
+    timeout = "" if row is None else f" within its time-out of {duration_text(row.timeout_ms)}"
+    return f"So it is live: its producer has to end it{timeout}{who}."
+
+
+def _behind(held: Held) -> list[str]:
+    said = []
+    if held.groups:
+        names = ", ".join(f"{one.group} ({_offsets(one.lag)})" for one in held.groups[:5])
+        more = f" and {len(held.groups) - 5} more" if len(held.groups) > 5 else ""
+        said.append(f"Groups that wait behind it, if they read committed records: {names}{more}.")
+    later = held.transactions[1:]
+    if later:
+        hanging = sum(one.verdict is Verdict.HANGING for one in later)
+        count = f"{len(later)} more transactions are" if len(later) > 1 else "1 more transaction is"
+        said.append(
+            f"{count} open behind it, {hanging} of which hang; the next begins at offset {later[0].start_offset:,}."
+        )
+    return said
+
+
+def _deleted(held: Held) -> str:
+    never = "It never clears by itself"
+    retention = held.retention
+    if "compact" in retention.cleanup_policy:
+        keeps = "" if "delete" in retention.cleanup_policy else ", and the topic is not compacted beyond it"
+        return f"{never}{keeps}."
+    if retention.retention_ms is None:
+        return f"{never}, only with its records, when retention deletes them."
+    if retention.retention_ms < 0:
+        return f"{never}: the topic keeps its records for ever."
+    holder = held.holder
+    text = f"{never}, only with its records, which are kept for {duration_text(retention.retention_ms)}"
+    if holder is not None and holder.start.timestamp_ms is not None:
+        return f"{text}: not before {moment_text(holder.start.timestamp_ms + retention.retention_ms)}."
+    return f"{text}."
+
+
+def _offsets(count: int) -> str:
+    return f"{count:,} offset" + ("" if count == 1 else "s")
+
+
+def quoted(text: str) -> str:
+    """As a shell takes it."""
+    import shlex
+
+    return shlex.quote(text)

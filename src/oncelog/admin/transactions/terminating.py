@@ -1,0 +1,113 @@
+"""Ends the open transaction of an id through its coordinator, which aborts it everywhere at once (KIP-939).
+
+It is what a new instance of the producer would do: InitProducerId, with a newer epoch and without keeping what was
+prepared. So it takes no view of hanging: it cannot end what the coordinator has forgotten, and what it ends is whole.
+
+The warning it deserves: a producer that is alive is fenced and has to start again, and a transaction that was prepared
+for two-phase commit is aborted, though the system outside may have decided to commit it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.admin.transactions.audit import Audit, entry_of, no_audit
+from oncelog.admin.transactions.bounds import Bounds, bounds_of
+from oncelog.admin.transactions.describing import TransactionRow, describe_transaction
+from oncelog.admin.transactions.judging import COMPLETING_STATES
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.base.units import MINUTE_MS, SECOND_MS
+from oncelog.client.blocking.client import TRANSACTION_KEY, Client
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+
+WARNING: Final = (
+    "its producer, if it is alive, is fenced and has to be started again; a transaction prepared for two-phase commit "
+    "is aborted, even if it was decided outside to commit it"
+)
+TIMEOUT_MS: Final = 30 * SECOND_MS
+_FALLBACK_TIMEOUT_MS: Final = MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """An id before and after; ``bounds`` are those of the partitions of its transaction. ``done`` is False when there
+    was no transaction to end."""
+
+    before: TransactionRow
+    after: TransactionRow
+    done: bool
+    bounds: dict[TopicPartition, Bounds]
+
+
+def is_open(row: TransactionRow) -> bool:
+    """Whether the coordinator still has something to end, or to complete."""
+    return row.state == "Ongoing" or row.state in COMPLETING_STATES
+
+
+def force_terminate(
+    client: Client, transactional_id: str, *, audit: Audit = no_audit, timeout_ms: int = TIMEOUT_MS
+) -> Terminated:
+    """Have the coordinator abort the id's open transaction, and wait until its markers are written.
+
+    Nothing is done, and nobody fenced, where none is open. Raises BrokerRefused (TRANSACTIONAL_ID_NOT_FOUND, not
+    allowed, …) and ClientError when the markers are not written in time.
+    """
+    before = describe_transaction(client, transactional_id)
+    if not is_open(before):
+        return Terminated(before, before, False, {})
+    facts = {
+        "cluster": client.view.cluster_id,
+        "transactional_id": transactional_id,
+        "producer_id": before.producer_id,
+        "producer_epoch": before.producer_epoch,
+        "state": before.state,
+        "two_phase": before.is_two_phase,
+        "partitions": sorted(map(str, before.partitions)),
+    }
+    audit(entry_of("force-terminate", "sending", **facts))
+    try:
+        after = _terminated(client, before, time.monotonic() + timeout_ms / 1000)
+    except ClientError as error:
+        audit(entry_of("force-terminate", "failed", **facts, error=str(error)))
+        raise
+    client.metadata({one.topic for one in before.partitions})
+    bounds, _ = bounds_of(client, sorted(before.partitions))
+    audit(entry_of("force-terminate", "terminated", **facts, state_after=after.state))
+    return Terminated(before, after, True, bounds)
+
+
+def _terminated(client: Client, before: TransactionRow, deadline: float) -> TransactionRow:
+    """Ask for a new epoch until nothing is open; a coordinator that is at it says CONCURRENT_TRANSACTIONS."""
+    name = before.transactional_id
+    own_ms = _FALLBACK_TIMEOUT_MS if before.is_two_phase or before.timeout_ms <= 0 else before.timeout_ms
+    asked = False
+    for attempt in range(1 << 30):
+        if not asked:
+            asked = _initialize(client, name, own_ms)
+        row = describe_transaction(client, name)
+        if asked and not is_open(row):
+            return row
+        if time.monotonic() >= deadline:
+            raise ClientError(
+                f"transactional id {name!r} is {row.state} and its markers are not written yet; "
+                f"`oncelog txn describe {name}` shows where it stands"
+            )
+        client.pause(attempt)
+    raise AssertionError("unreachable")
+
+
+def _initialize(client: Client, name: str, timeout_ms: int) -> bool:
+    """One InitProducerId; False when the coordinator is still ending the transaction."""
+    message = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+
+    def attempt() -> int:
+        code = client.request(message, broker=client.coordinator(name, TRANSACTION_KEY)).error_code
+        if code in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS):
+            return code
+        raise BrokerRefused(code, f"transactional id {name!r}")
+
+    return client.retrying(attempt) == ErrorCode.NONE

@@ -1,0 +1,137 @@
+"""Who waits: groups behind a partition's last stable offset, offsets pending in transactions, what can be read before.
+
+The rule: groups are asked in bulk, one request a coordinator, and no more of them than ``MOST_GROUPS``; the answer says
+so when there are more. Whether a group reads committed records is known to its members alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.admin.transactions.asking import Question, Unanswered, ask, by_topic
+from oncelog.admin.transactions.bounds import Bounds
+from oncelog.admin.transactions.telling import GroupBehind
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.units import KIB
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.offsets import at_coordinator
+from oncelog.client.errors import ClientError, explain
+from oncelog.client.machine.offsets import LAST_VERSION_BY_NAME
+from oncelog.records.batch import CorruptBatch, read_header
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+
+MOST_GROUPS: Final = 1000
+GROUPS_A_REQUEST: Final = 100
+_FIRST_VERSION_WITH_GROUPS: Final = 8
+_LOOK_BYTES: Final = 64 * KIB
+
+
+def groups_behind(
+    client: Client, held: Mapping[TopicPartition, Bounds]
+) -> tuple[dict[TopicPartition, list[GroupBehind]], list[Unanswered]]:
+    """Groups whose next record in a partition is not stable yet or lies before; the furthest behind first."""
+    unanswered: list[Unanswered] = []
+    by_coordinator = _groups(client, unanswered)
+    topics = [OffsetFetchRequestTopics(name=n, partition_indexes=found) for n, found in by_topic(held).items()]
+    questions = []
+    for broker, names in by_coordinator.items():
+        if not client.link(broker).versions.supports(OffsetFetchRequest, _FIRST_VERSION_WITH_GROUPS):
+            unanswered.append(Unanswered(broker, "offsets of its groups", "it is too old to be asked for many at once"))
+            continue
+        for start in range(0, len(names), GROUPS_A_REQUEST):
+            groups = [
+                OffsetFetchRequestGroup(group_id=n, topics=topics) for n in names[start : start + GROUPS_A_REQUEST]
+            ]
+            message = OffsetFetchRequest(groups=groups)
+            questions.append(Question(broker, message, "offsets of its groups", LAST_VERSION_BY_NAME))
+    found: dict[TopicPartition, list[GroupBehind]] = {}
+    for _, answer in ask(client, questions):
+        if isinstance(answer, Unanswered):
+            unanswered.append(answer)
+            continue
+        for group in answer.groups:
+            for topic in group.topics:
+                for one in topic.partitions:
+                    where = TopicPartition(TopicName(topic.name), one.partition_index)
+                    bounds = held.get(where)
+                    if bounds is not None and 0 <= one.committed_offset <= bounds.last_stable_offset:
+                        lag = bounds.end_offset - one.committed_offset
+                        found.setdefault(where, []).append(GroupBehind(group.group_id, one.committed_offset, lag))
+    for rows in found.values():
+        rows.sort(key=lambda row: (row.committed, row.group))
+    return found, unanswered
+
+
+def _groups(client: Client, unanswered: list[Unanswered]) -> dict[int, list[str]]:
+    questions = [Question(broker, ListGroupsRequest(), "its groups") for broker in sorted(client.view.brokers)]
+    found: dict[int, list[str]] = {}
+    count = 0
+    for question, answer in ask(client, questions):
+        if isinstance(answer, Unanswered):
+            unanswered.append(answer)
+        elif answer.error_code:
+            unanswered.append(Unanswered(question.broker, question.what, explain(answer.error_code)))
+        else:
+            names = [one.group_id for one in answer.groups]
+            kept = names[: max(0, MOST_GROUPS - count)]
+            count += len(kept)
+            found[question.broker] = kept
+            if len(kept) < len(names):
+                reason = f"only the first {MOST_GROUPS} of the cluster are looked at"
+                unanswered.append(Unanswered(question.broker, f"{len(names) - len(kept)} groups", reason))
+    return {broker: names for broker, names in found.items() if names}
+
+
+def pending_offsets(client: Client, group: str) -> set[TopicPartition]:
+    """Partitions whose offset is part of a transaction that has not ended (KIP-447); none where it cannot be asked."""
+    message = OffsetFetchRequest(
+        group_id=group,
+        topics=None,
+        require_stable=True,
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=None)],
+    )
+    try:
+        response = at_coordinator(client, group, message, at_most=LAST_VERSION_BY_NAME)
+    except ClientError:
+        return set()
+    answer: Any = response.groups[0] if response.groups else response
+    return {
+        TopicPartition(TopicName(topic.name), one.partition_index)
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    }
+
+
+def readable_before(client: Client, where: TopicPartition, position: int, stable: int) -> bool:
+    """Whether there are data batches from ``position`` to the last stable offset, and not markers alone, which a
+    consumer's position does not always count. True where it cannot be told."""
+    topic = FetchTopic(
+        topic=where.topic,
+        topic_id=bytes(client.view.topic_id(where.topic)),
+        partitions=[FetchPartition(partition=where.partition, fetch_offset=position, partition_max_bytes=_LOOK_BYTES)],
+    )
+    try:
+        answer = client.request(FetchRequest(topics=[topic]), broker=client.leader(where))
+        records = memoryview(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]  # a buffer
+        at = 0
+        while at < len(records):
+            header = read_header(records, at)
+            if header.base_offset >= stable:
+                return False
+            if not header.is_control and header.last_offset >= position:
+                return True
+            if header.next_offset >= stable:
+                return False
+            at += header.size_bytes
+    except (ClientError, CorruptBatch, IndexError):
+        return True
+    return True

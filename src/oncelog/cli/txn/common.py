@@ -1,0 +1,112 @@
+"""What the commands of ``oncelog txn`` share: options, columns, and how unanswered questions are told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP
+
+if TYPE_CHECKING:
+    from oncelog.admin.transactions.asking import Unanswered
+    from oncelog.admin.transactions.hanging import OpenTransaction, Scope
+
+EXIT_HANGING: Final = 2
+"""With --fail-on-hanging."""
+
+Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be repeated.")]
+Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition of --topic.")]
+OfBroker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Only what this broker leads.")]
+MinAge = Annotated[
+    int | None,
+    typer.Option(
+        "--min-age-ms",
+        metavar="MS",
+        min=0,
+        help="The age from which on it may hang. Default: the transaction's own time-out where it is known, else "
+        "transaction.max.timeout.ms and five minutes.",
+    ),
+]
+FailOnHanging = Annotated[
+    bool, typer.Option("--fail-on-hanging", help=f"Exit with {EXIT_HANGING} if a transaction hangs.")
+]
+AuditLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--audit-log",
+        metavar="FILE",
+        envvar="ONCELOG_AUDIT_LOG",
+        help="Append what was checked and done, as JSON lines. Default: to stderr.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+COLUMNS: Final = ("topic", "partition", "producer", "epoch", "start", "age", "transactional id", "behind", "verdict")
+
+
+def scope_of(topics: list[str] | None, partition: int | None, broker: int | None) -> Scope:
+    """A scope. Raises BadParameter for a partition without its topic."""
+    from oncelog.admin.transactions.hanging import Scope
+    from oncelog.base.ids import TopicName, TopicPartition
+
+    if partition is None:
+        return Scope(tuple(topics or ()), broker=broker)
+    if not topics or len(topics) != 1:
+        raise typer.BadParameter("give the one --topic it belongs to", param_hint="--partition")
+    return Scope(partitions=(TopicPartition(TopicName(topics[0]), partition),), broker=broker)
+
+
+def cells(one: OpenTransaction) -> tuple[object, ...]:
+    """A row of ``COLUMNS``."""
+    from oncelog.admin.transactions.durations import duration_text
+
+    return (
+        one.producer.topic,
+        one.producer.partition,
+        one.producer.producer_id,
+        one.producer.producer_epoch,
+        one.start_offset,
+        None if one.age_ms is None else duration_text(one.age_ms),
+        one.transactional_id,
+        one.records_behind,
+        one.verdict.value,
+    )
+
+
+def tell_unanswered(unanswered: Iterable[Unanswered]) -> None:
+    """What could not be seen, on stderr: it may hide something."""
+    for one in unanswered:
+        print(f"oncelog: not answered: {one}", file=sys.stderr)
+
+
+def cluster_options(bootstrap: str, properties: Sequence[str] | None, command_config: Path | None) -> str:
+    """The options that name the same cluster in a command that is suggested. Secrets stay out of it."""
+    import shlex
+
+    text = "" if bootstrap == DEFAULT_BOOTSTRAP else f" --bootstrap-servers {shlex.quote(bootstrap)}"
+    if command_config is not None:
+        text += f" --command-config {shlex.quote(str(command_config))}"
+    return text + (" -X …" if properties else "")
+
+
+def confirmed(question: str, yes: bool) -> bool:
+    """Whether to go on: asked on a terminal; elsewhere only with --yes."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        return False
+    return typer.confirm(question, err=True)
+
+
+def sentences(lines: Iterable[str], indent: str = "  ") -> None:
+    """Sentences as a list, wrapped to the terminal's width."""
+    import shutil
+    import textwrap
+
+    width = max(60, min(shutil.get_terminal_size((100, 24)).columns, 110))
+    for line in lines:
+        print(textwrap.fill(line, width, initial_indent=f"{indent}• ", subsequent_indent=f"{indent}  "))

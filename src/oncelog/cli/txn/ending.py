@@ -1,0 +1,253 @@
+"""``oncelog txn abort`` and ``force-terminate``: shown first, asked for, checked once more, then done."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.output import print_json, print_table
+from oncelog.cli.txn.common import (
+    COLUMNS,
+    AuditLog,
+    MinAge,
+    OfBroker,
+    Partition,
+    Yes,
+    cells,
+    confirmed,
+    scope_of,
+    tell_unanswered,
+)
+
+if TYPE_CHECKING:
+    from oncelog.admin.transactions.aborting import Aborted
+    from oncelog.admin.transactions.audit import Audit
+    from oncelog.admin.transactions.hanging import OpenTransaction
+    from oncelog.client.blocking.client import Client
+
+EXIT_REFUSED = 1
+
+
+def abort(
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Where it is.")] = None,
+    partition: Partition = None,
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", metavar="OFFSET", min=0, help="Where it begins.")
+    ] = None,
+    all_hanging: Annotated[
+        bool, typer.Option("--all-hanging", help="All that find-hanging finds; --topic, --broker narrow it.")
+    ] = False,
+    broker: OfBroker = None,
+    min_age_ms: MinAge = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also what does not certainly hang. Never what its coordinator is ending.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
+    yes: Yes = False,
+    audit_log: AuditLog = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """End hanging transactions by a marker to their partition. Shows them first, asks, and checks each once more.
+
+    What is live, completing or in two-phase commit is refused. On oncelog the leader takes the marker only for the
+    transaction that begins at exactly this offset; on Apache Kafka, which knows no such thing, the check is repeated
+    immediately before, and the race that remains is stated.
+
+    \b
+    Examples:
+      oncelog txn abort --topic orders --partition 3 --start-offset 550
+      oncelog txn abort --all-hanging --dry-run
+      oncelog txn abort --all-hanging --yes --audit-log /var/log/oncelog-audit.jsonl
+    """
+    from oncelog.admin.transactions.aborting import refusal
+
+    _check_arguments(topic, partition, start_offset, all_hanging)
+    audit = _audit(audit_log)
+    with open_client(bootstrap, properties, command_config) as client:
+        found, age_ms = _found(client, topic, partition, start_offset, broker, min_age_ms)
+        refused = [(one, text) for one in found if (text := refusal(one, force=force)) is not None]
+        wanted = [one for one in found if refusal(one, force=force) is None]
+        if not as_json:
+            _show(found, refused, wanted)
+        if dry_run or not wanted:
+            if as_json:
+                print_json(
+                    [
+                        _document(one, "dry run" if text is None else "refused", text)
+                        for one, text in [*((one, None) for one in wanted), *refused]
+                    ]
+                )
+            elif dry_run and wanted:
+                print("nothing is changed: this was a dry run")
+            raise typer.Exit(EXIT_REFUSED if refused else 0)
+        if not confirmed(f"Abort {'it' if len(wanted) == 1 else f'these {len(wanted)}'}?", yes):
+            print("oncelog: nothing was done; --yes does it without asking", file=sys.stderr)
+            raise typer.Exit(EXIT_REFUSED)
+        results = _abort_all(client, wanted, force, age_ms, audit, as_json)
+    failed = [one for one in results if one.error is not None]
+    if as_json:
+        print_json(
+            [
+                *(_document(one.transaction, "failed" if one.error else "aborted", one.error, one) for one in results),
+                *(_document(one, "refused", text) for one, text in refused),
+            ]
+        )
+    raise typer.Exit(EXIT_REFUSED if failed or refused else 0)
+
+
+def _check_arguments(topic: str | None, partition: int | None, start_offset: int | None, all_hanging: bool) -> None:
+    if all_hanging and start_offset is not None:
+        raise typer.BadParameter("it is one of --start-offset and --all-hanging")
+    if not all_hanging and (topic is None or partition is None or start_offset is None):
+        raise typer.BadParameter("give --topic, --partition and --start-offset, or --all-hanging")
+
+
+def _audit(path: Path | None) -> Audit:
+    from oncelog.admin.transactions.audit import audit_file
+
+    if path is not None:
+        return audit_file(path)
+
+    def to_stderr(entry: Any) -> None:
+        import json
+
+        print("audit: " + json.dumps(entry, ensure_ascii=False), file=sys.stderr, flush=True)
+
+    return to_stderr
+
+
+def _found(
+    client: Client,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    broker: int | None,
+    min_age_ms: int | None,
+) -> tuple[list[OpenTransaction], int | None]:
+    """What is asked for, and the age with which to check it again. One that is named needs none."""
+    from oncelog.admin.transactions.aborting import find_one
+    from oncelog.admin.transactions.hanging import scan
+    from oncelog.admin.transactions.judging import Verdict
+    from oncelog.base.ids import TopicName, TopicPartition
+
+    if topic is not None and partition is not None and start_offset is not None:
+        where = TopicPartition(TopicName(topic), partition)
+        age_ms = min_age_ms or 0
+        return [find_one(client, where, start_offset, min_age_ms=age_ms)], age_ms
+    found = scan(client, scope_of([topic] if topic else None, partition, broker), min_age_ms=min_age_ms)
+    tell_unanswered(found.unanswered)
+    return found.of(Verdict.HANGING), min_age_ms
+
+
+def _show(
+    found: list[OpenTransaction], refused: list[tuple[OpenTransaction, str]], wanted: list[OpenTransaction]
+) -> None:
+    from oncelog.admin.transactions.aborting import race_of
+
+    if not found:
+        print("no transaction hangs; there is nothing to abort")
+        return
+    print_table(COLUMNS, [cells(one) for one in found])
+    print()
+    for one in found:
+        print(f"{one.where} from {one.start_offset}: {one.reason}.")
+    for one, text in refused:
+        print(f"oncelog: {one.where} from {one.start_offset} is refused: {text}", file=sys.stderr)
+    for race in dict.fromkeys(race for one in wanted if (race := race_of(one)) is not None):
+        print(f"note: {race}.")
+
+
+def _abort_all(
+    client: Client, wanted: list[OpenTransaction], force: bool, age_ms: int | None, audit: Audit, as_json: bool
+) -> list[Aborted]:
+    from oncelog.admin.transactions.aborting import abort as abort_one
+
+    results = []
+    for one in wanted:
+        result = abort_one(client, one, force=force, min_age_ms=age_ms, audit=audit)
+        results.append(result)
+        at = f"{one.where} from {one.start_offset}"
+        if result.error is not None:
+            print(f"oncelog: {at} was not aborted: {result.error}", file=sys.stderr)
+        elif not as_json:
+            print(f"{at} aborted: {_moved(result)}")
+    return results
+
+
+def _moved(result: Aborted) -> str:
+    if result.stable_after is None:
+        return "its last stable offset could not be read"
+    text = f"last stable offset {result.stable_before} → {result.stable_after}, end {result.end_offset}"
+    if result.stable_after == result.end_offset:
+        return f"{text}: everything can be read"
+    if result.next_start is not None:
+        return f"{text}: held by the next transaction, from offset {result.next_start}"
+    return text
+
+
+def _document(one: OpenTransaction, outcome: str, error: str | None, result: Aborted | None = None) -> dict[str, Any]:
+    from oncelog.admin.transactions.aborting import race_of
+    from oncelog.cli.output import to_json
+
+    document: dict[str, Any] = to_json(one.as_row())
+    document |= {"outcome": outcome, "error": error, "by_start_offset": one.takes_start_offset, "race": race_of(one)}
+    if result is not None and error is None:
+        document |= {
+            "last_stable_offset_before": result.stable_before,
+            "last_stable_offset_after": result.stable_after,
+            "end_offset": result.end_offset,
+        }
+    return document
+
+
+def force_terminate(
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
+    yes: Yes = False,
+    audit_log: AuditLog = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Abort an id's open transaction through its coordinator, on all its partitions, also a prepared one.
+
+    Its producer is fenced. A transaction prepared for two-phase commit is aborted even if it was decided outside to
+    commit it: be sure that nobody has. A transaction that the coordinator has forgotten is ended by abort.
+
+    \b
+    Examples:
+      oncelog txn force-terminate payments-7
+      oncelog txn force-terminate payments-7 --yes --json
+    """
+    from oncelog.admin.transactions.describing import describe_transaction
+    from oncelog.admin.transactions.terminating import WARNING, is_open
+    from oncelog.admin.transactions.terminating import force_terminate as terminate
+
+    audit = _audit(audit_log)
+    with open_client(bootstrap, properties, command_config) as client:
+        row = describe_transaction(client, transactional_id)
+        if is_open(row):
+            print(f"warning: {WARNING}", file=sys.stderr)
+            listed = ", ".join(map(str, sorted(row.partitions)[:8]))
+            if not as_json:
+                print(f"{transactional_id} is {row.state} with producer id {row.producer_id}: {listed}")
+            if not confirmed("Terminate it?", yes):
+                print("oncelog: nothing was done; --yes does it without asking", file=sys.stderr)
+                raise typer.Exit(EXIT_REFUSED)
+        done = terminate(client, transactional_id, audit=audit)
+    if as_json:
+        print_json({"done": done.done, "before": done.before, "after": done.after})
+        return
+    if not done.done:
+        print(f"{transactional_id} has no open transaction ({done.after.state}); nothing was done")
+        return
+    print(f"{transactional_id}: {done.before.state} → {done.after.state}, epoch {done.after.producer_epoch}")
+    for where, bounds in done.bounds.items():
+        print(f"{where}: last stable offset {bounds.last_stable_offset}, end {bounds.end_offset}")

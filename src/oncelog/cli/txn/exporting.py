@@ -1,0 +1,104 @@
+"""What ``oncelog txn watch --prometheus`` serves: the last look at the cluster, for clusters that are not ours.
+
+The rule: labels with a transaction's own ids appear only for what is not live, and for at most ``MOST_SERIES`` of them,
+so that a cluster with a million transactions has as many series as one with ten.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from oncelog.admin.transactions.judging import Verdict
+from oncelog.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from oncelog.admin.transactions.hanging import OpenTransaction, Scan
+
+MOST_SERIES: Final = 200
+_LABELS: Final = ("topic", "partition", "producer_id", "transactional_id", "verdict")
+
+
+class Exporter(Collector):
+    """Serves metrics from a thread of its own until the process ends. Raises ClientError for an address in use."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._lock = threading.Lock()
+        self._found: Scan | None = None
+        self._seconds = 0.0
+        self._looks = 0
+        self._failures = 0
+        self._looked_at = 0.0
+        registry = CollectorRegistry()
+        registry.register(self)
+        try:
+            server, _ = start_http_server(port, addr=address, registry=registry)
+        except OSError as error:
+            raise ClientError(f"cannot serve metrics on {address}:{port}: {error.strerror or error}") from None
+        self.port = int(server.server_port)
+
+    def looked(self, found: Scan | None, seconds: float) -> None:
+        """Take a look's result; None for one that failed."""
+        with self._lock:
+            self._looks += 1
+            self._seconds = seconds
+            if found is None:
+                self._failures += 1
+            else:
+                self._found, self._looked_at = found, time.time()
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics of the last look."""
+        with self._lock:
+            found, seconds, looked_at = self._found, self._seconds, self._looked_at
+            looks, failures = self._looks, self._failures
+        yield CounterMetricFamily("oncelog_txn_looks", "Looks at the cluster.", value=looks)
+        yield CounterMetricFamily("oncelog_txn_failed_looks", "Looks that reached no broker.", value=failures)
+        yield GaugeMetricFamily("oncelog_txn_look_duration_seconds", "How long the last look took.", value=seconds)
+        if found is None:
+            return
+        yield GaugeMetricFamily(
+            "oncelog_txn_looked_timestamp_seconds", "When the last look succeeded.", value=looked_at
+        )
+        yield GaugeMetricFamily("oncelog_txn_partitions", "Partitions that were looked at.", value=found.partitions)
+        yield GaugeMetricFamily(
+            "oncelog_txn_unanswered", "Questions of the last look without an answer.", value=len(found.unanswered)
+        )
+        counts = GaugeMetricFamily("oncelog_txn_open", "Open transactions by verdict.", labels=["verdict"])
+        for verdict in Verdict:
+            counts.add_metric([verdict.value], len(found.of(verdict)))
+        yield counts
+        yield from _each(found)
+
+
+def _each(found: Scan) -> Iterable[Metric]:
+    """Age and records behind of what is not live, the oldest first."""
+    shown = found.of(Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE)
+    shown = sorted(shown, key=lambda one: (one.verdict is not Verdict.HANGING, -(one.age_ms or 0)))[:MOST_SERIES]
+    age = GaugeMetricFamily("oncelog_txn_age_seconds", "Age of what is not live.", labels=_LABELS)
+    behind = GaugeMetricFamily("oncelog_txn_records_behind", "Offsets behind what is not live.", labels=_LABELS)
+    for one in shown:
+        labels = _labels(one)
+        if one.age_ms is not None:
+            age.add_metric(labels, one.age_ms / 1000)
+        if one.records_behind is not None:
+            behind.add_metric(labels, one.records_behind)
+    yield age
+    yield behind
+
+
+def _labels(one: OpenTransaction) -> list[str]:
+    producer = one.producer
+    return [
+        producer.topic,
+        str(producer.partition),
+        str(producer.producer_id),
+        one.transactional_id or "",
+        one.verdict.value,
+    ]

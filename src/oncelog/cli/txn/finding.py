@@ -1,0 +1,158 @@
+"""``oncelog txn find-hanging`` and ``explain``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.output import print_json, print_table, progress
+from oncelog.cli.txn.common import (
+    COLUMNS,
+    EXIT_HANGING,
+    FailOnHanging,
+    MinAge,
+    OfBroker,
+    Partition,
+    Topics,
+    cells,
+    cluster_options,
+    scope_of,
+    sentences,
+    tell_unanswered,
+)
+
+if TYPE_CHECKING:
+    from oncelog.admin.transactions.explaining import Explanation
+    from oncelog.admin.transactions.hanging import Scan
+
+
+def find_hanging(
+    topics: Topics = None,
+    partition: Partition = None,
+    broker: OfBroker = None,
+    min_age_ms: MinAge = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every open transaction: the live and the suspected ones too.")
+    ] = False,
+    fail_on_hanging: FailOnHanging = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find transactions that no coordinator is going to end, in the whole cluster or a part of it.
+
+    Every open transaction is laid beside what its coordinator says. It hangs when the coordinator has forgotten it,
+    moved past its epoch, or does not list the partition; it is live while the coordinator lists it, however old it is.
+
+    \b
+    Examples:
+      oncelog txn find-hanging --bootstrap-servers kafka-1:9092
+      oncelog txn find-hanging --topic orders --all
+      oncelog txn find-hanging --json --fail-on-hanging
+    """
+    from oncelog.admin.transactions.hanging import scan
+    from oncelog.admin.transactions.judging import Verdict
+
+    scope = scope_of(topics, partition, broker)
+    with (
+        open_client(bootstrap, properties, command_config) as client,
+        progress(None if as_json else "partitions") as told,
+    ):
+        found = scan(client, scope, min_age_ms=min_age_ms, told=told)
+    tell_unanswered(found.unanswered)
+    hanging = found.of(Verdict.HANGING)
+    shown = found.transactions if every else hanging
+    if as_json:
+        print_json([one.as_row() for one in shown])
+    else:
+        if shown:
+            print_table(COLUMNS, [cells(one) for one in shown])
+            print()
+            for one in shown:
+                print(f"{one.where} from {one.start_offset}: {one.reason}.")
+            print()
+        print(summary(found, every))
+        if hanging:
+            first = hanging[0].producer
+            more = cluster_options(bootstrap, properties, command_config)
+            print(f"why, and what to do: oncelog txn explain --topic {first.topic} --partition {first.partition}{more}")
+    if fail_on_hanging and hanging:
+        raise typer.Exit(EXIT_HANGING)
+
+
+def summary(found: Scan, every: bool) -> str:
+    """One line: how many of which kind, in how many partitions."""
+    from oncelog.admin.transactions.judging import Verdict
+
+    counts = {verdict: len(found.of(verdict)) for verdict in Verdict}
+    text = (
+        f"{counts[Verdict.HANGING]} hanging of {len(found.transactions)} open transactions "
+        f"in {found.partitions:,} partitions"
+    )
+    others = [
+        f"{counts[verdict]} {verdict.value.replace('_', '-')}"
+        for verdict in (Verdict.SUSPECTED, Verdict.TWO_PHASE, Verdict.LIVE)
+        if counts[verdict]
+    ]
+    if others:
+        text += f" ({', '.join(others)}" + ("" if every else "; --all shows them") + ")"
+    return text
+
+
+def explain(
+    group: Annotated[str | None, typer.Option("--group", "-g", help="A consumer group that does not advance.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="A topic that cannot be read to its end.")] = None,
+    partition: Partition = None,
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", "-i", metavar="ID", help="An id whose doing is in question.")
+    ] = None,
+    fail_on_hanging: FailOnHanging = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell why a consumer of committed records does not advance: which transaction, whose, since when, and what to do.
+
+    \b
+    Examples:
+      oncelog txn explain --group watchers
+      oncelog txn explain --topic orders --partition 3
+      oncelog txn explain --transactional-id payments-7 --json
+    """
+    from oncelog.admin.transactions.explaining import explain_group, explain_id, explain_topic
+
+    if sum(one is not None for one in (group, topic, transactional_id)) != 1:
+        raise typer.BadParameter("give exactly one of --group, --topic, --transactional-id")
+    if partition is not None and topic is None:
+        raise typer.BadParameter("give the --topic it belongs to", param_hint="--partition")
+    options = cluster_options(bootstrap, properties, command_config)
+    with open_client(bootstrap, properties, command_config) as client:
+        if group is not None:
+            found = explain_group(client, group, options=options)
+        elif topic is not None:
+            found = explain_topic(client, topic, partition, options=options)
+        else:
+            found = explain_id(client, transactional_id or "", options=options)
+    tell_unanswered(found.unanswered)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    if fail_on_hanging and found.hangs:
+        raise typer.Exit(EXIT_HANGING)
+
+
+def _print(found: Explanation) -> None:
+    for number, chain in enumerate(found.chains):
+        if number:
+            print()
+        print(chain.about + (f": {chain.verdict.replace('_', '-')}" if chain.verdict else ""))
+        sentences(chain.sentences)
+        if chain.advice:
+            sentences([chain.advice])
+        for command in chain.commands:
+            print(f"      {command}")

@@ -1,0 +1,211 @@
+"""``oncelog txn list``, ``describe`` and ``producers``: what coordinators and leaders say, as they say it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.output import print_json, print_table
+from oncelog.cli.txn.common import tell_unanswered
+
+if TYPE_CHECKING:
+    from oncelog.admin.transactions.describing import TransactionRow
+    from oncelog.base.ids import TopicPartition
+    from oncelog.client.blocking.client import Client
+
+SORTS = ("id", "producer", "state", "coordinator")
+
+
+def list_(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only in this state (Ongoing, Empty, …); may be repeated.")
+    ] = None,
+    longer_than_ms: Annotated[
+        int, typer.Option("--longer-than-ms", metavar="MS", help="Only those open for longer, by their coordinator.")
+    ] = -1,
+    pattern: Annotated[
+        str | None, typer.Option("--id-pattern", metavar="RE2", help="Only ids that match this as a whole.")
+    ] = None,
+    producer_id: Annotated[
+        list[int] | None, typer.Option("--producer-id", help="Only of this producer id; may be repeated.")
+    ] = None,
+    coordinator: Annotated[
+        list[int] | None, typer.Option("--coordinator", metavar="BROKER", help="Ask this one only; may be repeated.")
+    ] = None,
+    sort: Annotated[str, typer.Option(help="By id, producer, state or coordinator.")] = "id",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """List transactional ids of all coordinators, and say which of them did not answer.
+
+    \b
+    Examples:
+      oncelog txn list --state Ongoing --longer-than-ms 60000
+      oncelog txn list --id-pattern 'payments-.*' --json
+    """
+    from oncelog.admin.transactions.listing import ListFilter, list_transactions
+
+    if sort not in SORTS:
+        raise typer.BadParameter(f"{sort!r} is none of {', '.join(SORTS)}", param_hint="--sort")
+    wanted = ListFilter(tuple(state or ()), tuple(producer_id or ()), longer_than_ms, pattern)
+    with open_client(bootstrap, properties, command_config) as client:
+        listing = list_transactions(client, wanted, coordinators=coordinator or None)
+    rows = listing.rows
+    if sort != "id":
+        name = {"producer": "producer_id"}.get(sort, sort)
+        rows = sorted(rows, key=lambda row: (getattr(row, name), row.transactional_id))
+    tell_unanswered(listing.unanswered)
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        ("transactional id", "producer", "state", "coordinator"),
+        [(row.transactional_id, row.producer_id, row.state, row.coordinator) for row in rows],
+    )
+
+
+def describe(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what coordinators know of transactional ids, and how far their partitions can be read.
+
+    \b
+    Examples:
+      oncelog txn describe payments-7
+      oncelog txn describe payments-7 payments-8 --json
+    """
+    from oncelog.admin.transactions.describing import describe_transactions
+    from oncelog.cli.main import complain
+
+    failed = False
+    documents = []
+    with open_client(bootstrap, properties, command_config) as client:
+        described = describe_transactions(client, ids)
+        for name in dict.fromkeys(ids):
+            row = described.rows.get(name)
+            if row is None:
+                failed = True
+                unheard = described.unanswered.get(name)
+                complain(f"transactional id {name!r}: {unheard or 'its coordinator does not know it'}")
+            elif as_json:
+                documents.append(_document(client, row))
+            else:
+                if row is not next(iter(described.rows.values())):
+                    print()
+                _print(client, row)
+    if as_json:
+        print_json(documents)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _lags(client: Client, row: TransactionRow) -> list[tuple[TopicPartition, int | None, int | None]]:
+    """Partition, last stable offset and its lag."""
+    from oncelog.admin.transactions.bounds import bounds_of
+
+    client.metadata({one.topic for one in row.partitions})
+    bounds, unanswered = bounds_of(client, sorted(row.partitions))
+    tell_unanswered(unanswered)
+    found: list[tuple[TopicPartition, int | None, int | None]] = []
+    for one in sorted(row.partitions):
+        at = bounds.get(one)
+        found.append((one, None, None) if at is None else (one, at.last_stable_offset, at.held))
+    return found
+
+
+def _age_ms(row: TransactionRow) -> int | None:
+    import time
+
+    return None if row.start_ms is None else max(0, int(time.time() * 1000) - row.start_ms)
+
+
+def _document(client: Client, row: TransactionRow) -> dict[str, object]:
+    return {
+        "transactional_id": row.transactional_id,
+        "coordinator": row.coordinator,
+        "state": row.state,
+        "producer_id": row.producer_id,
+        "producer_epoch": row.producer_epoch,
+        "timeout_ms": None if row.is_two_phase else row.timeout_ms,
+        "two_phase": row.is_two_phase,
+        "start_ms": row.start_ms,
+        "age_ms": _age_ms(row),
+        "partitions": [
+            {"topic": one.topic, "partition": one.partition, "last_stable_offset": stable, "lag": lag}
+            for one, stable, lag in _lags(client, row)
+        ],
+    }
+
+
+def _print(client: Client, row: TransactionRow) -> None:
+    from oncelog.admin.transactions.durations import duration_text, moment_text
+
+    timeout = "none (two-phase commit)" if row.is_two_phase else duration_text(row.timeout_ms)
+    age_ms = _age_ms(row)
+    print(
+        f"transactional id {row.transactional_id}  state {row.state}  producer {row.producer_id}  "
+        f"epoch {row.producer_epoch}  coordinator {row.coordinator}  time-out {timeout}"
+    )
+    if age_ms is not None and row.start_ms is not None:
+        print(f"begun {moment_text(row.start_ms)}, {duration_text(age_ms)} ago")
+    if row.partitions:
+        print_table(
+            ("topic", "partition", "last stable", "lag"),
+            [(one.topic, one.partition, stable, lag) for one, stable, lag in _lags(client, row)],
+        )
+
+
+def producers(
+    partitions: Annotated[
+        list[str], typer.Argument(metavar="TOPIC[:PARTITION]…", help="Topics, or partitions as topic:0,2-4.")
+    ],
+    open_only: Annotated[bool, typer.Option("--open", help="Only those that have a transaction open.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the producers that partition leaders remember, and where their open transactions begin.
+
+    \b
+    Examples:
+      oncelog txn producers orders
+      oncelog txn producers orders:3 --open --json
+    """
+    from oncelog.admin.transactions.durations import moment_text
+    from oncelog.admin.transactions.producers import describe_producers
+    from oncelog.cli.group import _partitions
+
+    with open_client(bootstrap, properties, command_config) as client:
+        found = describe_producers(client, _partitions(client, partitions) or [], open_only=open_only)
+    tell_unanswered(found.unanswered)
+    if as_json:
+        print_json(found.rows)
+    else:
+        print_table(
+            ("topic", "partition", "producer", "epoch", "sequence", "last written", "coordinator epoch", "start", "id"),
+            [
+                (
+                    row.topic,
+                    row.partition,
+                    row.producer_id,
+                    row.producer_epoch,
+                    row.last_sequence,
+                    moment_text(row.last_timestamp_ms) if row.last_timestamp_ms >= 0 else None,
+                    row.coordinator_epoch,
+                    row.start_offset,
+                    row.transactional_id or None,
+                )
+                for row in found.rows
+            ],
+        )
+    if found.unanswered and not found.partitions:
+        raise typer.Exit(1)

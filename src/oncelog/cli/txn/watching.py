@@ -1,0 +1,139 @@
+"""``oncelog txn watch``: find-hanging again and again, for eyes, for scripts and for Prometheus.
+
+The rule: a cluster that cannot be reached is told and tried again; a watch ends only when it is told to.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.output import print_json_line, print_table, to_json
+from oncelog.cli.txn.common import (
+    COLUMNS,
+    EXIT_HANGING,
+    FailOnHanging,
+    MinAge,
+    OfBroker,
+    Partition,
+    Topics,
+    cells,
+    scope_of,
+    tell_unanswered,
+)
+
+if TYPE_CHECKING:
+    from oncelog.admin.transactions.hanging import Scan
+
+_CLEAR = "\x1b[H\x1b[2J"
+_SHOWN = 40
+
+
+def watch(
+    topics: Topics = None,
+    partition: Partition = None,
+    broker: OfBroker = None,
+    min_age_ms: MinAge = None,
+    interval_s: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Pause between looks.")
+    ] = 10,
+    count: Annotated[int, typer.Option("--count", metavar="N", min=0, help="Look N times, then end. 0: go on.")] = 0,
+    fail_on_hanging: FailOnHanging = False,
+    prometheus: Annotated[
+        int | None,
+        typer.Option("--prometheus", metavar="PORT", min=0, max=65535, help="Serve what was seen last as metrics."),
+    ] = None,
+    prometheus_address: Annotated[
+        str, typer.Option("--prometheus-address", metavar="HOST", help="Address to serve metrics on.")
+    ] = "127.0.0.1",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look again and again: a table that refreshes, a line of JSON each time, or metrics for Prometheus.
+
+    With --fail-on-hanging it ends with exit code 2 as soon as a transaction hangs.
+
+    \b
+    Examples:
+      oncelog txn watch
+      oncelog txn watch --json --interval 60 >> open-transactions.jsonl
+      oncelog txn watch --prometheus 9464 --bootstrap-servers kafka-1:9092
+    """
+    from oncelog.admin.transactions.hanging import scan
+    from oncelog.admin.transactions.judging import Verdict
+    from oncelog.cli.main import complain
+    from oncelog.client.errors import ClientError, ConfigError
+
+    scope = scope_of(topics, partition, broker)
+    exporter = None
+    if prometheus is not None:
+        from oncelog.cli.txn.exporting import Exporter
+
+        exporter = Exporter(prometheus_address, prometheus)
+        print(f"metrics on http://{prometheus_address}:{exporter.port}/metrics", file=sys.stderr, flush=True)
+    with open_client(bootstrap, properties, command_config) as client:
+        looks = 0
+        while True:
+            started = time.monotonic()
+            found = None
+            try:
+                found = scan(client, scope, min_age_ms=min_age_ms)
+            except ConfigError:
+                raise
+            except ClientError as error:
+                complain(str(error))
+            seconds = time.monotonic() - started
+            if exporter is not None:
+                exporter.looked(found, seconds)
+            if found is not None:
+                _show(found, seconds, as_json=as_json, quiet=exporter is not None and not sys.stdout.isatty())
+                if fail_on_hanging and found.of(Verdict.HANGING):
+                    raise typer.Exit(EXIT_HANGING)
+            looks += 1
+            if looks == count:
+                break
+            time.sleep(max(0.0, interval_s - seconds))
+
+
+def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
+    from oncelog.admin.transactions.durations import moment_text
+    from oncelog.cli.txn.finding import summary
+
+    if as_json:
+        print_json_line(_document(found, seconds))
+        sys.stdout.flush()
+        return
+    if quiet:
+        return
+    if sys.stdout.isatty():
+        sys.stdout.write(_CLEAR)
+    print(f"{moment_text(found.now_ms)}  {summary(found, every=True)}  ({seconds:.1f} s)")
+    tell_unanswered(found.unanswered)
+    shown = sorted(found.transactions, key=lambda one: (one.verdict.value != "hanging", -(one.age_ms or 0)))[:_SHOWN]
+    if shown:
+        print_table(COLUMNS, [cells(one) for one in shown])
+        if len(found.transactions) > len(shown):
+            print(f"… {len(found.transactions) - len(shown)} more")
+    sys.stdout.flush()
+
+
+def _document(found: Scan, seconds: float) -> dict[str, Any]:
+    from oncelog.admin.transactions.judging import Verdict
+
+    document: dict[str, Any] = {
+        "time_ms": found.now_ms,
+        "took_ms": round(seconds * 1000),
+        "partitions": found.partitions,
+        **{verdict.value: len(found.of(verdict)) for verdict in Verdict},
+        "unanswered": [str(one) for one in found.unanswered],
+        "transactions": [
+            to_json(one.as_row()) for one in found.of(Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE)
+        ],
+    }
+    return document
