@@ -49,8 +49,7 @@ def main() -> int:
         print(f"seed {plan.seed}: {failure}\nkept: {directory}")
         return 1
     print(f"{plan.client}, {'one group' if plan.groups else 'assigned'}, seed {plan.seed}: {outcomes.summary()}")
-    for failure in outcomes.failures:
-        print(failure)
+    print(*outcomes.failures, sep="\n", end="\n" if outcomes.failures else "")
     for name, instances in outcomes.anomalies.items():
         print(f"{name}: {len(instances)}", *instances[:_SHOWN], sep="\n  ")
     if outcomes.anomalies or outcomes.failures:

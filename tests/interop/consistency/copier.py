@@ -123,14 +123,14 @@ class Copier:
             self._abort(name)
 
     def _transact(self, name: str, writes: Sequence[tuple[int, str]], following: dict[int, int]) -> None:
+        self._stall()
         self._client.begin()
         for partition, value in writes:
             self._client.write(partition, value)
-        before, after = (self._chance.random() < self._order.stall_share for _ in range(2))
-        self._stall(before)
+        self._stall()
         self._client.send_offsets(following)
         self._client.flush()  # the offsets of all records are in the journal before its end
-        self._stall(after)
+        self._stall()
         if self._chance.random() < _ABORT_SHARE:
             self._abort(name)
             return
@@ -138,9 +138,9 @@ class Copier:
         self._client.commit()
         self._journal.note(ended=name, commit=True)
 
-    def _stall(self, wanted: bool) -> None:
-        """Longer than the transaction may take."""
-        if wanted:
+    def _stall(self) -> None:
+        """Now and then, longer than a transaction may take."""
+        if self._chance.random() < self._order.stall_share:
             self._journal.note(stalled=True)
             time.sleep(1.5 * self._order.transaction_timeout_ms / 1000)
 

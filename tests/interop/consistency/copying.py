@@ -46,16 +46,17 @@ class Plan:
     """Partitions of the source."""
     pause_s: tuple[float, float] = (0.1, 0.6)
     """Between two faults."""
+    frozen_s: tuple[float, float] = (0.5 * SESSION_TIMEOUT_MS / 1000, 3 * SESSION_TIMEOUT_MS / 1000)
     faults: Mapping[str, float] = field(default_factory=lambda: {"broker": 4, "client": 4, "frozen": 1, "replaced": 1})
     """Fault → how often, in proportion to the others."""
     transaction_timeout_ms: int = 3_000
-    stall_share: float = 0.002
-    """Of transactions that sleep until they have timed out, twice over."""
+    stall_share: float = 0.001
+    """How often a copier sleeps longer than a transaction may take: before it begins, its offsets, its end."""
     timeout_s: float = 3600.0
     drain_timeout_s: float = 60.0
     properties: Mapping[str, str] = field(default_factory=dict)
     broker_command: Sequence[str] | None = None
-    """A broker with a fault planted in it."""
+    """A broker with a fault planted in it: it may die by itself, and need not come to an end."""
 
     @property
     def each(self) -> int:
@@ -116,13 +117,15 @@ def run(plan: Plan, directory: Path) -> Outcomes:
             drained = {
                 of_copy(index): list(drain(bootstrap, index, plan.drain_timeout_s)) for index in range(COPY_PARTITIONS)
             }
-            committed = committed_offsets(bootstrap, plan.sources)
+            committed = committed_offsets(bootstrap, plan.sources, plan.drain_timeout_s)
         finally:
             copiers.stop()
             reader.stop()
     faults["stalled"] = copiers.notes("stalled")
     history = History(list(copiers.transactions()), (), reader.polls, drained, committed_offsets=committed)
     anomalies = check(history) | _uneven_copies(history, plan)
+    if committed is None:
+        anomalies["offsets pending at the end"] = ["a transaction that has offsets never ends"]
     return Outcomes(anomalies, faults, history, time.monotonic() - started, copiers.instances, copiers.failures)
 
 
@@ -134,9 +137,21 @@ def _harass(plan: Plan, broker: OncelogServe, copiers: Copiers, reader: Reader) 
     due, seen = time.monotonic(), 0
     while copiers.look():
         if time.monotonic() > deadline:
+            if plan.broker_command is not None:
+                copiers.stop()
+                time.sleep(plan.transaction_timeout_ms / 1000 + 1)  # what they left open is aborted
+                break
             raise TimeoutError(f"not copied after {plan.timeout_s} s, {dict(done)} faults")
         time.sleep(0.01)
+        if not broker.process.running:
+            if plan.broker_command is None:
+                raise RuntimeError(f"the broker ended by itself:\n{broker.process.log_tail()}")
+            broker.kill()  # lets go of its log
+            broker.start()
+            done["died"] += 1
         if time.monotonic() < due or len(reader.polls) == seen:
+            continue
+        if not plan.faults:
             continue
         (fault,) = chance.choices(list(plan.faults), list(plan.faults.values()))
         if fault == "broker":
@@ -145,8 +160,7 @@ def _harass(plan: Plan, broker: OncelogServe, copiers: Copiers, reader: Reader) 
         elif fault == "client":
             copiers.kill(chance)
         else:
-            seconds = chance.uniform(0.5, 3.0) * SESSION_TIMEOUT_MS / 1000
-            copiers.freeze(chance, seconds=seconds, replaced=fault == "replaced")
+            copiers.freeze(chance, seconds=chance.uniform(*plan.frozen_s), replaced=fault == "replaced")
         done[fault] += 1
         seen = len(reader.polls)
         due = time.monotonic() + chance.uniform(*plan.pause_s)

@@ -9,9 +9,9 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.sim.checkers.history import GroupPartition, Outcome, Transaction, Write
@@ -19,9 +19,26 @@ from tests.interop.consistency.copier import START_AGAIN, Order
 from tests.interop.consistency.copying_client import COPY, GROUP, SOURCE
 
 
-class _Frozen(NamedTuple):
+@dataclass
+class _Frozen:
     child: subprocess.Popen[bytes]
-    until: float
+    seconds: float
+    successor: Path | None
+    """Whose journal has to show a transaction before the time runs."""
+    until: float | None = None
+
+    def is_over(self) -> bool:
+        """Whether it may go on."""
+        now = time.monotonic()
+        if self.until is None and (
+            self.successor is None or (self.successor.exists() and self.successor.stat().st_size)
+        ):
+            self.until = now + self.seconds
+        return self.until is not None and self.until <= now
+
+
+def _has_begun(journal: Path) -> bool:
+    return journal.exists() and journal.stat().st_size > 0
 
 
 class Copiers:
@@ -44,11 +61,13 @@ class Copiers:
 
     def _start(self, slot: int) -> None:
         self._instances[slot] += 1
-        instance = self._instances[slot]
-        order = self._order(slot, instance, self._directory / f"copier-{slot}-{instance:04}.jsonl")
+        order = self._order(slot, self._instances[slot], self._journal(slot))
         log = (self._directory / "copiers.log").open("ab")
         self._children[slot] = subprocess.Popen(order.command(), stdin=subprocess.DEVNULL, stderr=log)
         log.close()
+
+    def _journal(self, slot: int) -> Path:
+        return self._directory / f"copier-{slot}-{self._instances[slot]:04}.jsonl"
 
     def kill(self, chance: random.Random) -> None:
         """SIGKILL one and start it again."""
@@ -63,14 +82,14 @@ class Copiers:
         if any(frozen.child is child for frozen in self._frozen):
             return
         child.send_signal(signal.SIGSTOP)
-        self._frozen.append(_Frozen(child, time.monotonic() + seconds))
         if replaced:
             self._replaced.append(child)
             self._start(slot)
+        self._frozen.append(_Frozen(child, seconds, self._journal(slot) if replaced else None))
 
     def look(self) -> bool:
         """Wake who has been frozen long enough, start again who gave up; whether anybody is still copying."""
-        for frozen in [each for each in self._frozen if each.until <= time.monotonic()]:
+        for frozen in [each for each in self._frozen if each.is_over()]:
             self._frozen.remove(frozen)
             if frozen.child.poll() is None:
                 frozen.child.send_signal(signal.SIGCONT)

@@ -88,12 +88,18 @@ def drain(bootstrap: str, partition: int, timeout_s: float) -> Iterator[Seen]:
         consumer.close()
 
 
-def committed_offsets(bootstrap: str, sources: int) -> dict[GroupPartition, int]:
-    """What the group has committed of the source."""
+def committed_offsets(bootstrap: str, sources: int, timeout_s: float) -> dict[GroupPartition, int] | None:
+    """What the group has committed of the source; None when transactions with offsets stay open."""
     consumer = _consumer(bootstrap, GROUP)
     asked = [TopicPartition(SOURCE, index) for index in range(sources)]
-    found = consumer.committed(asked, 30)
-    consumer.close()
+    try:
+        found = consumer.committed(asked, timeout_s)
+    except KafkaException as failure:
+        if failure.args[0].code() != KafkaError._TIMED_OUT:
+            raise
+        return None
+    finally:
+        consumer.close()
     return {of_group(each.partition): each.offset for each in found if each.offset >= 0}
 
 

@@ -129,7 +129,7 @@ class AiokafkaCopier:
             return self._runner.run(asyncio.wait_for(call, PATIENCE_S))
         except KafkaError as failure:
             raise Abortable(repr(failure)) from failure
-        except TimeoutError as failure:
+        except (TimeoutError, AssertionError) as failure:  # it asserts that its own state allows what is asked for
             raise GiveUp(repr(failure)) from failure
 
 

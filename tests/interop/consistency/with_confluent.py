@@ -22,7 +22,7 @@ from tests.interop.consistency.copying_client import (
     Wrote,
 )
 
-QUICK: Final = {
+QUICK: Final[dict[str, Any]] = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,
     "retry.backoff.ms": 10,

@@ -1,0 +1,87 @@
+"""`oncelog` with a fault planted in it: `python -m tests.interop.consistency.planted FAULT serve …`.
+
+What the checker has to find. A proof that never fails proves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.cli.main import invoke
+from oncelog.core.transactions import requests
+from oncelog.core.transactions.transaction import Transaction
+from oncelog.node.transaction_coordinators import TransactionCoordinators
+from oncelog.storage.log import PartitionLog
+from tests.interop.consistency.copying_client import COPY
+
+_DIES_AT_BATCH: Final = 40
+_UNTIL_ANSWERED_S: Final = 0.05
+_KILLED: Final = 137
+
+
+def skip_a_marker() -> None:
+    """One partition's markers are reported as written, and are not."""
+    write = TransactionCoordinators._write_marker
+
+    def skips(self: Any, led: Any, markers: Any, partition: TopicPartition) -> None:
+        if partition == (COPY, 2):
+            self._written(led, markers, partition)
+        else:
+            write(self, led, markers, partition)
+
+    TransactionCoordinators._write_marker = skips  # type: ignore[method-assign]  # the fault
+
+
+def answer_before_append() -> None:
+    """A batch is acknowledged, and the broker dies before it is written."""
+    write = PartitionLog._write
+    seen = 0
+
+    def forgets(self: PartitionLog, *arguments: Any) -> None:
+        nonlocal seen
+        seen += self.partition.topic == COPY
+        if seen == _DIES_AT_BATCH:
+            seen += 1
+            asyncio.get_running_loop().call_later(_UNTIL_ANSWERED_S, os._exit, _KILLED)
+        else:
+            write(self, *arguments)
+
+    PartitionLog._write = forgets  # type: ignore[method-assign,assignment]  # the fault
+
+
+def reuse_an_epoch() -> None:
+    """A new instance is given the epoch of the one before it, which so is not fenced."""
+    fence = requests.fence
+
+    def ends_as_it_is(transaction: Transaction, *told: Any) -> tuple[Transaction, ...]:
+        return tuple(each._replace(identity=transaction.identity) for each in fence(transaction, *told))
+
+    requests._raised = lambda current, producer_id: current
+    requests.fence = ends_as_it_is  # type: ignore[assignment]  # the fault
+
+
+FAULTS: Final[dict[str, Callable[[], None]]] = {
+    "skip-a-marker": skip_a_marker,
+    "answer-before-append": answer_before_append,
+    "reuse-an-epoch": reuse_an_epoch,
+}
+
+
+def command(fault: str) -> list[str]:
+    """The program to use instead of `oncelog`."""
+    return [sys.executable, "-m", "tests.interop.consistency.planted", fault]
+
+
+def main() -> int:
+    """Plant, and serve."""
+    FAULTS[sys.argv[1]]()
+    return invoke(sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
