@@ -74,6 +74,18 @@ def test_a_rebalance_voids_the_assignment_and_keeps_the_member_id() -> None:
     assert request.member_id == "m"
 
 
+def test_whoever_is_called_to_a_rebalance_may_stay_alive_before_joining() -> None:
+    member = stable(new_member(heartbeat_interval_ms=100))
+    assert member.keep_alive(1000) is None
+    member.answered(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), 100)
+    assert member.keep_alive(199) is None
+    request = member.keep_alive(200)
+    assert isinstance(request, HeartbeatRequest)
+    assert (request.generation_id, request.member_id) == (1, "m")
+    member.answered(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), 200)
+    assert member.keep_alive(1000) is None
+
+
 def test_an_evicted_member_joins_as_a_new_one() -> None:
     member = stable(new_member())
     member.refused(ErrorCode.UNKNOWN_MEMBER_ID)

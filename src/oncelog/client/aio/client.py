@@ -55,7 +55,7 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def finished(tasks: Mapping[asyncio.Task[T], object], done: Collection[asyncio.Task[T]]) -> list[asyncio.Task[T]]:
+def finished(tasks: Mapping[asyncio.Task[T], object], done: Collection[asyncio.Future[T]]) -> list[asyncio.Task[T]]:
     """Those of ``done`` in the order they were begun: the order of asyncio's set is another in every run."""
     return [task for task in tasks if task in done]
 

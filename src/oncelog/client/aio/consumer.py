@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient, finished, loop_ms
 from oncelog.client.aio.link import AsyncLink
-from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost
+from oncelog.client.aio.offsets import list_offsets
+from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
-from oncelog.client.machine.requests import list_offsets_request
 
 _Arrived = list[Fetched] | ClientError
 
@@ -55,37 +55,33 @@ class AsyncConsumer:
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
         """The first offset at or after a timestamp in milliseconds, or −1 latest, −2 earliest; −1 if there is none."""
-        found: dict[TopicPartition, int] = {}
+        return await list_offsets(self._client, wanted, read_committed=read_committed)
 
-        async def ask(partition: TopicPartition) -> int:
-            link = await self._client.link(await self._client.leader(partition))
-            message = list_offsets_request(self._client.view, wanted, [partition], read_committed)
-            answer = (await link.call(message, link.versions.choose(message))).topics[0].partitions[0]
-            if answer.error_code:
-                raise BrokerRefused(answer.error_code, f"offsets of {partition}")
-            return answer.offset
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch from other offsets next, the other partitions as they are; what was fetched already is dropped."""
+        self.positions.seek(positions)
+        self._here = [one for one in self._here if one.partition not in positions]
 
-        for partition in wanted:
-            found[partition] = await self._client.retrying(lambda partition=partition: ask(partition))  # type: ignore[misc]  # bound now
-        return found
-
-    async def poll(self, wait_ms: int = 1000) -> list[Fetched]:
+    async def poll(self, wait_ms: int = 1000, until: asyncio.Future[None] | None = None) -> list[Fetched]:
         """What has arrived, waiting for the first of it; empty after ``wait_ms`` or when nothing is assigned.
 
-        Raises ClientError when brokers cannot be reached for ``retry_timeout_ms``.
+        It ends early when ``until`` is done. Raises ClientError when brokers cannot be reached for
+        ``retry_timeout_ms``.
         """
         deadline = loop_ms() + wait_ms
-        while len(self.positions) and not self._here:
+        interrupt = () if until is None else (until,)
+        while len(self.positions) and not self._here and not (until is not None and until.done()):
             await self._send_all()
-            left = deadline - loop_ms()
-            if left <= 0:
-                break
+            left = max(0, deadline - loop_ms())
             if not self._sent:
+                if not left:
+                    break
                 due = self.positions.next_due_ms()
                 pause = left if due is None else min(left, due - loop_ms())
                 await asyncio.sleep(max(pause, 1) / 1000)
                 continue
-            done, _ = await asyncio.wait(self._sent, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
+            waiting: list[asyncio.Future[Any]] = [*self._sent, *interrupt]
+            done, _ = await asyncio.wait(waiting, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
             ended = finished(self._sent, done)
             arrived = [task.result() for task in ended]
             for task in ended:
@@ -94,6 +90,8 @@ class AsyncConsumer:
                 self._here += one if isinstance(one, list) else []
             for one in arrived:
                 await self._note(one)
+            if not left:
+                break
         results, self._here = self._here, []
         return results
 

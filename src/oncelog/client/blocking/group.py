@@ -116,6 +116,8 @@ class GroupConsumer:
     def close(self, *, commit: bool = True) -> None:
         """Commit if wanted, leave the group, and let go of the connections."""
         try:
+            if commit and self._on_revoked is not None and self._holding.owned:
+                self._on_revoked(self._holding.owned)
             if commit and self._holding.has_done:
                 self.commit()
             goodbye = self._member.leave()
@@ -215,7 +217,9 @@ class GroupConsumer:
             self._on_assigned(positions)
 
     def _listed(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {p: one.offset for p, one in self._client.list_offsets(wanted).items()} if wanted else {}
+        committed = self._fetcher.positions.settings.read_committed
+        found = self._client.list_offsets(wanted, read_committed=committed) if wanted else {}
+        return {p: one.offset for p, one in found.items()}
 
 
 def require_topics(client: Client, topics: Sequence[str]) -> None:

@@ -1,0 +1,177 @@
+"""A consumer in a group, over asyncio: ``poll`` for records, while a task of its own keeps up the membership.
+
+::
+
+    async with AsyncGroupConsumer(client, "billing", ["orders"]) as consumer:
+        while True:
+            for fetched in await consumer.poll():
+                for record in read_fetched(fetched): ...
+                consumer.processed(fetched.partition, fetched.next_offset)
+
+Rules:
+1. The task joins, syncs and heartbeats; positions are looked up in another, so that heartbeats go on meanwhile.
+2. Only ``poll`` gives partitions up and takes them over, and runs the callbacks: between two calls of it the caller's
+   partitions stay as they are. The task does not join again before they were given up.
+3. Who does not call ``poll`` for ``rebalance_timeout_ms`` is taken for dead: heartbeats end, and others get the work.
+4. Delivery is at least once, as of ``blocking.group``; what is committed and as whom is ``machine.holding``'s.
+5. A cancelled ``poll`` loses nothing, and does not disturb a join that is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.client import AsyncClient, loop_ms
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.aio.membership import GroupMembership
+from oncelog.client.aio.offsets import commit_offsets, list_offsets
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.group import GroupMember, GroupSettings
+from oncelog.client.machine.holding import Holding, Reset
+from oncelog.client.machine.offsets import GroupMetadata
+from oncelog.client.machine.positions import Fetched, FetchSettings
+
+OnAssigned = Callable[[dict[TopicPartition, int]], Awaitable[None]]
+OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
+
+
+class AsyncGroupConsumer:
+    """One member; made inside a running loop, used as an asynchronous context manager and by one task.
+
+    ``reset`` says where to begin where the group has no offset; ``none`` raises. ``on_assigned`` is awaited with the
+    positions it begins at, ``on_revoked`` with the partitions it is about to lose, while their offsets can still be
+    committed (by a transaction too), unless the group has expelled the member.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        group: str,
+        topics: Sequence[str],
+        *,
+        settings: GroupSettings | None = None,
+        fetch: FetchSettings | None = None,
+        reset: Reset = "earliest",
+        on_assigned: OnAssigned | None = None,
+        on_revoked: OnRevoked | None = None,
+    ) -> None:
+        settings, fetch = settings or GroupSettings(), fetch or FetchSettings()
+        member = GroupMember(group, topics, settings)
+        self._client = client
+        self._consumer = AsyncConsumer(client, fetch)
+        self._holding = Holding(group, settings.instance_id, reset, loop_ms())
+        self._membership = GroupMembership(client, member, self._holding, read_committed=fetch.read_committed)
+        self._read_committed = fetch.read_committed
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._to_tell: dict[TopicPartition, int] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(commit=kind is None or issubclass(kind, (KeyboardInterrupt, asyncio.CancelledError)))
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions held now; it changes in ``poll`` only."""
+        return self._holding.owned
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """As whom a transactional producer commits the offsets of the partitions held (KIP-447)."""
+        return self._holding.metadata
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The next offset that will be fetched."""
+        return self._consumer.positions.of(partition)
+
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch from other offsets next, as after an aborted transaction. Partitions of others are passed over."""
+        self._consumer.seek({p: offset for p, offset in positions.items() if p in self._holding.owned})
+
+    async def poll(self, wait_ms: int = 500) -> list[Fetched]:
+        """What has been fetched, waiting for the first of it; possibly nothing after ``wait_ms``.
+
+        Raises ClientError when the group or its partitions cannot be reached for ``retry_timeout_ms``, and what the
+        callbacks raise. It may be called again after that.
+        """
+        deadline = loop_ms() + wait_ms
+        if self._holding.is_commit_due(loop_ms()):
+            await self.commit()
+        while True:
+            await self._follow()
+            left = max(0, deadline - loop_ms())
+            news = self._membership.news
+            if self._holding.is_held and len(self._consumer.positions):
+                found = [one for one in await self._consumer.poll(left, news) if not await self._reset_if_gone(one)]
+                if found:
+                    return found
+            else:
+                await asyncio.wait([news], timeout=left / 1000)
+            if not news.done() and loop_ms() >= deadline:
+                return []
+
+    def processed(self, partition: TopicPartition, next_offset: int) -> None:
+        """Everything before ``next_offset`` may be committed; that is done by ``poll`` every 5 s, and at the end."""
+        self._holding.processed(partition, next_offset)
+
+    async def commit(self) -> None:
+        """Commit what was processed. The member joins again if the coordinator says that it has to."""
+        offsets = self._holding.take_done(loop_ms())
+        try:
+            await commit_offsets(self._client, self._holding.metadata.group, offsets, self._holding.membership)
+        except BrokerRefused as error:
+            self._membership.refused(error)
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Give up the partitions, committing if wanted; leave the group (a static member stays); close connections."""
+        try:
+            if commit and self._holding.is_held:
+                await self._give_up()
+            await self._membership.leave()
+        except (ClientError, TimeoutError):
+            pass  # the session time-out does the rest
+        finally:
+            self._holding.give_up()
+            await self._membership.close()
+            await self._consumer.close()
+
+    async def _follow(self) -> None:
+        """Do what the membership asks for: give up, or take over."""
+        self._membership.attend()
+        if self._holding.is_held and self._membership.is_over:
+            await self._give_up()
+        positions = self._membership.take_start()
+        if positions is not None:
+            await self._consumer.assign(positions)
+            self._to_tell = positions
+        if self._to_tell is not None:
+            if self._on_assigned is not None:
+                await self._on_assigned(self._to_tell)
+            self._to_tell = None
+
+    async def _give_up(self) -> None:
+        """Commit what was done while the generation is still valid; then others may have the partitions."""
+        if self._on_revoked is not None and self._holding.owned:
+            await self._on_revoked(self._holding.owned)
+        if self._holding.has_done:
+            with contextlib.suppress(ClientError):
+                await self.commit()
+        self._to_tell = None
+        await self._consumer.assign({})
+        self._membership.released()
+
+    async def _reset_if_gone(self, fetched: Fetched) -> bool:
+        if not self._holding.is_gone(fetched):
+            return False
+        wanted = self._holding.beginnings([fetched.partition])
+        self.seek(await list_offsets(self._client, wanted, read_committed=self._read_committed))
+        return True

@@ -1,0 +1,226 @@
+"""The membership of an asynchronous group consumer, in a task of its own: join, sync, heartbeats, where to begin.
+
+Rules: the states are ``machine.group``'s, and one request to the coordinator is outstanding at a time. While partitions
+are held and the group rebalances, the task only heartbeats: it joins again when ``poll`` has given them up. Positions
+are looked up in a second task, because a transaction with offsets pending may keep them from us for longer than the
+session lasts. Nothing here touches what is held; ``poll`` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.client import AsyncClient, loop_ms
+from oncelog.client.aio.link import AsyncLink
+from oncelog.client.aio.offsets import committed_offsets, list_offsets
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.group import GroupMember, State
+from oncelog.client.machine.holding import TOPIC_CHECK_MS, Holding
+from oncelog.wire.message import Request
+
+_GOODBYE_S: Final = 5.0
+
+
+class GroupMembership:
+    """The task, and the line between it and ``poll``.
+
+    ``news`` is done when ``poll`` has to look: the assignment is over, or positions of a new one are there, or the task
+    has failed. ``poll`` answers by ``take_start`` and ``released``.
+    """
+
+    def __init__(self, client: AsyncClient, member: GroupMember, holding: Holding, *, read_committed: bool) -> None:
+        self._client = client
+        self._member = member
+        self._holding = holding
+        self._read_committed = read_committed
+        self._link: AsyncLink | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[dict[TopicPartition, int]] | None = None
+        self._abandoned: dict[asyncio.Task[Any], None] = {}
+        self._wake = asyncio.Event()
+        self._counts: dict[str, int] = {}
+        self._check_due_ms = 0
+        self._attended_ms = loop_ms()
+        self.news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what is held is not the member's any more."""
+        held = self._holding.metadata
+        member = self._member
+        return member.state is not State.STABLE or (held.generation, held.member_id) != (
+            member.generation,
+            member.member_id,
+        )
+
+    def attend(self) -> None:
+        """``poll`` is here: see that the task runs. Raises what it failed with."""
+        self._attended_ms = loop_ms()
+        if self.news.done():
+            self.news = asyncio.get_running_loop().create_future()
+        if self._starting is not None and self._starting.done() and _failure(self._starting) is not None:
+            failed, self._starting = self._starting, None
+            failed.result()
+        if self._task is not None and self._task.done():
+            ended, self._task = self._task, None
+            if (error := _failure(ended)) is not None:
+                raise error
+        if self._task is None:
+            self._task = asyncio.create_task(self._live())
+            self._task.add_done_callback(self._tell)
+        if self._starting is None and not self._holding.is_held and self._member.state is State.STABLE:
+            self._start()
+
+    def take_start(self) -> dict[TopicPartition, int] | None:
+        """The positions of a new assignment, once, when they are there; the partitions are held from then on."""
+        member, starting = self._member, self._starting
+        if starting is None or not starting.done() or member.state is not State.STABLE:
+            return None
+        self._starting = None
+        self._holding.take_over(member.assignment, member.generation, member.member_id)
+        return starting.result()
+
+    def released(self) -> None:
+        """Nothing is held any more: the task may join."""
+        self._holding.give_up()
+        self._wake.set()
+
+    def refused(self, error: BrokerRefused) -> None:
+        """A commit was refused. Raises ``error`` unless the member recovers by joining again."""
+        self._member.refused(error.code)
+        self._wake.set()
+        self._tell()
+
+    async def leave(self) -> None:
+        """End the task and say goodbye. Raises ClientError; TimeoutError when that takes too long."""
+        await self._stop()
+        goodbye = self._member.leave()
+        if goodbye is not None:
+            async with asyncio.timeout(_GOODBYE_S):
+                await (await self._coordinator()).call(goodbye)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._stop()
+        if self._link is not None:
+            await self._link.close()
+
+    async def _stop(self) -> None:
+        tasks = [task for task in (self._task, self._starting, *self._abandoned) if task is not None]
+        self._task = self._starting = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _live(self) -> None:
+        """Keep up the membership for as long as somebody polls."""
+        while loop_ms() - self._attended_ms < self._member.settings.rebalance_timeout_ms:
+            if self._member.state is State.STABLE or self._holding.is_held:
+                await self._keep_alive()
+            else:
+                await self._join()
+
+    async def _join(self) -> None:
+        """One step towards an assignment."""
+        await self._exchange(self._member.next_request(loop_ms()))
+        if self._member.state is State.ASSIGNING:
+            self._counts = await self._partition_counts()
+            self._member.assign(self._counts)
+        elif self._member.state is State.STABLE:
+            self._check_due_ms = loop_ms() + TOPIC_CHECK_MS
+            self._start()
+
+    async def _keep_alive(self) -> None:
+        """A heartbeat, while the assignment is good or ``poll`` has not given it up yet, and a pause."""
+        member = self._member
+        self._wake.clear()
+        if member.state is State.STABLE:
+            await self._exchange(member.next_request(loop_ms()))
+            if member.is_leader and loop_ms() >= self._check_due_ms:
+                await self._check_topics()
+        else:
+            await self._exchange(member.keep_alive(loop_ms()))
+        if member.state is not State.STABLE:
+            self._end_start()
+            self._tell()
+            if not self._holding.is_held:
+                return
+        until_due = member.heartbeat_due_ms - loop_ms()
+        pause_ms = until_due if until_due > 0 else member.settings.heartbeat_interval_ms
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_ms / 1000):
+                await self._wake.wait()
+
+    async def _exchange(self, request: Request[Any] | None) -> None:
+        """One request to the coordinator and its answer, retried while the coordinator moves."""
+        if request is None:
+            return
+        member = self._member
+        wait_ms = self._client.config.request_timeout_ms
+        if member.state is State.UNJOINED:
+            wait_ms += member.settings.rebalance_timeout_ms
+
+        async def attempt() -> None:
+            try:
+                answer = await (await self._coordinator()).call(request, timeout_ms=wait_ms)
+            except ClientError:
+                self._client.forget_coordinator(member.group)
+                raise
+            member.answered(answer, loop_ms())
+
+        await self._client.retrying(attempt)
+
+    async def _coordinator(self) -> AsyncLink:
+        """A connection for the membership alone, because a join may wait on it for minutes."""
+        broker = await self._client.coordinator(self._member.group)
+        info = self._client.view.brokers.get(broker)
+        if self._link is None or not self._link.is_open or info is None or info.address != self._link.address:
+            if self._link is not None:
+                await self._link.close()
+            self._link = await self._client.connect(broker)
+        return self._link
+
+    async def _partition_counts(self) -> dict[str, int]:
+        topics = await self._client.metadata(self._member.topics_to_assign())
+        return {name: len(info.partitions) for name, info in topics.items() if info.exists}
+
+    async def _check_topics(self) -> None:
+        """A topic that has appeared or grown: the leader calls for a rebalance."""
+        self._check_due_ms = loop_ms() + TOPIC_CHECK_MS
+        if await self._partition_counts() != self._counts:
+            self._member.rejoin()
+
+    def _start(self) -> None:
+        """Look up where to begin, while heartbeats go on."""
+        self._end_start()
+        self._starting = asyncio.create_task(self._positions(self._member.assignment))
+        self._starting.add_done_callback(self._tell)
+
+    def _end_start(self) -> None:
+        """Nobody wants it any more. It is not cancelled: that would cost others the connection that it waits on."""
+        if self._starting is not None:
+            self._abandoned[self._starting] = None
+            self._starting.add_done_callback(self._gone)
+            self._starting = None
+
+    def _gone(self, task: asyncio.Task[Any]) -> None:
+        del self._abandoned[task]
+        _failure(task)
+
+    async def _positions(self, owned: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        group = self._member.group
+        committed = await committed_offsets(self._client, group, owned, require_stable=True) if owned else {}
+        positions, missing = self._holding.start(owned, committed)
+        return positions | await list_offsets(self._client, missing, read_committed=self._read_committed)
+
+    def _tell(self, _: object = None) -> None:
+        if not self.news.done():
+            self.news.set_result(None)
+
+
+def _failure(task: asyncio.Task[Any]) -> BaseException | None:
+    """What an ended task failed with; asyncio knows then that somebody has looked."""
+    return None if task.cancelled() else task.exception()
