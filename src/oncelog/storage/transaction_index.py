@@ -8,7 +8,9 @@ stable offset shows that nothing earlier can still be open.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from oncelog.storage.errors import CorruptFile
@@ -16,6 +18,7 @@ from oncelog.storage.errors import CorruptFile
 _VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")
 ENTRY_SIZE: Final = _ENTRY.size
+_MARKER: Final = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -41,16 +44,21 @@ def load_transaction_index(data: bytes, base_offset: int) -> list[AbortedTransac
         if version < _VERSION or entry.last_offset < base_offset or entry.first_offset > entry.last_offset:
             raise CorruptFile(f"transaction index entry {entry} of version {version}")
         entries.append(entry)
+    entries.sort(key=_MARKER)  # as they are, in every file that was ever written; ``overlapping`` relies on it
     return entries
 
 
 def overlapping(
-    entries: Iterable[AbortedTransaction], first_offset: int, upper_bound: int
+    entries: Sequence[AbortedTransaction], first_offset: int, upper_bound: int
 ) -> tuple[list[AbortedTransaction], bool]:
-    """Entries that overlap [``first_offset``, ``upper_bound``), and whether later segments need not be asked."""
+    """Entries that overlap [``first_offset``, ``upper_bound``), and whether later segments need not be asked.
+
+    Markers are in order, so those before ``first_offset`` are skipped by halving: there may be a hundred thousand.
+    """
     found = []
-    for entry in entries:
-        if entry.last_offset >= first_offset and entry.first_offset < upper_bound:
+    for index in range(bisect_left(entries, first_offset, key=_MARKER), len(entries)):
+        entry = entries[index]
+        if entry.first_offset < upper_bound:
             found.append(entry)
         if entry.last_stable_offset >= upper_bound:
             return found, True
