@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oncelog.base.ids import CONSUMER_OFFSETS, NO_TOPIC_ID, TRANSACTION_STATE, uuid_text
+from oncelog.base.ids import (
+    CONSUMER_OFFSETS,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TOPIC_ID,
+    TRANSACTION_STATE,
+    uuid_text,
+)
 from oncelog.records.errors import CorruptBatch
+from oncelog.records.internal import transaction_records
 from oncelog.records.internal.consumer_protocol import decode_assignment, decode_subscription
 from oncelog.records.internal.group_records import (
     GroupMetadataKey,
@@ -19,19 +27,14 @@ from oncelog.records.internal.group_records import (
     decode_key,
     decode_offset_commit_value,
 )
-from oncelog.records.internal.primitives import Reader
 
-TRANSACTION_STATES: Final = {
-    0: "Empty",
-    1: "Ongoing",
-    2: "PrepareCommit",
-    3: "PrepareAbort",
-    4: "CompleteCommit",
-    5: "CompleteAbort",
-    6: "Dead",
-    7: "PrepareEpochFence",
+_TAGGED: Final = {
+    "previous_producer_id": NO_PRODUCER_ID,
+    "next_producer_id": NO_PRODUCER_ID,
+    "client_transaction_version": 0,
+    "next_producer_epoch": NO_PRODUCER_EPOCH,
 }
-_MIN_PARTITIONS_BYTES: Final = 3
+"""What is left out of a value where it is the default."""
 
 
 def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
@@ -39,10 +42,7 @@ def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> dict[
     if topic == CONSUMER_OFFSETS:
         return _group_record(key, value)
     if topic == TRANSACTION_STATE:
-        try:
-            return _transaction_record(key, value)
-        except CorruptBatch as error:
-            return {"unknown": str(error)}
+        return _transaction_record(key, value)
     return None
 
 
@@ -105,46 +105,24 @@ def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
 
 
 def _transaction_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """A transactional id and its state (TransactionLogKey 0, TransactionLogValue 0 and 1)."""
-    if key is None:
-        raise CorruptBatch("no key")
-    reader = Reader(key)
-    version = reader.int16()
-    if version != 0:
-        return {"kind": "unknown", "unknown": f"key of version {version}"}
-    row: dict[str, Any] = {"kind": "transaction", "transactional_id": reader.string()}
+    """A transactional id and its state."""
+    name = transaction_records.decode_key(key)
+    if not isinstance(name, str):
+        return {"kind": "unknown", "unknown": name.reason}
+    row: dict[str, Any] = {"kind": "transaction", "transactional_id": name}
     if value is None:
         return {**row, "deleted": True}
-    version = Reader(value).int16()
-    if version not in (0, 1):
-        return {**row, "unknown": f"value of version {version}"}
-    reader = Reader(value[2:], flexible=version >= 1)
+    held = transaction_records.decode_value(value)
+    if isinstance(held, transaction_records.Unknown):
+        return {**row, "unknown": held.reason}
     row |= {
-        "producer_id": reader.int64(),
-        "producer_epoch": reader.int16(),
-        "timeout_ms": reader.int32(),
-        "state": TRANSACTION_STATES.get(reader.take(1)[0], "unknown"),
-        "partitions": _partitions(reader),
-        "last_update_timestamp": reader.int64(),
-        "start_timestamp": reader.int64(),
+        "producer_id": held.producer_id,
+        "producer_epoch": held.producer_epoch,
+        "timeout_ms": held.timeout_ms,
+        "state": transaction_records.STATE_NAMES[held.status],
+        "partitions": [f"{topic}-{index}" for topic, indexes in held.partitions or () for index in indexes],
+        "last_update_timestamp": held.last_update_timestamp,
+        "start_timestamp": held.start_timestamp,
     }
-    tags = reader.tagged_fields()
-    for tag, name in ((0, "previous_producer_id"), (1, "next_producer_id"), (2, "client_transaction_version")):
-        if tag in tags:
-            row[name] = int.from_bytes(tags[tag], "big", signed=True)
-    return row
-
-
-def _partitions(reader: Reader) -> list[str]:
-    """Topic-partitions of a transaction; the array may be null, which the shared reader's count refuses."""
-    size = reader.unsigned_varint() - 1 if reader.flexible else reader.int32()
-    if size < 0:
-        return []
-    if size * _MIN_PARTITIONS_BYTES > reader.left:
-        raise CorruptBatch(f"array of {size} elements, {reader.left} bytes left")
-    found: list[str] = []
-    for _ in range(size):
-        topic = reader.string()
-        found += [f"{topic}-{reader.int32()}" for _ in range(reader.count(4))]
-        reader.tagged_fields()
-    return found
+    tagged = held._asdict()
+    return row | {name: tagged[name] for name, default in _TAGGED.items() if tagged[name] != default}

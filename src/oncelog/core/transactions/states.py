@@ -24,6 +24,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from oncelog.records.internal import transaction_records
+
 
 class TransactionState(IntEnum):
     """A state, by its number in the log."""
@@ -38,16 +40,7 @@ class TransactionState(IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
 
-STATE_NAMES: Final = {
-    TransactionState.EMPTY: "Empty",
-    TransactionState.ONGOING: "Ongoing",
-    TransactionState.PREPARE_COMMIT: "PrepareCommit",
-    TransactionState.PREPARE_ABORT: "PrepareAbort",
-    TransactionState.COMPLETE_COMMIT: "CompleteCommit",
-    TransactionState.COMPLETE_ABORT: "CompleteAbort",
-    TransactionState.DEAD: "Dead",
-    TransactionState.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
-}
+STATE_NAMES: Final = {state: transaction_records.STATE_NAMES[state] for state in TransactionState}
 """As DescribeTransactions and ListTransactions say them, and as filters name them."""
 
 VALID_PREVIOUS_STATES: Final[dict[TransactionState, frozenset[TransactionState]]] = {

@@ -26,7 +26,18 @@ from oncelog.records.internal.primitives import Reader, Writer
 TRANSACTION_KEY_VERSION: Final = 0
 HIGHEST_VALUE_VERSION: Final = 1
 FLEXIBLE_SINCE: Final = 1
-HIGHEST_STATUS: Final = 7
+STATE_NAMES: Final = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+"""By number."""
+HIGHEST_STATUS: Final = len(STATE_NAMES) - 1
 NO_TIMESTAMP: Final = -1
 _PREVIOUS_PRODUCER_ID_TAG: Final = 0
 _NEXT_PRODUCER_ID_TAG: Final = 1
