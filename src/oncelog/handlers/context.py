@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from oncelog.core.groups.shard import GroupShard
     from oncelog.core.sessions.fetch import FetchSessions
     from oncelog.core.transactions.shard import TransactionShard
+    from oncelog.handlers.audit import AuditRecord
     from oncelog.storage.log import PartitionLog
 
 
@@ -100,6 +101,12 @@ class Broker(Protocol):
 
     def disk_bytes(self) -> tuple[int, int]:
         """Size of the volume that holds the data, and what is free on it; −1 each when unknown."""
+
+    def audit(self, record: AuditRecord) -> None:
+        """Write down that somebody ended a transaction from outside, or tried to."""
+
+    def verification_failed(self, partition_count: int) -> None:
+        """Count transactional writes that were refused because the coordinator does not know of them (KIP-890)."""
 
     def random_bytes(self, size: int) -> bytes:
         """From the injected entropy: topic ids, member ids."""

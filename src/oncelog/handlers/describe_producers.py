@@ -1,6 +1,8 @@
 """DescribeProducers, version 0 (KIP-664): the producers a partition's leader remembers, and what they have open there.
 
-With it hanging transactions are found: an open one has the offset where it begins, −1 is none.
+With it hanging transactions are found: an open one has the offset where it begins, −1 is none. Beyond Apache Kafka, in
+tags that its clients pass over, an open one has its transactional id, where it is known and the requester may describe
+it, and what this broker has found out about it when it grew old (``core.transactions.hanging``).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_topic
 from oncelog.handlers.leadership import led_log
+from oncelog.handlers.transactions import may
 from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -65,14 +68,19 @@ def _producers(partition: TopicPartition, context: Context) -> PartitionResponse
         return answer
     for entry in log.producers.entries.values():
         first_offset = entry.transaction_first_offset
-        answer.active_producers.append(
-            ProducerState(
-                producer_id=entry.producer_id,
-                producer_epoch=entry.epoch,
-                last_sequence=entry.last_sequence,
-                last_timestamp=entry.last_timestamp,
-                coordinator_epoch=entry.coordinator_epoch,
-                current_txn_start_offset=NO_OFFSET if first_offset is None else first_offset,
-            )
+        state = ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=NO_OFFSET if first_offset is None else first_offset,
         )
+        opened = None if first_offset is None else log.transactions.get(partition, entry.producer_id)
+        if opened is not None:
+            state.verdict = opened.verdict
+            name = opened.transactional_id
+            if name is not None and may(context, Operation.DESCRIBE, name):
+                state.transactional_id = name
+        answer.active_producers.append(state)
     return answer

@@ -3,6 +3,9 @@
 Without a transactional id a producer always gets a new id with epoch 0, also when it names the one it had. With one the
 transaction coordinator answers: an open transaction is aborted and earlier instances are fenced, or, asked to
 (``KeepPreparedTxn``), the transaction is left to the new instance and named in the answer.
+
+A new instance that ends what an earlier one had open cannot be told from an administrator who forces its end (Apache
+Kafka's forceTerminateTransaction sends just that): both are written down in the audit log.
 """
 
 from __future__ import annotations
@@ -20,8 +23,11 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.core.transactions.errors import init_error
-from oncelog.core.transactions.model import Identity, InitReply, InitRequest
+from oncelog.core.transactions.model import Identity, InitReply, InitRequest, TransactionDescription
+from oncelog.core.transactions.states import STATE_NAMES, TransactionState
+from oncelog.core.transactions.transaction import NEVER_TIMES_OUT
 from oncelog.handlers.api import Operation
+from oncelog.handlers.audit import PARTITIONS_NAMED, AuditRecord, Value, requester
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_cluster, may_topic
 from oncelog.handlers.topic_creation import ensure_internal_topic
@@ -92,12 +98,16 @@ def _new_id() -> Steps[InitProducerIdResponse]:
 
 def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdResponse]:
     yield from ensure_internal_topic(context.broker, TRANSACTION_STATE)
+    ended = None if request.keep_prepared else _open_transaction(request, context)
     reply: InitReply | ErrorCode = yield from ask(
         request.transactional_id,
         lambda shard, token, now_ms, producer_id: shard.init_producer_id(
             request, token, now_ms, producer_id=producer_id
         ),
     )
+    error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
+    if ended is not None:
+        context.broker.audit(_record(ended, request, error_code, context))
     if isinstance(reply, ErrorCode):
         return _refuse(reply)
     if reply.error_code is not ErrorCode.NONE:
@@ -108,6 +118,33 @@ def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdR
         ongoing_txn_producer_id=reply.ongoing.producer_id,
         ongoing_txn_producer_epoch=reply.ongoing.producer_epoch,
     )
+
+
+def _open_transaction(request: InitRequest, context: Context) -> TransactionDescription | None:
+    """What the id has open, and this request is going to abort."""
+    shard = context.broker.transaction_shard(request.transactional_id)
+    found = None if shard is None else shard.describe(request.transactional_id)
+    return found if found is not None and found.state == STATE_NAMES[TransactionState.ONGOING] else None
+
+
+def _record(
+    ended: TransactionDescription, request: InitRequest, error_code: ErrorCode, context: Context
+) -> AuditRecord:
+    transaction: dict[str, Value] = {
+        "transactional_id": ended.transactional_id,
+        "producer_id": ended.identity.producer_id,
+        "producer_epoch": ended.identity.producer_epoch,
+        "state": ended.state,
+        "two_phase": ended.timeout_ms == NEVER_TIMES_OUT,
+        "start_ms": ended.start_ms,
+        "timeout_ms": ended.timeout_ms,
+        "partitions": [str(partition) for partition in ended.partitions[:PARTITIONS_NAMED]],
+        "partition_count": len(ended.partitions),
+    }
+    checked = ["Write on the transactional id"]
+    if request.expected is not None:
+        checked.append("the requester has the producer id and epoch of the transaction")
+    return AuditRecord(context.now_ms, "init-producer-id", requester(context), transaction, checked, error_code.name)
 
 
 def _refuse(error_code: ErrorCode) -> InitProducerIdResponse:

@@ -89,6 +89,8 @@ class _Appending:
     refused: Mapping[TopicPartition, ErrorCode]
     """What the transaction coordinator does not know as part of the transaction."""
     verified: bool
+    transactional_id: str | None = None
+    """Whose the transactional records are; only one whose requester may use it."""
     waiting: list[_Waiting] = field(default_factory=list)
 
 
@@ -101,7 +103,8 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Steps
     allowed = name is not None and context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     if name is not None and allowed and transactional:
         return _verify_and_append(request, name, transactional, context)
-    return _append_all(request, _Appending(context, request.acks, allowed, refused={}, verified=False))
+    appending = _Appending(context, request.acks, allowed, refused={}, verified=False, transactional_id=name)
+    return _append_all(request, appending)
 
 
 def _verify_and_append(
@@ -114,7 +117,8 @@ def _verify_and_append(
         )
     else:
         refused = yield from verify(name, identities.pop(), list(transactional), context)
-    outcome = _append_all(request, _Appending(context, request.acks, allowed=True, refused=refused, verified=True))
+    appending = _Appending(context, request.acks, allowed=True, refused=refused, verified=True, transactional_id=name)
+    outcome = _append_all(request, appending)
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
@@ -228,6 +232,7 @@ def _append_partition(
             now_ms=context.now_ms,
             leader_epoch=broker.leader_epoch(partition),
             verified=appending.verified,
+            transactional_id=appending.transactional_id,
         )
     except AppendRefused as refused:
         _refuse_append(result, refused, log)

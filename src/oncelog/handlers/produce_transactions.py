@@ -59,8 +59,12 @@ def verify(
     request = AddRequest(TransactionalId(transactional_id), identity, partitions, 2 if adds else 0)
     error_code = yield from _ask(request, adds=adds)
     if error_code is not ErrorCode.NONE:
-        return dict.fromkeys(partitions, _told(error_code, context.version))
-    return _refused(request, context)
+        refused: Mapping[TopicPartition, ErrorCode] = dict.fromkeys(partitions, _told(error_code, context.version))
+    else:
+        refused = _refused(request, context)
+    if refused:
+        context.broker.verification_failed(len(refused))
+    return refused
 
 
 def _ask(request: AddRequest, *, adds: bool) -> Steps[ErrorCode]:

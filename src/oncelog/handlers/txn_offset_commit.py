@@ -161,6 +161,7 @@ def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], co
     adding = _adding(request, context)
     refusal = yield from _take_part(adding, context)
     if refusal is not ErrorCode.NONE:
+        context.broker.verification_failed(1)
         return CommitReply(refusal)
     commit = TransactionalCommitRequest(
         GroupId(request.group_id),
@@ -168,12 +169,13 @@ def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], co
         request.generation_id,
         request.group_instance_id,
         accepted,
-        Producer(adding.identity.producer_id, adding.identity.producer_epoch),
+        Producer(adding.identity.producer_id, adding.identity.producer_epoch, request.transactional_id),
     )
 
     def decide(shard: GroupShard, token: int, now_ms: int) -> Decision:
         refusal = _verified_now(adding, context)
         if refusal is not ErrorCode.NONE:
+            context.broker.verification_failed(1)
             return Decision(reply=CommitReply(refusal))
         return shard.commit_transactional_offsets(commit, token, now_ms)
 

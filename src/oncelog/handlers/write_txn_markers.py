@@ -1,8 +1,12 @@
 """WriteTxnMarkers, versions 1 and 2 (KIP-98, KIP-890): ends transactions on the partitions this broker leads.
 
 Asked by transaction coordinators, and by administrators who end a hanging transaction (KIP-664). An administrator's
-marker has a start offset, in a tag of our own that Apache Kafka passes over: it is written only where a transaction of
-exactly this producer epoch is open from exactly this offset on, and it needs no coordinator epoch.
+marker has a start offset, in a tag of our own that Apache Kafka passes over: it aborts, and is written only where a
+transaction of exactly this producer epoch is open from exactly this offset on. It needs no coordinator epoch and never
+raises the stored one, which would lock the coordinator's own markers out. What the coordinator has decided, or left to
+whoever prepared it (two-phase commit), it does not end.
+
+Every marker that comes by this API is written down in the audit log: this broker's coordinator does not use it.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, Topic
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context, Marker
 from oncelog.handlers.facts import may_cluster
+from oncelog.handlers.hanging import protection
+from oncelog.handlers.markers_audit import open_there, record_of
 from oncelog.handlers.transactions import by_topic
 from oncelog.handlers.waits import Steps, UntilDurable
 from oncelog.storage.errors import AppendRefused
@@ -36,7 +42,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.REQUEST_TIMED_OUT: "the marker is not durable within request.timeout.ms",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is newer, or (administrator) not exactly this one",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a coordinator of a newer epoch has written here",
-    ErrorCode.INVALID_TXN_STATE: "(administrator) no transaction is open from the offset on",
+    ErrorCode.INVALID_TXN_STATE: "(administrator) no transaction is open from the offset on, or its coordinator has "
+    "decided it, or it is prepared in two-phase commit",
+    ErrorCode.INVALID_REQUEST: "(administrator) a commit: a hanging transaction can only be aborted",
     ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be written",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "neither a broker nor allowed to alter the cluster",
 }
@@ -61,6 +69,7 @@ def handle(
     ends: dict[TopicPartition, Offset] = {}
     for marker in request.markers:
         of_producer = outcomes.setdefault(marker.producer_id, {})
+        found = open_there(marker, context)
         for topic in marker.topics:
             for index in topic.partition_indexes:
                 partition = TopicPartition(TopicName(topic.name), index)
@@ -68,6 +77,8 @@ def handle(
                     of_producer[partition] = _write(marker, partition, context, ends)
                 else:
                     of_producer[partition] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if allowed:
+            context.broker.audit(record_of(marker, of_producer, found, context))
     return _when_durable(outcomes, ends, context) if ends else _response(outcomes)
 
 
@@ -78,6 +89,8 @@ def _write(
     if log is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     written = _marker(marker, log, context.version)
+    if written.start_offset != NO_OFFSET and (refusal := _administrators_refusal(written, log, context)):
+        return refusal
     try:
         end = context.broker.write_marker(partition, written)
     except AppendRefused as refused:
@@ -88,12 +101,26 @@ def _write(
     return ErrorCode.NONE
 
 
+def _administrators_refusal(marker: Marker, log: PartitionLog, context: Context) -> ErrorCode:
+    """What an administrator's marker may not end although it names it; the log looks at the name itself."""
+    if marker.committed:
+        return ErrorCode.INVALID_REQUEST
+    entry = log.producers.entries.get(marker.producer_id)
+    opened = log.transactions.get(log.partition, marker.producer_id)
+    if entry is None or opened is None or opened.start_offset != marker.start_offset:
+        return ErrorCode.NONE
+    if entry.epoch == marker.producer_epoch and protection(context.broker, opened, entry) is not None:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.NONE
+
+
 def _marker(marker: WritableTxnMarker, log: PartitionLog, version: int) -> Marker:
     administrators = marker.start_offset != NO_OFFSET
     coordinator_epoch = marker.coordinator_epoch
-    if administrators and coordinator_epoch == NO_COORDINATOR_EPOCH:
+    if administrators:
         entry = log.producers.entries.get(marker.producer_id)
-        coordinator_epoch = NO_COORDINATOR_EPOCH if entry is None else entry.coordinator_epoch
+        stored = NO_COORDINATOR_EPOCH if entry is None else entry.coordinator_epoch
+        coordinator_epoch = stored if coordinator_epoch == NO_COORDINATOR_EPOCH else min(coordinator_epoch, stored)
     return Marker(
         ProducerId(marker.producer_id),
         ProducerEpoch(marker.producer_epoch),

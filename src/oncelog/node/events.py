@@ -16,6 +16,7 @@ from oncelog.ports import Buffer, OpenFile
 from oncelog.storage.file_range import FileRange as FileRange
 
 if TYPE_CHECKING:
+    from oncelog.handlers.audit import AuditRecord
     from oncelog.wire.chunks import Chunk
 
 
@@ -168,6 +169,13 @@ class Report:
 
 
 @dataclass(slots=True)
+class Audit:
+    """Write a record to the log of administrative aborts, before anything is sent that comes after this."""
+
+    record: AuditRecord
+
+
+@dataclass(slots=True)
 class Fatal:
     """The node must not go on; the process ends without a clean-shutdown marker."""
 
@@ -179,4 +187,4 @@ class Stopped:
     """All is flushed; the process may end."""
 
 
-Effect = Send | Close | Pause | Resume | Sync | RunJob | WriteFacts | Continue | Report | Fatal | Stopped
+Effect = Send | Close | Pause | Resume | Sync | RunJob | WriteFacts | Continue | Report | Audit | Fatal | Stopped

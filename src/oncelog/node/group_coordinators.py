@@ -56,7 +56,14 @@ class GroupCoordinators(Coordinators[GroupShard]):
             base_sequence=_BASE_SEQUENCE,
             transactional=True,
         )
-        led.log.append(memoryview(batch), now_ms=now_ms, leader_epoch=led.leader_epoch, internal=True, verified=True)
+        led.log.append(
+            memoryview(batch),
+            now_ms=now_ms,
+            leader_epoch=led.leader_epoch,
+            internal=True,
+            verified=True,
+            transactional_id=producer.transactional_id,
+        )
         for key, value in decision.records:
             led.shard.apply(key, value, producer_id=producer.producer_id)
 

@@ -49,6 +49,7 @@ from oncelog.node.coordinators import Coordinators
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.durability import Durability
 from oncelog.node.events import (
+    Audit,
     ConnectionClosed,
     ConnectionOpened,
     Continue,
@@ -68,15 +69,18 @@ from oncelog.node.facts import Facts
 from oncelog.node.group_coordinators import GroupCoordinators
 from oncelog.node.maintenance import Maintenance
 from oncelog.node.markers import append_marker
+from oncelog.node.orphans import OrphanWatch
 from oncelog.node.producer_ids import ProducerIds
 from oncelog.node.readers import Readers
 from oncelog.node.requests import Handle, Requests
 from oncelog.node.tasks import Runnable, Task
 from oncelog.node.traffic import Traffic
 from oncelog.node.transaction_coordinators import TransactionCoordinators
+from oncelog.node.transaction_metrics import TransactionCounters
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
+    from oncelog.handlers.audit import AuditRecord
     from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log import PartitionLog
 
@@ -129,6 +133,8 @@ class Node:
         self.fetch_sessions = FetchSessions(
             int(config.get("max.incremental.fetch.session.cache.slots")), self.random_bytes
         )
+        self.orphans = OrphanWatch(self, logs.transactions, self._deadlines)
+        self.transaction_counters = TransactionCounters()
         self._requests = Requests(self, authoriser, self._park, self._deadlines, self._runnable, self.traffic)
 
     # Driving
@@ -215,6 +221,7 @@ class Node:
             self._requests.run_woken()
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
+        self.orphans.notice(self.now_ms, effects)
         self._maintenance.start_jobs(effects)
         self._durability.start_syncs(effects)
         if self._stopping:
@@ -321,6 +328,19 @@ class Node:
         if partition.topic == CONSUMER_OFFSETS:
             self._groups.transaction_ended(partition.partition, marker.producer_id, committed=marker.committed)
         return offset
+
+    def audit(self, record: AuditRecord) -> None:
+        """See ``handlers.context.Broker``."""
+        self.transaction_counters.audited(record)
+        self._requests.effects.append(Audit(record))
+
+    def verification_failed(self, partition_count: int) -> None:
+        """See ``handlers.context.Broker``."""
+        self.transaction_counters.verification_failures += partition_count
+
+    def markers_retried(self) -> int:
+        """Markers that their log refused and that are tried again (metrics)."""
+        return self._transactions.retrying
 
     def appended(self, partition: TopicPartition, record_count: int, size_bytes: int) -> None:
         """See ``handlers.context.Broker``."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.node.events import (
+    Audit,
     Close,
     Continue,
     Continued,
@@ -32,10 +33,12 @@ from oncelog.node.events import (
     Synced,
     WriteFacts,
 )
-from oncelog.ports import Clock, Conflict, Coordination
+from oncelog.ports import Clock, Conflict
+from oncelog.runtime.audit_log import AuditLog
 from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:
+    from oncelog.node.assembly import Outside
     from oncelog.node.node import Node
     from oncelog.runtime.connection import ClientConnection
 
@@ -48,13 +51,13 @@ class Execution:
     """One node on one asyncio loop."""
 
     def __init__(
-        self, node: Node, loop: asyncio.AbstractEventLoop, clock: Clock, coordination: Coordination, *, manual: bool
+        self, node: Node, loop: asyncio.AbstractEventLoop, clock: Clock, outside: Outside, *, manual: bool
     ) -> None:
         self._node = node
         self._loop = loop
         self._clock = clock
         self._manual = manual
-        self._coordination = coordination
+        self._coordination = outside.coordination
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
         self._ending = False
@@ -67,6 +70,7 @@ class Execution:
         self.disk = Workers(loop, SYNC_WORKERS, "disk")
         self._jobs = Workers(loop, 1, "jobs")
         self._facts = Workers(loop, 1, "facts")
+        self._audit = AuditLog(outside.files, self.disk, lambda: int(node.config.get("oncelog.audit.max.bytes")))
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Close: self._close,
@@ -77,6 +81,7 @@ class Execution:
             WriteFacts: self._write_facts,
             Continue: self._continue,
             Report: self._report,
+            Audit: self._audit.write,
             Fatal: self._fatal,
             Stopped: self._stop,
         }

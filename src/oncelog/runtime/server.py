@@ -119,7 +119,7 @@ class Server:
         if self._assembled is not None:
             self._assembled(node)
         manual = isinstance(self.clock, ManualClock)
-        self._execution = Execution(node, loop, self.clock, opened.outside.coordination, manual=manual)
+        self._execution = Execution(node, loop, self.clock, opened.outside, manual=manual)
         self._execution.carry_out(reports + node.start(self.clock.now_ms()))
         self._gate.start_sweeping(loop)
         self._health = LoopHealth(loop)

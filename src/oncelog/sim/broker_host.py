@@ -18,6 +18,7 @@ from oncelog.base.errors import PeerError
 from oncelog.coordination.memory import MemorySession, MemoryTree
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import (
+    Audit,
     Close,
     ConnectionClosed,
     ConnectionOpened,
@@ -418,6 +419,9 @@ class BrokerHost:
         self.reports.append(f"{effect.level}: {effect.message}")
         self.kernel.trace(f"report {effect.level}: {effect.message}")
 
+    def _audit(self, _process: _Process, effect: Audit) -> None:
+        self.kernel.trace(f"audit {effect.record.action} {effect.record.outcome}")
+
     def _fatal(self, _process: _Process, effect: Fatal) -> None:
         self.kernel.trace(f"broker {self.broker_id} stops: {effect.message.splitlines()[-1]}")
         self.deaths.append(effect.message)
@@ -447,6 +451,7 @@ _CARRY_OUT: Final[dict[type, Callable[[BrokerHost, _Process, Any], None]]] = {
     WriteFacts: BrokerHost._write_facts,
     Continue: BrokerHost._continue,
     Report: BrokerHost._report,
+    Audit: BrokerHost._audit,
     Fatal: BrokerHost._fatal,
     Stopped: BrokerHost._stop,
 }

@@ -15,8 +15,10 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.registration import Registration, register
+from oncelog.handlers.audit import AuditRecord
 from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import (
+    Audit,
     Close,
     ConnectionClosed,
     ConnectionOpened,
@@ -117,6 +119,7 @@ class Driver:
         self.hold_jobs = False
         self.held: list[object] = []
         self.reports: list[str] = []
+        self.audited: list[AuditRecord] = []
         self.fatal: str | None = None
         self.stopped = False
         self._connection_ids = itertools.count(1)
@@ -220,6 +223,8 @@ class Driver:
                 self.peers[effect.connection_id].paused = isinstance(effect, Pause)
             case Report():
                 self.reports.append(effect.message)
+            case Audit():
+                self.audited.append(effect.record)
             case Fatal():
                 self.fatal = effect.message
             case Stopped():

@@ -32,6 +32,9 @@ class Broker:
         self.refusal = E.NONE
         self.config = {"transaction.partition.verification.enable": True}
 
+    def verification_failed(self, partition_count: int) -> None:
+        """See ``handlers.context.Broker``."""
+
     def coordinates(self, group_id: str) -> E:
         """See ``handlers.context.Broker``."""
         return self.refusal

@@ -14,6 +14,7 @@ from oncelog.core.controller.model import BrokerImage, PartitionImage, TopicImag
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.audit import AuditRecord
 from oncelog.handlers.context import Context
 from oncelog.handlers.waits import Steps, UntilReadable
 from oncelog.records.builder import build_batch
@@ -47,6 +48,8 @@ class LogBroker:
         self.fetch_sessions = FetchSessions(slots, entropy.randbytes)
         self.logs = LogDirectory.open(MemoryFiles(), config_of=lambda _: LogConfig(), now_ms=NOW_MS)
         self.changed: list[TopicPartition] = []
+        self.audited: list[AuditRecord] = []
+        self.unverified = 0
 
     def add_topic(
         self,
@@ -72,6 +75,12 @@ class LogBroker:
             topic_names={**self.image.topic_names, topic_id: topic},
             brokers=self.image.brokers,
         )
+
+    def audit(self, record: AuditRecord) -> None:
+        self.audited.append(record)
+
+    def verification_failed(self, partition_count: int) -> None:
+        self.unverified += partition_count
 
     def append(
         self,

@@ -41,6 +41,35 @@ OWN_KEYS: Final = (
         at_least(1048576),
     ),
     ConfigKey(
+        "transaction.orphan.action",
+        STRING,
+        "report",
+        "What to do about a transaction that is open on a partition while its coordinator does not know of it: report "
+        "it, in a metric and a line of the log; or abort it too, when it has been so for transaction.orphan.grace.ms.",
+        one_of("report", "abort"),
+    ),
+    ConfigKey(
+        "transaction.orphan.grace.ms",
+        LONG,
+        "300000",
+        "How long a transaction has to be found orphaned before transaction.orphan.action=abort aborts it.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "transaction.two.phase.commit.alarm.ms",
+        LONG,
+        "3600000",
+        "The age from which a transaction in two-phase commit, which never times out, is reported as overdue.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "oncelog.audit.max.bytes",
+        LONG,
+        "10485760",
+        "The size at which the log of administrative aborts is rotated; ten older files are kept.",
+        at_least(1024),
+    ),
+    ConfigKey(
         "oncelog.transaction.wait.ms",
         INT,
         "5000",

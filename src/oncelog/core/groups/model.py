@@ -193,6 +193,8 @@ class Producer(NamedTuple):
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
+    transactional_id: str | None = None
+    """Whose producer it is: for those who look for hanging transactions."""
 
 
 class TransactionalCommitRequest(NamedTuple):

@@ -31,6 +31,8 @@ class Transactions:
     def __init__(self) -> None:
         self.skipped: Counter[str] = Counter()
         """Records that could not be read, by reason; for the node to log."""
+        self.counts = [0] * len(_STATES)
+        """How many there are of each state, by number; from :meth:`loaded` on."""
         self._live: dict[TransactionalId, Transaction] = {}
         self._packed: dict[TransactionalId, bytes] = {}
 
@@ -46,16 +48,35 @@ class Transactions:
 
     def put(self, transaction: Transaction) -> None:
         """The transaction of its id from now on."""
-        self._packed.pop(transaction.transactional_id, None)
+        self._count_out(transaction.transactional_id)
         self._live[transaction.transactional_id] = transaction
+        self.counts[transaction.state] += 1
 
     def remove(self, transactional_id: TransactionalId) -> None:
         """Forget an id, if it is known."""
-        self._live.pop(transactional_id, None)
-        self._packed.pop(transactional_id, None)
+        if self._count_out(transactional_id):
+            self._live.pop(transactional_id, None)
+
+    def _count_out(self, transactional_id: TransactionalId) -> bool:
+        """Take what an id was out of the counts, and out of what is packed; whether it is among the unpacked."""
+        held = self._live.get(transactional_id)
+        if held is not None:
+            self.counts[held.state] -= 1
+            return True
+        packed = self._packed.pop(transactional_id, None)
+        if packed is not None:
+            self.counts[transaction_records.state_of(packed)[0]] -= 1
+        return False
+
+    def loaded(self) -> None:
+        """The log has been read: count once what it left."""
+        self.counts = [0] * len(_STATES)
+        for _, state, _, _ in self.states():
+            self.counts[state] += 1
 
     def clear(self) -> None:
         """Forget all."""
+        self.counts = [0] * len(_STATES)
         self._live.clear()
         self._packed.clear()
 

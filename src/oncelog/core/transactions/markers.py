@@ -72,6 +72,10 @@ class OutstandingMarkers:
         awaited = self._awaited.get(transactional_id)
         return None if awaited is None else tuple(awaited)
 
+    def count(self) -> int:
+        """How many markers are outstanding."""
+        return sum(map(len, self._awaited.values()))
+
     def clear(self) -> None:
         """Forget everything."""
         self._awaited.clear()

@@ -81,6 +81,8 @@ class TransactionShard:
         self._timers = Timers()
         self._parking = Parking(self._timers)
         self._expiry_queue: list[TransactionalId] = []
+        self.timed_out = 0
+        """Transactions aborted because their time was over."""
 
     @property
     def skipped(self) -> Counter[str]:
@@ -156,6 +158,7 @@ class TransactionShard:
             out.needs_producer_id = transactional_id
             return out
         self._make(requests.fence(transaction, self.settings, producer_id, now_ms), out)
+        self.timed_out += 1
         return out
 
     def _ask(self, waiting: Waiting, producer_id: ProducerId, now_ms: int) -> Decision:
@@ -251,6 +254,22 @@ class TransactionShard:
             and (producer_ids is None or producer_id in producer_ids)
             and (longer_than_ms < 0 or now_ms - start_ms > longer_than_ms)
         ]
+
+    def counts(self) -> dict[str, int]:
+        """How many ids are in each state that any is in (metrics)."""
+        return {STATE_NAMES[state]: count for state in STATE_NAMES if (count := self._transactions.counts[state])}
+
+    def outstanding_count(self) -> int:
+        """How many markers decided transactions wait for (metrics)."""
+        return self._markers.count()
+
+    def open_of(self, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
+        """Of these producers those whose transaction is open or being completed here, with its id."""
+        return {
+            held.identity.producer_id: tid
+            for tid, held in self._transactions.unpacked()
+            if held.identity.producer_id in producer_ids and held.state not in AT_REST
+        }
 
     def outstanding(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...]:
         """The partitions a prepared transaction waits for (console, debugging)."""
@@ -358,6 +377,7 @@ class TransactionShard:
         """The log has been read: decided transactions are driven on, open ones keep the start they had, and the shard
         may decide. No reply."""
         self.is_loaded = True
+        self._transactions.loaded()
         out = Decision()
         for tid, transaction in self._transactions.unpacked():
             if transaction.state in AT_REST:

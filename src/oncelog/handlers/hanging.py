@@ -1,0 +1,68 @@
+"""What the coordinator of an open transaction says of it. Not an API.
+
+Asked by the node of transactions that have grown old, and in the very step in which an administrator's marker would be
+written. The coordinator is on this broker; asking another will take a message, and the answer will be as old as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final, Protocol
+
+from oncelog.base.ids import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from oncelog.core.transactions.hanging import Finding, Verdict, judge
+from oncelog.core.transactions.model import Identity
+
+if TYPE_CHECKING:
+    from oncelog.handlers.context import Broker
+    from oncelog.storage.open_transactions import OpenTransaction
+
+NOT_AN_ADMINISTRATORS: Final = {
+    Verdict.COMPLETING: "its coordinator has decided it and writes its markers",
+    Verdict.TWO_PHASE: "it is prepared in two-phase commit: a marker would tear it, its coordinator has to end it",
+}
+"""What no marker but its coordinator's may end, and why."""
+
+
+class OnPartition(Protocol):
+    """An open transaction as the producer state of its partition has it."""
+
+    @property
+    def producer_id(self) -> int:
+        """Whose it is."""
+
+    @property
+    def epoch(self) -> int:
+        """The producer's current epoch there."""
+
+
+def finding_of(
+    broker: Broker, transactional_id: str, on_partition: OnPartition, partition: TopicPartition
+) -> Finding | None:
+    """What to think of what the id's producer has open on a partition; None when its coordinator cannot be asked."""
+    name = TransactionalId(transactional_id)
+    shard = broker.transaction_shard(name)
+    if shard is None:
+        return None
+    identity = Identity(ProducerId(on_partition.producer_id), ProducerEpoch(on_partition.epoch))
+    return judge(shard.describe(name), shard.outstanding(name), identity, partition)
+
+
+def ids_of(broker: Broker, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
+    """The transactional ids whose open transactions these producers have, as far as coordinators here know: for what
+    came without an id. Looks at many ids, so it is for all producers in question at once."""
+    return {
+        producer_id: transactional_id
+        for shard in broker.transaction_shards()
+        for producer_id, transactional_id in shard.open_of(producer_ids).items()
+    }
+
+
+def protection(broker: Broker, transaction: OpenTransaction | None, on_partition: OnPartition) -> Finding | None:
+    """Why an administrator's marker must not end it, though it names the transaction; None when it may.
+
+    A live one may be ended, by force: only its coordinator's decision and two-phase commit are out of reach."""
+    if transaction is None or transaction.transactional_id is None:
+        return None
+    finding = finding_of(broker, transaction.transactional_id, on_partition, transaction.partition)
+    return finding if finding is not None and finding.verdict in NOT_AN_ADMINISTRATORS else None

@@ -1,0 +1,74 @@
+"""The log of administrative aborts: ``audit.jsonl`` in the data directory, one JSON object a line.
+
+The rule: a record is in the page cache before anything is sent that the node said after it, and on disk soon after (a
+worker syncs); a record is never cut in two by a rotation. A disk that refuses is told to the operator together with the
+record, and stops nothing: the abort has happened.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from oncelog.ports import Files, OpenFile
+from oncelog.runtime.workers import Workers
+
+if TYPE_CHECKING:
+    from oncelog.node.events import Audit
+
+FILE_NAME: Final = "audit.jsonl"
+KEPT: Final = 10
+"""Older files: ``audit.jsonl.1`` is the newest of them."""
+_LOG: Final = logging.getLogger("oncelog.audit")
+
+
+class AuditLog:
+    """Appends records; ``max_bytes`` is asked before each, as it is configuration. Not made before the first one."""
+
+    def __init__(self, files: Files, workers: Workers, max_bytes: Callable[[], int]) -> None:
+        self._files = files
+        self._workers = workers
+        self._max_bytes = max_bytes
+        self._file: OpenFile | None = None
+
+    def write(self, effect: Audit) -> None:
+        """Append one record and have it synced."""
+        line = effect.record.line()
+        _LOG.info("%s", line.decode().rstrip())
+        try:
+            file = self._opened(len(line))
+            file.append((line,))
+        except OSError as error:
+            _LOG.error("the audit log cannot be written (%s); the record is: %s", error, line.decode().rstrip())
+            return
+        self._workers.submit(lambda: self._sync(file))
+
+    def _opened(self, size_bytes: int) -> OpenFile:
+        file = self._file
+        if file is None:
+            file = self._files.open(FILE_NAME, create=True)
+            if file.size() and file.read(file.size() - 1, 1) != b"\n":
+                file.append((b"\n",))  # a power cut has torn the last line: the next one begins anew
+        if file.size() and file.size() + size_bytes > self._max_bytes():
+            file.close()
+            self._rotate()
+            file = self._files.open(FILE_NAME, create=True)
+        self._file = file
+        return file
+
+    def _rotate(self) -> None:
+        self._file = None
+        for number in range(KEPT, 0, -1):
+            older = f"{FILE_NAME}.{number}"
+            newer = FILE_NAME if number == 1 else f"{FILE_NAME}.{number - 1}"
+            if self._files.size(newer) is not None:
+                self._files.rename(newer, older)
+
+    def _sync(self, file: OpenFile) -> Callable[[], None]:
+        try:
+            file.sync()
+            self._files.sync_directory("")
+        except OSError as error:
+            _LOG.error("the audit log cannot be synced: %s", error)
+        return lambda: None

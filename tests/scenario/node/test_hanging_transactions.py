@@ -1,0 +1,405 @@
+"""The broker finds its own hanging transactions, names them, and ends them only when it is told to."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TransactionalId
+from oncelog.node.orphans import AGAIN_MS, FIRST_LOOK_MS, PADDING_MS, PASS_MS
+from oncelog.node.transaction_metrics import verdicts
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
+from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from tests.scenario.node.driver import Driver
+from tests.scenario.node.hanging import TIMEOUT_MS, Producer, abort, made, stable, told
+from tests.scenario.node.requests import batch, create_topic, log_of, produce
+
+OLD_MS = TIMEOUT_MS + AGAIN_MS
+"""By then everything that is older than its own time-out has been looked at."""
+LATE_MS = 900_000 + PADDING_MS + AGAIN_MS
+HOUR_MS = 3_600_000
+
+
+def warnings(driver: Driver) -> list[str]:
+    return [text for text in driver.reports if "transaction" in text]
+
+
+def forget(driver: Driver, name: str) -> None:
+    """The coordinator loses an id, as when it has expired."""
+    shard = driver.node.transaction_shard(TransactionalId(name))
+    assert shard is not None
+    shard._transactions.remove(TransactionalId(name))
+
+
+class TestWhatIsFound:
+    def test_a_write_after_its_marker_is_an_orphan_once_it_is_older_than_its_time_out(self) -> None:
+        driver = made()
+        start = Producer(driver, "late").hang()
+        driver.advance(TIMEOUT_MS - 1)
+        assert told(driver) == [("late", None)]
+        assert warnings(driver) == []
+        driver.advance(AGAIN_MS)
+        assert told(driver) == [("late", "orphaned")]
+        driver.advance(20 * AGAIN_MS)
+        (line,) = warnings(driver)
+        for piece in (
+            "transactional id 'late'",
+            f"open on t-0 from offset {start} since 2023-11-14T22:13:20.000Z",
+            "its coordinator has nothing open: CompleteCommit",
+            f"1 records from there on; read_committed consumers do not get past offset {start}",
+            f"oncelog txn abort --topic t --partition 0 --start-offset {start}",
+        ):
+            assert piece in line, line
+
+    def test_beside_live_ones_and_those_that_ended_nothing_else_is_named(self) -> None:
+        driver = made()
+        live, ended, hanging = (Producer(driver, name) for name in ("live", "ended", "hanging"))
+        ended.add(0)
+        ended.write()
+        ended.end()
+        hanging.hang(1)
+        driver.advance(TIMEOUT_MS - FIRST_LOOK_MS)
+        live.add(1, 2)
+        live.write(1)
+        driver.advance(FIRST_LOOK_MS * 3)
+        assert told(driver, 0) == []
+        assert told(driver, 1) == [("hanging", "orphaned"), ("live", None)]
+
+    def test_one_that_times_out_is_live_until_its_coordinator_ends_it(self) -> None:
+        driver = made({"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(10 * TIMEOUT_MS)})
+        slow = Producer(driver, "slow")
+        slow.add(0)
+        slow.write()
+        driver.advance(OLD_MS)
+        assert told(driver) == [("slow", "live")]
+        driver.advance(10 * TIMEOUT_MS)
+        assert told(driver) == []
+        assert warnings(driver) == []
+
+    def test_an_id_that_was_forgotten(self) -> None:
+        driver = made()
+        gone = Producer(driver, "gone")
+        gone.add(0)
+        gone.write()
+        driver.advance(FIRST_LOOK_MS)  # it is asked once while its coordinator knows it
+        forget(driver, "gone")
+        driver.advance(OLD_MS)
+        assert told(driver) == [("gone", "orphaned")]
+        assert "does not know the transactional id" in warnings(driver)[0]
+
+    def test_whose_time_out_was_never_known_waits_for_the_longest(self) -> None:
+        driver = made()
+        gone = Producer(driver, "gone")
+        gone.add(0)
+        gone.write()
+        forget(driver, "gone")
+        driver.advance(LATE_MS - 2 * AGAIN_MS)
+        assert told(driver) == [("gone", None)]
+        driver.advance(2 * AGAIN_MS)
+        assert told(driver) == [("gone", "orphaned")]
+
+    def test_a_coordinator_that_has_moved_past_the_epoch(self) -> None:
+        driver = made()
+        old = Producer(driver, "x")
+        old.hang()
+        Producer(driver, "x")  # a new instance raises the epoch; no marker is due for what is not listed
+        driver.advance(OLD_MS)
+        assert told(driver) == [("x", "orphaned")]
+        assert "moved past that epoch: Empty under epoch 1" in warnings(driver)[0]
+
+    def test_a_partition_that_the_open_transaction_does_not_list(self) -> None:
+        driver = made({"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(10 * TIMEOUT_MS)})
+        stray = Producer(driver, "stray")
+        stray.add(0)
+        stray.write(0)
+        stray.write(1)
+        driver.advance(OLD_MS)
+        assert told(driver, 0) == [("stray", "live")]
+        assert told(driver, 1) == [("stray", "orphaned")]
+        assert "does not list the partition" in warnings(driver)[0]
+
+    def test_offsets_committed_in_a_transaction_have_its_id(self) -> None:
+        from tests.scenario.node.transactional_offsets import Copier
+
+        driver = made()
+        copier = Copier(driver, "copier").init()
+        assert copier.commit() == ErrorCode.NONE
+        (found,) = driver.node.logs.transactions.partitions[("__consumer_offsets", 0)].values()
+        assert found.transactional_id == "copier"
+
+    def test_a_deleted_topic_takes_what_was_open_with_it(self) -> None:
+        driver = made()
+        Producer(driver, "late").hang()
+        driver.advance(OLD_MS)
+        driver.connect().ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)
+        assert driver.node.logs.transactions.partitions == {}
+        create_topic(driver.connect(), "t", 1)
+        driver.advance(HOUR_MS)
+        assert told(driver) == []
+        assert len(warnings(driver)) == 1
+
+    def test_a_transaction_without_an_id_is_unknown_unless_a_coordinator_here_has_its_producer(self) -> None:
+        driver = made({"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(100 * TIMEOUT_MS)})
+        live, stray = Producer(driver, "live"), Producer(driver, "stray")
+        live.add(0)
+        live.write(0)
+        stray.hang(1)
+        for transactions in driver.node.logs.transactions.partitions.values():
+            for transaction in transactions.values():
+                transaction.transactional_id = None  # as after the loss of the files
+        driver.advance(LATE_MS)
+        assert told(driver, 0) == [("live", "live")]
+        assert told(driver, 1) == [(None, "unknown")]
+        assert "older than any time-out" in warnings(driver)[0]
+
+    def test_ids_and_verdicts_survive_restarts(self) -> None:
+        driver = made()
+        Producer(driver, "late").hang()
+        driver.advance(2 * PASS_MS)
+        driver.session.close()
+        driver.start()  # the process was killed: what it wrote is there, synced or not
+        assert told(driver) == [("late", None)]
+        driver.advance(OLD_MS)
+        assert told(driver) == [("late", "orphaned")]
+        driver.shutdown()
+        driver.node.logs.close()
+        driver.session.close()
+        driver.start()
+        driver.advance(FIRST_LOOK_MS)
+        assert told(driver) == [("late", "orphaned")], "it is as old as it was"
+
+    def test_who_may_not_describe_the_id_is_not_told_it(self) -> None:
+        driver = made()
+        Producer(driver, "late").hang()
+        driver.node._requests._authoriser = Denying("late")
+        assert told(driver) == [(None, None)]
+
+
+class Denying:
+    """Denies everything about one resource."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def allows(self, principal: str, operation: object, resource: object, name: str) -> bool:
+        return name != self.name
+
+
+class TestTwoPhaseCommit:
+    def test_a_prepared_transaction_is_never_an_orphan_and_reported_after_an_hour_once_for_all_partitions(self) -> None:
+        driver = made({"transaction.orphan.action": "abort", "transaction.orphan.grace.ms": "0"})
+        prepared = Producer(driver, "prepared", two_phase=True)
+        prepared.add(0, 1)
+        prepared.write(0)
+        prepared.write(1)
+        driver.advance(HOUR_MS - AGAIN_MS)
+        assert told(driver, 0) == told(driver, 1) == [("prepared", "two_phase")]
+        assert (warnings(driver), driver.node.orphans.overdue_count()) == ([], 0)
+        driver.advance(24 * HOUR_MS)
+        (line,) = warnings(driver)
+        assert "waits for its decision" in line
+        assert "oncelog txn force-terminate prepared" in line
+        assert driver.node.orphans.overdue_count() == 1
+        prepared.end()
+        assert driver.node.orphans.overdue_count() == 0
+        assert driver.audited == []
+
+    def test_no_administrators_marker_tears_it(self) -> None:
+        driver = made()
+        prepared = Producer(driver, "prepared", two_phase=True)
+        prepared.add(0)
+        start = prepared.write()
+        assert abort(driver, prepared, start) is ErrorCode.INVALID_TXN_STATE
+        assert not stable(driver)
+        assert driver.audited[-1].outcome == "INVALID_TXN_STATE"
+
+
+class TestAdministrators:
+    def test_an_orphan_is_aborted_and_the_record_says_all_of_it(self) -> None:
+        driver = made()
+        late = Producer(driver, "late")
+        start = late.hang()
+        driver.advance(OLD_MS)
+        assert abort(driver, late, start + 1) is ErrorCode.INVALID_TXN_STATE
+        assert abort(driver, late, start, producer_epoch=late.epoch + 1) is ErrorCode.INVALID_PRODUCER_EPOCH
+        end = log_of(driver, "t").log_end_offset
+        assert end == start + 1, "nothing was written"
+        assert abort(driver, late, start) is ErrorCode.NONE
+        assert stable(driver)
+        assert told(driver) == []
+        record = json.loads(driver.audited[-1].line())
+        assert record == {
+            "time": "2023-11-14T22:15:20.000Z",
+            "time_ms": driver.now_ms,
+            "action": "abort-hanging",
+            "outcome": "NONE",
+            "who": {"principal": "User:ANONYMOUS", "client_id": "driver", "host": "127.0.0.1"},
+            "transaction": {
+                "producer_id": late.producer_id,
+                "producer_epoch": late.epoch,
+                "coordinator_epoch": 0,
+                "result": "ABORT",
+                "start_offset": start,
+                "partitions": [
+                    {
+                        "topic": "t",
+                        "partition": 0,
+                        "outcome": "NONE",
+                        "open_from": start,
+                        "open_since_ms": driver.now_ms - OLD_MS,
+                        "transactional_id": "late",
+                        "verdict": "orphaned",
+                    }
+                ],
+                "partition_count": 1,
+            },
+            "checked": record["checked"],
+        }
+        assert [r.outcome for r in driver.audited] == ["INVALID_TXN_STATE", "INVALID_PRODUCER_EPOCH", "NONE"]
+
+    def test_a_hanging_transaction_cannot_be_committed(self) -> None:
+        driver = made()
+        late = Producer(driver, "late")
+        start = late.hang()
+        assert abort(driver, late, start, transaction_result=True) is ErrorCode.INVALID_REQUEST
+        assert not stable(driver)
+
+    @pytest.mark.parametrize("coordinator_epoch", [-1, 0, 7, 2**31 - 1])
+    def test_its_marker_never_locks_the_coordinator_out(self, coordinator_epoch: int) -> None:
+        driver = made()
+        late = Producer(driver, "late")
+        start = late.hang()
+        assert abort(driver, late, start, coordinator_epoch=coordinator_epoch) is ErrorCode.NONE
+        late.add(0)
+        late.write()
+        late.end()
+        assert stable(driver)
+
+    def test_what_its_coordinator_has_decided_is_not_torn(self) -> None:
+        driver = made()
+        deciding = Producer(driver, "deciding")
+        deciding.add(0)
+        start = deciding.write()
+        driver.hold_syncs = True
+        request = EndTxnRequest(
+            transactional_id="deciding",
+            producer_id=deciding.producer_id,
+            producer_epoch=deciding.epoch,
+            committed=True,
+        )
+        deciding.peer.send(request, 3)  # decided, the markers wait for the disk
+        assert abort(driver, deciding, start) is ErrorCode.INVALID_TXN_STATE
+        driver.hold_syncs = False
+        driver.release()
+        assert stable(driver)
+        assert log_of(driver, "t").segments.active.aborted == []
+
+    def test_a_plain_marker_does_as_apache_kafka_does_and_is_written_down_too(self) -> None:
+        driver = made()
+        late = Producer(driver, "late")
+        late.hang()
+        assert abort(driver, late, -1) is ErrorCode.NONE
+        assert stable(driver)
+        assert [(r.action, r.outcome) for r in driver.audited] == [("write-markers", "NONE")]
+
+    def test_a_forced_end_through_the_coordinator_is_written_down(self) -> None:
+        driver = made()
+        prepared = Producer(driver, "prepared", two_phase=True)
+        prepared.add(0)
+        prepared.write()
+        request = InitProducerIdRequest(transactional_id="prepared", transaction_timeout_ms=1000)
+        assert driver.connect().ask(request, 4).error_code == 0
+        assert stable(driver)
+        (record,) = driver.audited
+        assert (record.action, record.outcome) == ("init-producer-id", "NONE")
+        assert record.transaction["two_phase"] is True
+        assert record.transaction["partitions"] == ["t-0"]
+
+
+class TestSelfAbort:
+    CONFIG: ClassVar = {"transaction.orphan.action": "abort", "transaction.orphan.grace.ms": "600000"}
+
+    def test_after_the_grace_period_and_never_silently(self) -> None:
+        driver = made(self.CONFIG)
+        late, live = Producer(driver, "late"), Producer(driver, "prepared", two_phase=True)
+        start = late.hang()
+        live.add(1)
+        live.write(1)
+        driver.advance(OLD_MS + 500_000)
+        assert told(driver) == [("late", "orphaned")]
+        assert driver.audited == []
+        driver.advance(200_000)
+        assert stable(driver)
+        assert not stable(driver, 1)
+        (record,) = driver.audited
+        assert (record.action, record.outcome) == ("orphan-abort", "NONE")
+        assert record.transaction["start_offset"] == start
+        assert record.details["verdict"] == "orphaned"
+        assert [line.split()[0] for line in warnings(driver)] == ["hanging", "aborted"]
+        assert (driver.node.orphans.found, driver.node.orphans.aborted) == (1, 1)
+
+    def test_what_became_part_of_a_transaction_meanwhile_is_left_alone(self) -> None:
+        driver = made(
+            {**self.CONFIG, "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(100 * TIMEOUT_MS)}
+        )
+        late = Producer(driver, "late")
+        late.hang()
+        driver.advance(OLD_MS)
+        assert told(driver) == [("late", "orphaned")]
+        late.add(0)  # the same producer and epoch (V1): what hung is part of its next transaction now
+        driver.advance(HOUR_MS)
+        assert told(driver) == [("late", "live")]
+        late.end()
+        assert stable(driver)
+        assert driver.audited == []
+
+    def test_without_its_id_nothing_is_aborted(self) -> None:
+        driver = made(self.CONFIG)
+        Producer(driver, "late").hang()
+        (transaction,) = driver.node.logs.transactions.partitions[("t", 0)].values()
+        transaction.transactional_id = None
+        driver.advance(24 * HOUR_MS)
+        assert told(driver) == [(None, "unknown")]
+        assert driver.audited == []
+
+    def test_reporting_is_the_default(self) -> None:
+        driver = made()
+        Producer(driver, "late").hang()
+        driver.advance(24 * HOUR_MS)
+        assert not stable(driver)
+        assert driver.audited == []
+
+
+class TestCost:
+    def test_short_transactions_are_never_looked_at_or_written_down(self) -> None:
+        driver = made()
+        short = Producer(driver, "short")
+        for _ in range(50):
+            short.add(0)
+            short.write()
+            driver.advance(10)
+            short.end()
+        driver.advance(10 * AGAIN_MS)
+        assert driver.node.orphans.looks == 0
+        assert "transactional-ids" not in driver.files.list("t-0")
+        assert verdicts(driver.node) == {}
+
+    def test_only_what_is_open_is_looked_at_and_seldom(self) -> None:
+        driver = made({"transaction.orphan.action": "report"}, partitions=200)
+        plain = driver.connect()
+        for index in range(200):
+            plain.ask(produce("t", batch(driver, b"v"), index), 9)
+        for number in range(5):
+            Producer(driver, f"hanging-{number}").hang(number)
+        driver.advance(HOUR_MS)
+        assert driver.node.orphans.looks <= 5 * (HOUR_MS // AGAIN_MS + 3)
+        assert verdicts(driver.node) == {"orphaned": 5}
+
+    def test_an_idle_broker_is_not_woken_for_it(self) -> None:
+        driver = made()
+        driver.advance(2 * PASS_MS)
+        assert driver.node.orphans._alarm is None
