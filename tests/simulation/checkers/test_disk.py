@@ -103,6 +103,9 @@ CLOSE: dict[str, Callable[[], Found]] = {
     "a marker repeated after a restart": lambda: check_disk(
         directory(data(0), end(1), end(2, reign=1), coordinator=[decided(0)]), settled=True
     ),
+    "a marker repeated after a start with the same epoch": lambda: check_disk(
+        directory(data(0), end(1), end(2), coordinator=[decided(0)]), restarted_at_ms=[0]
+    ),
     "older transactions share an epoch": lambda: check_disk(
         directory(
             *(data(0), end(1, epoch=0), data(2, 1), end(3, epoch=0), end(4, epoch=0, commit=False)),
@@ -115,6 +118,7 @@ CLOSE: dict[str, Callable[[], Found]] = {
     ),
     "a torn end": lambda: check_disk(directory(batch("a"), batch("b", at=1)[:-3]), torn=True),
     "rubble at the end": lambda: check_disk(directory(batch("a"), bytes(100)), torn=True),
+    "a gap in an internal topic": lambda: check_disk(directory(data(0), coordinator=[decided(0), decided(2)])),
     "a gap that compaction left": lambda: check_disk(
         directory(batch("a"), batch("b", at=2)),
         kept=Kept(compacted=frozenset({"t"})),

@@ -5,9 +5,9 @@ After a stop, or after a crash and before the next start, :func:`check_disk` say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from oncelog.base.ids import TRANSACTION_STATE, TopicPartition
+from oncelog.base.ids import INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from oncelog.ports import Files
 from oncelog.sim.checkers.disk import logs as alone
 from oncelog.sim.checkers.disk.logs import Kept
@@ -25,6 +25,7 @@ def check_disk(
     kept: Kept | None = None,
     torn: bool = False,
     settled: bool = False,
+    restarted_at_ms: Sequence[int] = (),
     config_of: Callable[[TopicPartition], LogConfig] = lambda _: LogConfig(),
     storage: StorageConfig | None = None,
     now_ms: int = 0,
@@ -33,9 +34,11 @@ def check_disk(
 
     ``acknowledged``: what must be there (``WireObserver.acknowledged_batches``). ``torn``: the power was lost, so that
     logs may end in rubble. ``settled``: no client is left and every transaction had time to end; not for directories
-    with prepared two-phase transactions. ``now_ms`` decides which producers have expired.
+    with prepared two-phase transactions. ``restarted_at_ms``: when the broker started, by the clock of its markers; who
+    starts again may write markers again. ``now_ms`` decides which producers have expired.
     """
     kept = kept or Kept()
+    kept = kept._replace(compacted=kept.compacted.union(INTERNAL_TOPICS))
     found: dict[str, list[str]] = {}
     scanned = scan(files, with_records=frozenset({TRANSACTION_STATE}))
     for log in scanned.values():
@@ -43,7 +46,7 @@ def check_disk(
             found.setdefault(rule, []).append(instance)
     for rule, instance in (
         *alone.acknowledged(scanned, acknowledged, kept),
-        *markers(scanned, kept, settled=settled),
+        *markers(scanned, kept, settled=settled, restarted_at_ms=restarted_at_ms),
         *recovery(files, scanned, config_of=config_of, now_ms=now_ms, storage=storage),
     ):
         found.setdefault(rule, []).append(instance)

@@ -8,13 +8,13 @@ Where either log is not whole any more, nothing is said of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.records.internal.transaction_records import TransactionValue, decode_key, decode_value
 from oncelog.sim.checkers.disk.logs import Finding, Kept
-from oncelog.sim.checkers.disk.scan import Batch, ScannedLog
+from oncelog.sim.checkers.disk.scan import Batch, Marker, ScannedLog
 
 DISAGREES: Final = "D6 marker disagrees with the coordinator"
 MISSING: Final = "D7 marker missing"
@@ -70,7 +70,9 @@ def _decide(
             decided.setdefault(place, []).append(decision)
 
 
-def markers(logs: Mapping[TopicPartition, ScannedLog], kept: Kept, *, settled: bool) -> Iterator[Finding]:
+def markers(
+    logs: Mapping[TopicPartition, ScannedLog], kept: Kept, *, settled: bool, restarted_at_ms: Sequence[int] = ()
+) -> Iterator[Finding]:
     """``settled``: the coordinators had time to write all markers before the disk was read."""
     decided, known = decisions_of(logs)
     for partition, log in sorted(logs.items()):
@@ -87,7 +89,9 @@ def markers(logs: Mapping[TopicPartition, ScannedLog], kept: Kept, *, settled: b
                 yield from _undecided(partition, producer, batches)
             if producer in known:
                 expected = decided.get((partition, producer), [])
-                yield from _compare(partition, producer, batches, expected, settled=settled)
+                yield from _compare(partition, producer, batches, expected, restarted_at_ms)
+                if settled:
+                    yield from _not_written(partition, producer, batches, expected)
 
 
 def _undecided(partition: TopicPartition, producer: int, batches: list[Batch]) -> Iterator[Finding]:
@@ -96,26 +100,43 @@ def _undecided(partition: TopicPartition, producer: int, batches: list[Batch]) -
 
 
 def _compare(
-    partition: TopicPartition, producer: int, batches: list[Batch], expected: list[Decision], *, settled: bool
+    partition: TopicPartition,
+    producer: int,
+    batches: list[Batch],
+    expected: list[Decision],
+    restarted_at_ms: Sequence[int],
 ) -> Iterator[Finding]:
-    position, last = 0, None
+    position = 0
+    last: Marker | None = None
     for batch in batches:
         if batch.marker is None:
             continue
         found = batch.header.producer_epoch, batch.marker.committed
-        now = *found, batch.marker.coordinator_epoch
         where = f"{partition}@{batch.header.base_offset}: producer {producer}, epoch {found[0]}"
         said = "commit" if found[1] else "abort"
         if position < len(expected) and expected[position][:2] == found:
             position += 1
         elif position and expected[position - 1][:2] == found:
-            if expected[position - 1].version >= _TRANSACTIONS_V2 and now == last:
+            excused = last is None or last.coordinator_epoch < batch.marker.coordinator_epoch
+            excused |= any((last or batch.marker).timestamp <= at <= batch.marker.timestamp for at in restarted_at_ms)
+            if expected[position - 1].version >= _TRANSACTIONS_V2 and not excused:
                 yield REPEATED, f"{where}, {said} twice"
         elif not (not found[1] and _is_administrators(found[0], expected, position)):
             yield DISAGREES, f"{where}, {said}, decided was {_shown(expected, position)}"
             return
-        last = now
-    if settled and position < len(expected):
+        last = batch.marker
+
+
+def _not_written(
+    partition: TopicPartition, producer: int, batches: list[Batch], expected: list[Decision]
+) -> Iterator[Finding]:
+    """The markers that are there stand for the first of the decisions; :func:`_compare` says so if they do not."""
+    written = [(b.header.producer_epoch, b.marker.committed) for b in batches if b.marker is not None]
+    position = 0
+    for found in written:
+        if position < len(expected) and expected[position][:2] == found:
+            position += 1
+    if position < len(expected):
         yield MISSING, f"{partition}: producer {producer}, decided was {_shown(expected, position)}"
 
 
