@@ -97,6 +97,12 @@ def test_a_broken_rule_is_found_and_nothing_else(rule: str, found: Callable[[], 
     assert [name.partition(" ")[0] for name in found()] == [rule]
 
 
+def later_segment() -> Found:
+    files = directory(batch("a"))
+    files.open(f"{PARTITION}/{segment_file(2, '.log')}", create=True).append([batch("c", at=2)])
+    return check_disk(files, torn=True)
+
+
 CLOSE: dict[str, Callable[[], Found]] = {
     "two transactions": lambda: check_disk(directory(*BOTH, coordinator=DECIDED), settled=True),
     "a marker is still to come": lambda: check_disk(directory(*BOTH[:3], coordinator=DECIDED)),
@@ -117,6 +123,7 @@ CLOSE: dict[str, Callable[[], Found]] = {
         directory(data(0), end(1, epoch=0, commit=False), end(2, commit=False), coordinator=[decided(0, commit=False)])
     ),
     "a torn end": lambda: check_disk(directory(batch("a"), batch("b", at=1)[:-3]), torn=True),
+    "a later segment reached the disk": later_segment,
     "rubble at the end": lambda: check_disk(directory(batch("a"), bytes(100)), torn=True),
     "a gap in an internal topic": lambda: check_disk(directory(data(0), coordinator=[decided(0), decided(2)])),
     "a gap that compaction left": lambda: check_disk(

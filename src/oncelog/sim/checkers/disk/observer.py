@@ -42,6 +42,8 @@ def check_disk(
     found: dict[str, list[str]] = {}
     scanned = scan(files, with_records=frozenset({TRANSACTION_STATE}))
     for log in scanned.values():
+        if torn and log.partition.topic not in kept.compacted:
+            log.cut_at_gap()
         for rule, instance in alone.one_log(log, kept, torn=torn):
             found.setdefault(rule, []).append(instance)
     for rule, instance in (

@@ -7,6 +7,7 @@ topic's id. What interrupted compactions and deletions have left (``.cleaned``, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition, partition_of_directory
@@ -55,6 +56,14 @@ class ScannedLog:
     def end(self) -> int:
         """The offset after the last batch."""
         return self.batches[-1].header.next_offset if self.batches else self.start
+
+    def cut_at_gap(self) -> None:
+        """Of segments that were not synced a later one may have reached the disk and an earlier one not."""
+        for index, (before, after) in enumerate(pairwise(self.batches)):
+            if after.header.base_offset > before.header.next_offset:
+                self.unsound = f"{self.partition}: {after.header.base_offset} follows {before.header.last_offset}"
+                del self.batches[index + 1 :]
+                return
 
     @property
     def is_whole(self) -> bool:
