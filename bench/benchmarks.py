@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.clients import client_figures
 from bench.peers import (
     KAFKA,
     ONCELOG,
@@ -281,6 +282,31 @@ def load_ids(options: Options) -> Comparison:
     return paired(comparison, (side(options.ours), side(options.theirs)), min(options.repeat, 2), _progress)
 
 
+def clients(options: Options) -> Comparison:
+    """Small transactions by our client and by the other Python clients, against both brokers."""
+    count = options.scaled(1000)
+    with (
+        _directory() as directory,
+        running(options.ours.broker(directory)) as ours,
+        running(options.theirs.broker(directory)) as theirs,
+    ):
+        brokers = ((options.ours.name, ours), (options.theirs.name, theirs))
+        topics = [create_topics(broker, 1, 1, "clients")[0] for _, broker in brokers]
+        comparison = Comparison("Small transactions by client", "oncelog.client", "the other client")
+        for number in range(-1, options.repeat):
+            _progress(f"{comparison.title}: {number + 1} of {options.repeat}")
+            mine: dict[str, float] = {}
+            other: dict[str, float] = {}
+            for (name, broker), topic in zip(brokers, topics, strict=True):
+                left, right = client_figures(f"on {name}", broker, topic, count if number >= 0 else 50)
+                mine |= left
+                other |= right
+            if number >= 0:  # the first round warms both brokers up
+                comparison.add(mine, other)
+    comparison.goals = dict.fromkeys(comparison.pairs[0][0], "> 1.0 ×")
+    return comparison
+
+
 def _restarted(broker: Broker) -> float:
     broker.kill()
     broker.start(timeout_s=300)
@@ -297,6 +323,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "partitions": partitions,
     "sync": sync,
     "transactions": transactions,
+    "clients": clients,
     "transactional-throughput": transactional_throughput,
     "read-committed": read_committed,
     "load-ids": load_ids,
