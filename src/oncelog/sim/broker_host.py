@@ -55,7 +55,7 @@ from oncelog.wire.framing import FrameSplitter, request_limit
 LONGEST_SHUTDOWN_MS: Final = 5_000
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pace:
     """How long this machine takes for things, in microseconds: (least, most)."""
 
@@ -140,7 +140,14 @@ class BrokerHost:
     """See the module. ``config`` holds Kafka's keys; the machine's clock may be wrong by ``clock_ms``."""
 
     def __init__(
-        self, kernel: Kernel, network: Network, tree: MemoryTree, config: Mapping[str, str], broker_id: int = 1
+        self,
+        kernel: Kernel,
+        network: Network,
+        tree: MemoryTree,
+        config: Mapping[str, str],
+        *,
+        broker_id: int = 1,
+        pace: Pace | None = None,
     ) -> None:
         self.kernel = kernel
         self.network = network
@@ -153,7 +160,10 @@ class BrokerHost:
             int(broker_config.get("socket.request.max.bytes")), int(broker_config.get("oncelog.request.max.bytes"))
         )
         self.files = MemoryFiles(now_ms=self.now_ms)
-        self.pace = Pace()
+        self.usual_pace = pace or Pace()
+        self.pace = self.usual_pace
+        self.on_death: Callable[[bool], None] = lambda power_lost: None
+        """Told when the process is gone, and whether the power is, before it starts again."""
         self.clock_ms = 0
         """How far this machine's clock is ahead."""
         self.watcher: Watcher = NobodyWatches()
@@ -197,9 +207,7 @@ class BrokerHost:
         except (PowerLost, OSError, StartRefused) as error:
             self.deaths.append(f"at start: {error!r}")
             session.close()
-            if isinstance(error, PowerLost):
-                self.files.crash(self._entropy.getrandbits(64))
-            self._bury(silent=True)
+            self._bury(silent=isinstance(error, PowerLost))
             return False
         return True
 
@@ -231,7 +239,6 @@ class BrokerHost:
         """End the machine: what was not synced may be lost, or torn."""
         self.kernel.trace(f"broker {self.broker_id} lost power")
         self._bury(silent=True)
-        self.files.crash(self._entropy.getrandbits(64))
 
     def shut_down(self) -> None:
         """End the process cleanly; it takes a while (see ``is_up``)."""
@@ -248,6 +255,8 @@ class BrokerHost:
         process, self._process = self._process, None
         self.network.deaf(self.address, silent=silent)
         self._frozen = None
+        if silent:
+            self.files.crash(self._entropy.getrandbits(64))
         if process is None:
             return
         if not self.stays_down:
@@ -259,6 +268,7 @@ class BrokerHost:
         process.session.close()
         for peer in list(process.peers.values()):
             peer.connection.server_died(silent_us=self._entropy.randint(0, 2_000_000) if silent else 0)
+        self.on_death(silent)
 
     # Events
 

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from oncelog.sim.broker_host import Pace
 from oncelog.sim.network import DOWN, UP, Weather
 from oncelog.sim.world import ClientHost, World
 
@@ -79,7 +78,7 @@ def heal(world: World) -> None:
     """Mend everything: the network, the disks, and whoever is down comes up."""
     world.network.heal_all()
     for broker in world.brokers:
-        broker.pace = Pace()
+        broker.pace = broker.usual_pace
         broker.files.be_well()
         broker.thaw()
         broker.stays_down = False
@@ -138,7 +137,7 @@ async def _slow_disk(world: World, fault: Fault) -> None:
     most_us = 1_000 * (1 + fault.choice % 3_000)
     world.broker.pace = replace(world.broker.pace, sync_us=(most_us // 2, most_us), slice_us=(1_000, 200_000))
     await _span(fault)
-    world.broker.pace = Pace()
+    world.broker.pace = world.broker.usual_pace
 
 
 async def _failing_sync(world: World, fault: Fault) -> None:
@@ -159,7 +158,7 @@ async def _slow_facts(world: World, fault: Fault) -> None:
     most_us = 1_000 * (1 + fault.choice % 4_000)
     world.broker.pace = replace(world.broker.pace, facts_us=(most_us // 2, most_us))
     await _span(fault)
-    world.broker.pace = Pace()
+    world.broker.pace = world.broker.usual_pace
 
 
 async def _clock_jump(world: World, fault: Fault) -> None:
@@ -216,14 +215,14 @@ async def _lossy_network(world: World, fault: Fault) -> None:
     """Packets are lost and sent again: delays of 200 ms and more."""
     world.network.weather = Weather(100, 1_000 + fault.choice % 100_000, lost=0.02 + fault.choice % 20 / 100)
     await _span(fault)
-    world.network.weather = Weather()
+    world.network.weather = world.network.usual
 
 
 async def _repeated_requests(world: World, fault: Fault) -> None:
     """Requests that are made to be repeated arrive a second time, on another connection, later."""
     world.network.weather = replace(world.network.weather, repeated=0.05 + fault.choice % 30 / 100)
     await _span(fault)
-    world.network.weather = Weather()
+    world.network.weather = world.network.usual
 
 
 def _pick(world: World, fault: Fault) -> ClientHost | None:

@@ -48,7 +48,7 @@ class ServerEnd(Protocol):
 Acceptor = Callable[["Connection"], ServerEnd]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Weather:
     """What the network is like. Delays in microseconds, one way."""
 
@@ -291,9 +291,11 @@ def may_be_repeated(frame: bytes) -> bool:
 class Network:
     """All connections, and the weather."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, usual: Weather) -> None:
         self.kernel = kernel
-        self.weather = Weather()
+        self.usual = usual
+        """The weather when nothing is wrong."""
+        self.weather = usual
         self.connections: dict[int, Connection] = {}
         """Those that at least one end believes in, by number."""
         self.dead: set[str] = set()
@@ -407,7 +409,7 @@ class Network:
 
     def heal_all(self) -> None:
         """Every way is free, and the weather good."""
-        self.weather = Weather()
+        self.weather = self.usual
         self._cuts.clear()
         for connection in list(self.connections.values()):
             connection.up.heal()

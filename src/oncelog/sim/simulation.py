@@ -8,35 +8,36 @@ topics are drained, the broker is shut down, and history, wire and disk are chec
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.machine.positions import FetchSettings
 from oncelog.sim import faults
+from oncelog.sim.aftermath import drain, groups_of, offsets_of, partitions_of, transactions_of
 from oncelog.sim.checkers.anomalies import check
-from oncelog.sim.checkers.history import Seen
+from oncelog.sim.checkers.disk.logs import Kept
+from oncelog.sim.checkers.disk.observer import check_disk
+from oncelog.sim.checkers.liveness import Aftermath, check_liveness
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.faults import Fault
 from oncelog.sim.observing import WireWatcher
-from oncelog.sim.workloads.base import Stage, Topic, Workload
-from oncelog.sim.workloads.drawing import draw_workloads
-from oncelog.sim.workloads.recording import Recorder, value_of
+from oncelog.sim.scene import Scene, draw_scene
+from oncelog.sim.workloads.base import Stage, Topic
+from oncelog.sim.workloads.recording import Recorder
 from oncelog.sim.world import ClientHost, World
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
-SAFETY_S: Final = 100
+SAFETY_S: Final = 120
 LIVENESS_S: Final = 120
 LAST_LINES: Final = 400
 """Of the trace, kept for a report."""
+_DOWNGRADE: Final = 2
+_DISK_DID_IT: Final = ("PowerLost", "Errno 5]", "Errno 28]", "input/output error", "no space left")
 
 
 @dataclass(slots=True)
@@ -68,28 +69,26 @@ def simulate(
 ) -> Outcome:
     """Run one seed. ``plan`` replaces the faults that it draws, ``plant`` breaks the code meanwhile on purpose."""
     with plant or nullcontext():
-        return Simulation(seed, plan, safety_s, log).run()
+        return Simulation(seed, draw_scene(seed, safety_s * 1000, plan), safety_s, log).run()
 
 
 class Simulation:
     """See the module."""
 
-    def __init__(
-        self, seed: int, plan: Sequence[Fault] | None, safety_s: int, log: Callable[[str], None] | None
-    ) -> None:
-        draws = random.Random(f"{seed}/scene")
-        self.transaction_version = 1 if draws.random() < 0.15 else 2
-        self.world = World(seed, _draw_config(draws))
-        self.workloads: list[Workload] = draw_workloads(draws)
-        drawn = faults.draw_plan(random.Random(f"{seed}/faults"), safety_s * 1000)
-        self.plan = _suitable(drawn if plan is None else list(plan), self.transaction_version)
+    def __init__(self, seed: int, scene: Scene, safety_s: int, log: Callable[[str], None] | None) -> None:
+        self.scene = scene
         self.safety_s = safety_s
+        self.world = World(seed, scene.config, pace=scene.pace, weather=scene.weather)
         self.recorder = Recorder(self.world.kernel)
-        self.stage = Stage(self.world, self.recorder, self.transaction_version)
+        self.stage = Stage(self.world, self.recorder, scene.transaction_version)
+        self.topics: list[Topic] = [topic for workload in scene.workloads for topic in workload.topics()]
         self.lines: deque[str] = deque(maxlen=LAST_LINES)
         self.world.kernel.log = log or self.lines.append
-        self.watcher = WireWatcher(WireObserver(), self.world.kernel.now_ms, _violated)
+        self.observer = WireObserver()
+        self.watcher = WireWatcher(self.observer, self.world.kernel.now_ms, _violated)
         self.world.broker.watcher = self.watcher
+        self.world.broker.on_death = self._died
+        self._reported = 0
 
     def run(self) -> Outcome:
         """All of it."""
@@ -97,11 +96,11 @@ class Simulation:
         kernel = self.world.kernel
         try:
             self.world.run(self._main(), until_s=self.safety_s + 4 * LIVENESS_S)
-            self._check_at_rest()
+            self._check_disk(torn=False, settled=not any(workload.leaves_open for workload in self.scene.workloads))
         except Violated as violated:
             violations = [str(violated)]
         except TimeoutError as error:
-            violations = [f"liveness: {error}; not done: {', '.join(self.world.unfinished()) or 'the drain'}"]
+            violations = [f"L0 not at rest: {error}: {', '.join(self.world.unfinished()) or 'the drain'}"]
         kernel.trace(f"violations {violations}")
         outcome = Outcome(
             seed=kernel.seed,
@@ -110,138 +109,137 @@ class Simulation:
             requests=self.watcher.requests,
             virtual_s=kernel.now_us / 1_000_000,
             trace_sha256=kernel.trace_sha256(),
-            plan=self.plan,
-            workloads=[repr(workload) for workload in self.workloads],
+            plan=list(self.scene.plan),
+            workloads=[repr(workload) for workload in self.scene.workloads],
             last_lines=list(self.lines) if violations else [],
         )
-        self._end()
+        kernel.log = None
+        self.world.loop.end()
         return outcome
 
-    def _end(self) -> None:
-        """Let go of whatever still runs; nothing of it counts any more."""
-        self.world.kernel.log = None
-        self.world.loop.end()
+    # Phases
 
     async def _main(self) -> None:
         world = self.world
         world.broker.start_until_up()
-        topics = [topic for workload in self.workloads for topic in workload.topics()]
-        await world.on_host("setup", lambda host: self._set_up(host, topics))
-        for workload in self.workloads:
+        await world.on_host("setup", self._set_up)
+        for workload in self.scene.workloads:
             workload.start(self.stage)
-        troubles = asyncio.create_task(faults.carry_out(world, self.plan))
+        troubles = asyncio.create_task(faults.carry_out(world, self.scene.plan))
         await asyncio.sleep(self.safety_s)
         troubles.cancel()
         world.kernel.trace("heal")
         faults.heal(world)
+        self._look_at_broker()
+        await self._come_to_rest()
+        await world.on_host("drain", self._drain)
+        self._raise(check(self.recorder.history()))
+        world.broker.stays_down = True
+        world.broker.shut_down()
+        while world.broker.is_up:
+            await asyncio.sleep(0.1)
+        self._look_at_broker()
+
+    async def _come_to_rest(self) -> None:
+        world = self.world
         world.stopping = True
-        self._look_at_failures()
         try:
             async with asyncio.timeout(LIVENESS_S):
                 await world.finished()
         except TimeoutError:
             names = ", ".join(world.unfinished())
-            raise Violated(f"liveness: not done {LIVENESS_S} s after all was mended: {names}") from None
-        await world.on_host("drain", lambda host: self._drain(host, topics))
-        self._check_history()
-        world.broker.stays_down = True
-        world.broker.shut_down()
-        while world.broker.is_up:
-            await asyncio.sleep(0.1)
+            raise Violated(f"L0 not at rest {LIVENESS_S} s after all was mended: {names}") from None
 
-    async def _set_up(self, host: ClientHost, topics: Sequence[Topic]) -> None:
+    async def _set_up(self, host: ClientHost) -> None:
         async with host.client() as client:
-            if self.transaction_version != 2:
+            version = self.scene.transaction_version
+            if version != 2:
                 update = FeatureUpdateKey(
-                    feature="transaction.version", max_version_level=self.transaction_version, upgrade_type=2
+                    feature="transaction.version", max_version_level=version, upgrade_type=_DOWNGRADE
                 )
                 await client.request(UpdateFeaturesRequest(feature_updates=[update]))
-            message = CreateTopicsRequest(timeout_ms=10_000)
-            for topic in topics:
-                configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
-                message.topics.append(
-                    CreatableTopic(
-                        name=topic.name, num_partitions=topic.partitions, replication_factor=1, configs=configs
-                    )
-                )
-            response = await client.request(message)
-            for created in response.topics:
-                if created.error_code:
-                    raise BrokerRefused(created.error_code, f"topic {created.name}")
+            await _create(client, self.topics)
 
-    async def _drain(self, host: ClientHost, topics: Sequence[Topic]) -> None:
+    async def _drain(self, host: ClientHost) -> None:
+        healed_at_ms, partitions = host.now_ms, partitions_of(self.topics)
         async with host.client() as client:
-            for topic in topics:
-                await self._drain_topic(client, topic)
+            await self._let_time_outs_pass(host, client)
+            aftermath = Aftermath(
+                healed_at_ms=healed_at_ms,
+                bound_ms=LIVENESS_S * 1000,
+                partitions=await offsets_of(client, partitions),
+                transactions=await transactions_of(client),
+                groups=await groups_of(client),
+                waiting=self.observer.waiting(healed_at_ms),
+            )
+            self._raise(check_liveness(aftermath))
+            for workload in self.scene.workloads:
+                await workload.look_back(self.stage, client)
+            await drain(client, self.recorder, partitions)
 
-    async def _drain_topic(self, client: AsyncClient, topic: Topic) -> None:
-        partitions = [TopicPartition(TopicName(topic.name), index) for index in range(topic.partitions)]
-        async with AsyncConsumer(client, FetchSettings(read_committed=True, max_wait_ms=100)) as consumer:
-            stable = await consumer.list_offsets(dict.fromkeys(partitions, -1), read_committed=True)
-            ends = await consumer.list_offsets(dict.fromkeys(partitions, -1))
-            open_until = [f"{p}: {stable[p]} of {ends[p]}" for p in partitions if stable[p] != ends[p]]
-            if open_until and not self._is_held(topic):
-                raise Violated(f"liveness: the last stable offset stays behind: {', '.join(open_until)}")
-            starts = await consumer.list_offsets(dict.fromkeys(partitions, -2))
-            self.recorder.log_starts.update(starts)
-            self.recorder.drained.update({partition: [] for partition in partitions})
-            await consumer.assign(starts, stable)
-            while len(consumer.positions):
-                for fetched in await consumer.poll():
-                    self.recorder.drained[fetched.partition] += _seen(self.recorder, fetched)
+    async def _let_time_outs_pass(self, host: ClientHost, client: AsyncClient) -> None:
+        """What dead clients left open ends by its time-out: wait for that, within the bound."""
+        until_ms = host.now_ms + LIVENESS_S * 1000
+        while host.now_ms < until_ms:
+            if all(one.state != "Ongoing" or one.two_phase for one in await transactions_of(client)):
+                break
+            await host.sleep(1_000)
+        await host.sleep(1_000)
 
-    def _is_held(self, topic: Topic) -> bool:
-        """Whether a prepared transaction may hold it for ever."""
-        return False
+    # What is looked at
 
-    def _look_at_failures(self) -> None:
-        """What no broker may ever do: stop by itself without a reason, or fail at a request."""
+    def _died(self, power_lost: bool) -> None:
+        """The broker's process is gone: what is on its disk must do."""
+        entropy = self.world.kernel.entropy("disk checks")
+        if entropy.random() < self.scene.disk_checks:
+            self._check_disk(torn=power_lost, settled=False)
+
+    def _check_disk(self, *, torn: bool, settled: bool) -> None:
+        recorder, broker = self.recorder, self.world.broker
+        kept = Kept(
+            compacted=frozenset(recorder.compacted),
+            expiring=frozenset(recorder.expiring),
+            recreated=frozenset(one.topic for one in recorder.deletions),
+        )
+        found = check_disk(
+            broker.files,
+            acknowledged=self.observer.acknowledged_batches(),
+            kept=kept,
+            torn=torn,
+            settled=settled,
+            now_ms=broker.now_ms(),
+        )
+        self._raise(found)
+
+    def _look_at_broker(self) -> None:
+        """What no broker may ever do: fail at a request, or stop for no reason."""
         if self.world.loop.failures:
-            raise Violated(f"a client's task failed: {self.world.loop.failures[0]!r}")
-        for report in self.world.broker.reports:
-            if "its connection is closed" in report and "Traceback" in report:
-                raise Violated(f"a handler failed: {report}")
-        for death in self.world.broker.deaths:
-            if not _is_excused(death):
-                raise Violated(f"the broker stopped: {death}")
+            _violated(f"S1 a client failed: {self.world.loop.failures[0]!r}")
+        broker = self.world.broker
+        for report in broker.reports[self._reported :]:
+            if report.startswith("error: ") and not any(word in report for word in _DISK_DID_IT):
+                _violated(f"S2 a request failed: {report}")
+        self._reported = len(broker.reports)
+        for death in broker.deaths:
+            if not any(word in death for word in _DISK_DID_IT):
+                _violated(f"S3 the broker stopped: {death}")
 
-    def _check_history(self) -> None:
-        found = check(self.recorder.history())
+    def _raise(self, found: dict[str, list[str]]) -> None:
         for rule, instances in found.items():
-            raise Violated(f"{rule}: {instances[0]}" + (f" (and {len(instances) - 1} more)" if instances[1:] else ""))
-
-    def _check_at_rest(self) -> None:
-        self._look_at_failures()
+            _violated(f"{rule}: {instances[0]}" + (f" (and {len(instances) - 1} more)" if instances[1:] else ""))
 
 
 def _violated(what: str) -> NoReturn:
     raise Violated(what)
 
 
-def _seen(recorder: Recorder, fetched: object) -> list[Seen]:
-    from oncelog.client.machine.reading import read_fetched
-
-    return [
-        Seen(one.offset, value_of(one.value, one.headers), None if one.key is None else one.key.decode())
-        for one in read_fetched(fetched, read_committed=True)  # type: ignore[arg-type]
-    ]
-
-
-def _is_excused(death: str) -> bool:
-    """Whether a broker may stop for this: what the disk did to it."""
-    return any(word in death for word in ("PowerLost", "Errno 5", "Errno 28", "input/output error", "no space left"))
-
-
-def _draw_config(draws: random.Random) -> Mapping[str, str]:
-    return {
-        "transaction.state.log.num.partitions": str(draws.choice((1, 3, 5))),
-        "offsets.topic.num.partitions": str(draws.choice((1, 3, 5))),
-        "log.roll.ms": str(draws.choice((2_000, 10_000, 3_600_000))),
-        "group.initial.rebalance.delay.ms": str(draws.choice((0, 500))),
-    }
-
-
-def _suitable(plan: list[Fault], transaction_version: int) -> list[Fault]:
-    """Late requests decide the wrong transaction in Transactions V1, by Kafka's design (KAFKA-17754): not there."""
-    late = ("cut-up", "hold-connection", "reset", "repeated-requests")
-    return plan if transaction_version >= 2 else [fault for fault in plan if fault.kind not in late]
+async def _create(client: AsyncClient, topics: Sequence[Topic]) -> None:
+    message = CreateTopicsRequest(timeout_ms=10_000)
+    for topic in topics:
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
+        message.topics.append(
+            CreatableTopic(name=topic.name, num_partitions=topic.partitions, replication_factor=1, configs=configs)
+        )
+    for created in (await client.request(message)).topics:
+        if created.error_code:
+            raise BrokerRefused(created.error_code, f"topic {created.name}")

@@ -16,10 +16,10 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ClientError
 from oncelog.coordination.memory import MemoryTree
-from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.broker_host import BrokerHost, Pace
 from oncelog.sim.kernel import Kernel
 from oncelog.sim.loop import SimulatedLoop
-from oncelog.sim.network import HERE, Network
+from oncelog.sim.network import HERE, Network, Weather
 
 T = TypeVar("T")
 
@@ -92,14 +92,16 @@ Program = Callable[[ClientHost], Awaitable[None]]
 class World:
     """See the module."""
 
-    def __init__(self, seed: int, config: Mapping[str, str]) -> None:
+    def __init__(
+        self, seed: int, config: Mapping[str, str], *, pace: Pace | None = None, weather: Weather | None = None
+    ) -> None:
         self.kernel = Kernel(seed)
         self.loop = SimulatedLoop(self.kernel)  # type: ignore[abstract]  # what it lacks it refuses, see there
-        self.network = Network(self.kernel)
+        self.network = Network(self.kernel, weather or Weather())
         self.loop.network = self.network
         self.loop.on_task = self._note_task
         self.tree = MemoryTree()
-        self.brokers = [BrokerHost(self.kernel, self.network, self.tree, config)]
+        self.brokers = [BrokerHost(self.kernel, self.network, self.tree, config, pace=pace or Pace())]
         self.hosts: dict[str, ClientHost] = {}
         """The client hosts that run, by name."""
         self.stopping = False

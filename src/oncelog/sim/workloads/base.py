@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from oncelog.client.aio.client import AsyncClient
 from oncelog.sim.workloads.recording import Recorder
 from oncelog.sim.world import ClientHost, World
 
@@ -56,8 +57,14 @@ class Program(Protocol):
 class Workload(Protocol):
     """See the module."""
 
+    leaves_open: ClassVar[bool]
+    """Whether it may leave transactions in two phases open for ever."""
+
     def topics(self) -> list[Topic]:
         """Topics to create before it starts."""
 
     def start(self, stage: Stage) -> None:
         """Have its programs supervised."""
+
+    async def look_back(self, stage: Stage, client: AsyncClient) -> None:
+        """When all is at rest: write down what else the broker says, such as committed offsets."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import TransactionFailed
@@ -29,11 +30,12 @@ class Producers:
     partitions: int
     pause_ms: int
     transactional: bool
+    leaves_open: ClassVar[bool] = False
     timeout_ms: int = 10_000
     """Of the transactions: short enough to pass now and then."""
 
     @classmethod
-    def draw(cls, name: str, entropy: random.Random) -> Producers:
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Producers:
         """By chance."""
         transactional = entropy.random() < 0.7
         timeout_ms = entropy.choice((2_000, 10_000, 60_000))
@@ -50,6 +52,9 @@ class Producers:
         for index in range(self.producers):
             name = f"{self.name}-{index}"
             stage.supervise(name, kind(stage, self, name))
+
+    async def look_back(self, stage: Stage, client: AsyncClient) -> None:
+        """Nothing but the records counts."""
 
 
 class _Producing:

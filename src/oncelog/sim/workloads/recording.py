@@ -76,6 +76,14 @@ def value_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -
     return next(((found or b"").decode() for name, found in headers if name == TOMBSTONE_HEADER), "")
 
 
+def seen(fetched: Fetched, *, read_committed: bool) -> list[Seen]:
+    """The records of an answer as the history has them. Raises UnreadableRecords for what is damaged."""
+    return [
+        Seen(one.offset, value_of(one.value, one.headers), None if one.key is None else one.key.decode())
+        for one in read_fetched(fetched, read_committed=read_committed)
+    ]
+
+
 class Recorder:
     """The history in the making; every workload of a simulation shares it."""
 
@@ -106,10 +114,7 @@ class Recorder:
         topic_id: TopicId = NO_TOPIC_ID,
     ) -> list[Seen]:
         """What a consumer got; its records. Raises UnreadableRecords for what is damaged."""
-        records = [
-            Seen(one.offset, value_of(one.value, one.headers), None if one.key is None else one.key.decode())
-            for one in read_fetched(fetched, read_committed=read_committed)
-        ]
+        records = seen(fetched, read_committed=read_committed)
         if records or sought:
             poll = Poll(consumer, fetched.partition, self.kernel.now_us, records, sought, read_committed)
             self.polls.append(poll._replace(group=group, topic_id=topic_id))

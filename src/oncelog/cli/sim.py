@@ -1,0 +1,203 @@
+"""``oncelog sim``: the broker, its clients and their workload in one thread under virtual time, with faults by seed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from oncelog.cli.output import print_json_line, progress
+
+if TYPE_CHECKING:
+    from oncelog.sim.faults import Fault
+    from oncelog.sim.simulation import Outcome
+
+EPILOG: Final = """\b
+Examples:
+  oncelog sim --seed 6                    one seed
+  oncelog sim --seeds 100 --json          a hundred fresh ones, a line of JSON each
+  oncelog sim --seed 6 --trace | less     what happens in it, line by line
+  oncelog sim --seed 6 --minimise         the shortest plan of faults that still fails
+  oncelog sim --seeds 50 --plant skip-marker
+
+Exits with 1 when a rule was violated. See docs/internals/simulation.md."""
+
+_SHOWN_LINES: Final = 25
+
+
+def sim(
+    seed: Annotated[int | None, typer.Option(help="Run this seed.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Run this many fresh seeds; stop at the first failure.")
+    ] = None,
+    plant: Annotated[str | None, typer.Option(help="Break the broker on purpose; see --list-plants.")] = None,
+    list_plants: Annotated[bool, typer.Option("--list-plants", help="Print the names of the bugs to plant.")] = False,
+    plan: Annotated[
+        Path | None, typer.Option(help="Faults to use instead of those the seed draws, one a line.")
+    ] = None,
+    minimise: Annotated[bool, typer.Option("--minimise", help="Shorten the plan of a failing seed.")] = False,
+    replay: Annotated[Path | None, typer.Option(help="Run a failure that --dump wrote, or a flight recording.")] = None,
+    dump: Annotated[Path | None, typer.Option(help="Where to write what --replay needs of a failure.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Print everything that happens.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a seed.")] = False,
+) -> None:
+    """Run the broker, its clients and their workload in virtual time, with faults drawn by seed.
+
+    The same seed gives the same run, byte for byte. Nothing is written to disk and no port is opened.
+    """
+    from oncelog.sim.plants import PLANTS
+
+    if list_plants:
+        for name, known in PLANTS.items():
+            print_json_line({"name": name, "what": known.what}) if as_json else print(name)
+        return
+    if plant is not None and plant not in PLANTS:
+        raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(PLANTS)}")
+    faults = None if plan is None else _read_plan(plan)
+    if replay is not None:
+        seed, plant, faults = _read_dump(replay)
+    if (seed is None) == (seeds is None):
+        raise typer.BadParameter("give --seed N or --seeds K")
+    runs = [seed] if seed is not None else _fresh_seeds(seeds or 0)
+    failed = _run(runs, plant, faults, trace=trace, as_json=as_json)
+    if failed is None:
+        return
+    if minimise:
+        faults = _minimise(failed, plant)
+    if dump is not None:
+        _write_dump(dump, failed.seed, plant, failed.plan if faults is None else faults, failed)
+    raise typer.Exit(1)
+
+
+def _run(
+    runs: list[int], plant: str | None, faults: list[Fault] | None, *, trace: bool, as_json: bool
+) -> Outcome | None:
+    """Run seeds until one fails; that one."""
+    from oncelog.sim.plants import PLANTS
+    from oncelog.sim.simulation import simulate
+
+    begun, virtual_s, requests = time.monotonic(), 0.0, 0
+    with progress("simulating" if len(runs) > 1 and not as_json else None) as told:
+        for number, seed in enumerate(runs):
+            planted = nullcontext() if plant is None else PLANTS[plant].planted()
+            outcome = simulate(seed, plan=faults, plant=planted, log=print if trace else None)
+            virtual_s += outcome.virtual_s
+            requests += outcome.requests
+            told(number + 1, len(runs))
+            if as_json:
+                print_json_line(_as_json(outcome, plant))
+            if outcome.violations:
+                _tell_failure(outcome, plant, planned=faults is not None)
+                return outcome
+    if not as_json:
+        seconds = time.monotonic() - begun
+        print(
+            f"{len(runs)} seed{'s' * (len(runs) > 1)}: no violation; {virtual_s:.0f} virtual seconds and "
+            f"{requests} requests in {seconds:.1f} s"
+        )
+    return None
+
+
+def _as_json(outcome: Outcome, plant: str | None) -> dict[str, Any]:
+    return {
+        "seed": outcome.seed,
+        "violations": outcome.violations,
+        "events": outcome.events,
+        "requests": outcome.requests,
+        "virtual_s": round(outcome.virtual_s, 3),
+        "trace_sha256": outcome.trace_sha256,
+        "plant": plant,
+        "workloads": outcome.workloads,
+        "faults": [str(fault) for fault in outcome.plan],
+    }
+
+
+def _tell_failure(outcome: Outcome, plant: str | None, *, planned: bool) -> None:
+    """What was violated, the last that happened, and how to see it again."""
+    say = sys.stderr.write
+    for line in outcome.last_lines[-_SHOWN_LINES:]:
+        say(f"  {line[:200]}\n")
+    for violation in outcome.violations:
+        say(f"violated: {violation}\n")
+    option = "" if plant is None else f" --plant {plant}"
+    say(f"seed {outcome.seed}, {_commit()}; again: oncelog sim --seed {outcome.seed}{option}{' --plan …' * planned}\n")
+
+
+def _minimise(failed: Outcome, plant: str | None) -> list[Fault]:
+    from oncelog.sim.faults import format_plan
+    from oncelog.sim.minimising import minimise
+    from oncelog.sim.plants import PLANTS
+    from oncelog.sim.simulation import simulate
+
+    def fails(plan: Any) -> bool:
+        planted = nullcontext() if plant is None else PLANTS[plant].planted()
+        return bool(simulate(failed.seed, plan=plan, plant=planted).violations)
+
+    shortest = minimise(failed.plan, fails)
+    sys.stderr.write(f"{len(shortest)} of {len(failed.plan)} faults are enough (at ms, kind, span ms, choice):\n")
+    print(format_plan(shortest), end="")
+    return shortest
+
+
+def _fresh_seeds(count: int) -> list[int]:
+    import secrets
+
+    return [secrets.randbelow(1 << 48) for _ in range(count)]
+
+
+def _read_plan(path: Path) -> list[Fault]:
+    from oncelog.sim.faults import parse_plan
+
+    try:
+        return parse_plan(path.read_text())
+    except ValueError as error:
+        raise typer.BadParameter(f"{path} is not a plan of faults: {error}") from None
+
+
+def _write_dump(path: Path, seed: int, plant: str | None, plan: list[Fault], failed: Outcome) -> None:
+    from oncelog.sim.faults import format_plan
+
+    content = {
+        "oncelog": "simulation",
+        "seed": seed,
+        "plant": plant,
+        "commit": _commit(),
+        "plan": format_plan(plan),
+        "violations": failed.violations,
+        "trace_sha256": failed.trace_sha256,
+        "last_lines": failed.last_lines,
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _read_dump(path: Path) -> tuple[int, str | None, list[Fault]]:
+    from oncelog.sim.faults import parse_plan
+
+    try:
+        content = json.loads(path.read_text())
+        return int(content["seed"]), content["plant"], parse_plan(content["plan"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise typer.BadParameter(f"{path} is not a dump of a simulation: {error}") from None
+
+
+def _commit() -> str:
+    """Version, and the commit where the package is run from a checkout."""
+    from oncelog import __version__
+
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        ).stdout.strip()
+    except OSError:
+        found = ""
+    return f"oncelog {__version__}" + (f" at {found}" if found else "")

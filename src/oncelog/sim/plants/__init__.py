@@ -1,0 +1,17 @@
+"""Bugs to plant: each breaks the production code in one place, and the simulator must notice.
+
+They are its own test (a mutation score): a simulator that finds nothing proves nothing. ``PLANTS`` names them all; a
+plant is a context manager that breaks the code while it is open and mends it after. See ``planting`` for how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.sim.plants.planting import Plant
+from oncelog.sim.plants.required import REQUIRED
+
+PLANTS: Final[Mapping[str, Plant]] = {plant.name: plant for plant in REQUIRED}
+
+__all__ = ["PLANTS", "Plant"]
