@@ -44,6 +44,7 @@ CONFIGS_OF_THE_PROCESS: Final = frozenset(
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
 UNKNOWN_TOPIC_ID: Final = 100
+_WAITS: Final = "partition_error_code: 0, Apache Kafka 51"
 _SPREADING: Final = (UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE)
 
 
@@ -75,7 +76,7 @@ def is_timed_out_fetch(api: str, answer: Any) -> bool:
 
 
 def excused(api: str, recorded: Any, ours: Any, line: str, created: set[str]) -> bool:
-    """Whether a difference is only Apache Kafka's delay in telling its brokers of a topic."""
+    """Whether a difference is only Apache Kafka's delay, or ours, or a matter of the moment."""
     if api == "Metadata" and line.startswith("topics"):
         late = {topic.name for topic in recorded.topics if topic.error_code in _SPREADING} & created
         listed = {topic.name for topic in recorded.topics}
@@ -84,6 +85,9 @@ def excused(api: str, recorded: Any, ours: Any, line: str, created: set[str]) ->
     if api in ("DescribeConfigs", "CreateTopics"):
         # With eligible leader replicas, Apache Kafka 4 writes this key down as a cluster-wide dynamic value.
         return ".configs[min.insync.replicas]." in line
+    if api == "AddPartitionsToTxn" and line.endswith(_WAITS):
+        # Apache Kafka refuses while the transaction before completes, and the client asks again; we wait for it.
+        return True
     if api == "DescribeGroups" and ".group_state" in line:
         # Which half of a rebalance another connection catches depends on the moment.
         return "'PreparingRebalance'" in line and "'CompletingRebalance'" in line

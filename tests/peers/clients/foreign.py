@@ -13,7 +13,8 @@ from tests.peers.clients.scenario import Scenario, expect_equal
 from tests.peers.jars import WORK, PeerMissing
 
 _HERE: Final = Path(__file__).parent
-_SCENARIOS: Final = ("produce-consume", "groups", "admin", "errors")
+_TRANSACTIONS: Final = ("transactions-commit-abort", "transactions-offsets", "transactions-fencing")
+_SCENARIOS: Final = ("produce-consume", "groups", "admin", "errors", *_TRANSACTIONS)
 
 
 def _build(command: Sequence[str], directory: Path) -> None:

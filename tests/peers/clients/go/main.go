@@ -211,6 +211,8 @@ func errorsScenario(ctx context.Context, address string) {
 func main() {
 	scenarios := map[string]func(context.Context, string){
 		"produce-consume": produceConsume, "groups": groups, "admin": adminScenario, "errors": errorsScenario,
+		"transactions-commit-abort": commitAndAbort, "transactions-offsets": offsetsInside,
+		"transactions-fencing": fencing,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
 	defer cancel()

@@ -145,10 +145,76 @@ async function errors(kafka) {
   });
 }
 
+const transactional = (kafka, transactionalId, use) =>
+  withClient(kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1, transactionTimeout: 20000 }), use);
+
+const send = (to, topic, ...values) =>
+  to.send({ topic, messages: values.map((value) => ({ value, partition: 0, timestamp: "7000" })) });
+
+const expectValues = async (kafka, topic, groupId, ...expected) => {
+  const found = (await readAll(kafka, topic, groupId, expected.length)).map((message) => message.value.toString());
+  expect(JSON.stringify(found) === JSON.stringify(expected), `${topic}: ${found}`);
+};
+
+async function commitAndAbort(kafka) {
+  await makeTopic(kafka, "jt-one");
+  await makeTopic(kafka, "jt-two");
+  await transactional(kafka, "jt-commit", async (producer) => {
+    for (const number of [0, 1, 2, 3]) {
+      const transaction = await producer.transaction();
+      await send(transaction, "jt-one", `a${number}`, `b${number}`);
+      await send(transaction, "jt-two", `c${number}`);
+      await (number % 2 ? transaction.abort() : transaction.commit());
+    }
+  });
+  await expectValues(kafka, "jt-one", "jt-one", "a0", "b0", "a2", "b2");
+  await expectValues(kafka, "jt-two", "jt-two", "c0", "c2");
+}
+
+async function offsetsInside(kafka) {
+  const topic = "jt-source";
+  await makeTopic(kafka, topic);
+  await makeTopic(kafka, "jt-sink");
+  await withClient(kafka.producer(), (producer) => send(producer, topic, "0", "1", "2", "3"));
+  await transactional(kafka, "jt-copy", async (producer) => {
+    for (const [offset, ends] of [["4", "abort"], ["2", "commit"]]) {
+      const transaction = await producer.transaction();
+      await send(transaction, "jt-sink", ends, "copied");
+      await transaction.sendOffsets({ consumerGroupId: "jt-group", topics: [{ topic, partitions: [{ partition: 0, offset }] }] });
+      await transaction[ends]();
+    }
+  });
+  await expectValues(kafka, "jt-sink", "jt-sink", "commit", "copied");
+  const offsets = await withClient(kafka.admin(), (client) => client.fetchOffsets({ groupId: "jt-group", topics: [topic] }));
+  expect(offsets[0].partitions[0].offset === "2", `the offset committed is ${offsets[0].partitions[0].offset}`);
+}
+
+async function fencing(kafka) {
+  const topic = "jt-fenced";
+  await makeTopic(kafka, topic);
+  await transactional(kafka, "jt-fencing", async (first) => {
+    const before = await first.transaction();
+    await send(before, topic, "first");
+    await before.commit();
+    await transactional(kafka, "jt-fencing", async (second) => {
+      const transaction = await second.transaction();
+      await send(transaction, topic, "second");
+      await transaction.commit();
+    });
+    const zombie = await first.transaction();
+    await refusedWith("INVALID_PRODUCER_EPOCH", () => send(zombie, topic, "zombie"));
+  });
+  await expectValues(kafka, topic, "jt-fenced", "first", "second");
+}
+
 async function main() {
   const [address, scenario] = process.argv.slice(2);
   const kafka = new Kafka({ brokers: [address], logLevel: logLevel.NOTHING, retry: { retries: 3, initialRetryTime: 50 } });
-  await { "produce-consume": produceConsume, groups, admin, errors }[scenario](kafka);
+  const scenarios = {
+    "produce-consume": produceConsume, groups, admin, errors,
+    "transactions-commit-abort": commitAndAbort, "transactions-offsets": offsetsInside, "transactions-fencing": fencing,
+  };
+  await scenarios[scenario](kafka);
 }
 
 main().then(
