@@ -1,8 +1,8 @@
 """Transactions made by hand, request by request, so that they can go wrong in every way that is known.
 
 The requests are those of Transactions V1 (AddPartitionsToTxn 3, Produce 8, EndTxn 3): the epoch stays over the end of a
-transaction, which is how KAFKA-9144 could happen. With ``transaction.partition.verification.enable=false`` a leader takes
-a late batch as it did then.
+transaction, which is how KAFKA-9144 could happen. With ``transaction.partition.verification.enable=false`` a leader
+takes a late batch as it did then.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from oncelog.admin.transactions.describing import describe_transaction
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
@@ -107,12 +108,16 @@ class ByHand:
         self.add(*partitions)
         return [self.write(one, timestamp_ms=timestamp_ms) for one in partitions]
 
-    def end(self, *, commit: bool = True) -> None:
-        """Decide, and wait until the markers are written: the next transaction is then admitted."""
+    def end(self, *, commit: bool = True, wait: bool = True) -> None:
+        """Decide, and wait until the markers are written."""
         message = EndTxnRequest(
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
         )
         self._ask(message, END_VERSION)
+        deadline = time.monotonic() + 20
+        while wait and (state := describe_transaction(self.client, self.name).state).startswith("Prepare"):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} is still {state}")
 
     def restart(self) -> None:
         """The epoch a new instance has; the sequences begin anew."""

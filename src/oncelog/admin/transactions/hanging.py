@@ -20,9 +20,9 @@ from oncelog.admin.configs import ResourceType, describe_configs
 from oncelog.admin.transactions.asking import Told, Unanswered, silent
 from oncelog.admin.transactions.describing import Described, TransactionRow, describe_transactions
 from oncelog.admin.transactions.judging import (
+    Evidence,
     Finding,
     Standing,
-    Testimony,
     Verdict,
     ages_of,
     contradicts,
@@ -108,7 +108,7 @@ class OpenTransaction:
     @property
     def takes_start_offset(self) -> bool:
         """Whether the leader ends a transaction by its start offset: oncelog's, which also say whose one is."""
-        return self.producer.transactional_id is not None
+        return self.producer.transactional_id is not None or self.producer.found is not None
 
     def as_row(self) -> HangingRow:
         """As ``--json`` prints it."""
@@ -255,16 +255,16 @@ def _weighed(client: Client, rows: Sequence[ProducerRow], unanswered: list[Unans
     if any(row.producer_id not in by_producer and not row.transactional_id for row in rows):
         silence = [*silence, *_unseen_ids(client)]
     reasons = tuple(map(str, silence))
-    return [weigh(row, _testimony(row, by_producer.get(row.producer_id, []), described, reasons)) for row in rows]
+    return [weigh(row, _evidence(row, by_producer.get(row.producer_id, []), described, reasons)) for row in rows]
 
 
-def _testimony(row: ProducerRow, ids: Iterable[str], described: Described, silence: tuple[str, ...]) -> Testimony:
+def _evidence(row: ProducerRow, ids: Iterable[str], described: Described, silence: tuple[str, ...]) -> Evidence:
     named = row.transactional_id or None
     asked = [*ids, *([named] if named is not None else [])]
     rows = tuple(described.rows[one] for one in dict.fromkeys(asked) if one in described.rows)
     refused = tuple(str(described.unanswered[one]) for one in dict.fromkeys(asked) if one in described.unanswered)
     unknown = named if named is not None and named in described.unknown else None
-    return Testimony(rows, unknown, (*silence, *refused))
+    return Evidence(rows, unknown, (*silence, *refused))
 
 
 def _unseen_ids(client: Client) -> list[Unanswered]:

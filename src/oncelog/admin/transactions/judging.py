@@ -82,7 +82,7 @@ _VERDICTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Testimony:
+class Evidence:
     """All that coordinators said about the producer of a transaction.
 
     ``rows``: ids that have its producer id, or (where the leader named the id) that id. ``unknown_id``: the id that the
@@ -123,19 +123,19 @@ class Judgement:
     reason: str
 
 
-def weigh(producer: ProducerRow, testimony: Testimony) -> Finding:
+def weigh(producer: ProducerRow, evidence: Evidence) -> Finding:
     """How leader and coordinators stand to each other. What excuses the transaction wins."""
-    findings = [_beside(producer, row) for row in testimony.rows]
+    findings = [_beside(producer, row) for row in evidence.rows]
     for finding in findings:
         if finding.standing in (Standing.ONGOING, Standing.TWO_PHASE, Standing.COMPLETING, Standing.BEHIND):
             return finding
     if findings:
         return findings[0]
-    if testimony.unknown_id is not None:
-        reason = f"the coordinator of {testimony.unknown_id!r} does not know this id any more"
+    if evidence.unknown_id is not None:
+        reason = f"the coordinator of {evidence.unknown_id!r} does not know this id any more"
         return Finding(Standing.FORGOTTEN, None, reason)
-    if testimony.silence:
-        reason = "no coordinator that was heard knows the producer id, but " + "; ".join(testimony.silence)
+    if evidence.silence:
+        reason = "no coordinator that was heard knows the producer id, but " + "; ".join(evidence.silence)
         return Finding(Standing.UNHEARD, None, reason)
     return Finding(Standing.FORGOTTEN, None, f"no coordinator knows producer id {producer.producer_id}")
 

@@ -1,0 +1,38 @@
+"""A cluster where late batches are taken: ours in this process, and Apache Kafka beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from oncelog.client.blocking import Client, ClientConfig
+from oncelog.testing import Broker
+from tests.interop.admin.lab import WITHOUT_VERIFICATION
+from tests.peers.apache_kafka import ApacheKafka
+
+FAST = ClientConfig(retry_backoff_ms=10, retry_timeout_ms=20_000, unknown_topic_grace_ms=3_000)
+
+
+@pytest.fixture(scope="package")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """Apache Kafka with verification off."""
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), properties=WITHOUT_VERIFICATION) as one:
+        yield one
+
+
+@pytest.fixture(params=["oncelog", pytest.param("kafka", marks=pytest.mark.java)])
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The bootstrap servers of one, then the other."""
+    if request.param == "kafka":
+        yield request.getfixturevalue("kafka").bootstrap_servers
+        return
+    with Broker({**WITHOUT_VERIFICATION, "node.id": "1", "transaction.two.phase.commit.enable": "true"}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def client(servers: str) -> Iterator[Client]:
+    """A client of it."""
+    with Client(servers, config=FAST) as opened:
+        yield opened
