@@ -207,6 +207,7 @@ class Simulation:
             kept=kept,
             torn=torn,
             settled=settled,
+            restarted_at_ms=self.observer.restarted_at_ms,
             now_ms=broker.now_ms(),
         )
         self._raise(found)

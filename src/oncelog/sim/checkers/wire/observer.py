@@ -42,6 +42,8 @@ class WireObserver:
 
     def __init__(self) -> None:
         self.violations: dict[str, list[str]] = {}
+        self.restarted_at_ms: list[int] = []
+        """When :meth:`restarted` was called."""
         self._now_ms = 0
         self._index = 0
         self._open: dict[Hashable, dict[int, Exchange]] = {}
@@ -106,6 +108,7 @@ class WireObserver:
         """
         self._index += 1
         self._now_ms = at_ms
+        self.restarted_at_ms.append(at_ms)
         self._open.clear()
         self._watermarks.restarted()
         self._appends.restarted(keeps_all=keeps_all)
