@@ -22,6 +22,8 @@ from prometheus_client.registry import Collector
 from oncelog import __version__
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.node.traffic import LATENCY_BOUNDS_MS, api_name
+from oncelog.ports import Clock
+from oncelog.runtime.transaction_metrics import transaction_metrics
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node
@@ -35,8 +37,9 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 class Metrics(Collector):
     """Metrics of one broker."""
 
-    def __init__(self, node: Node, gate: Gate, health: LoopHealth) -> None:
+    def __init__(self, node: Node, gate: Gate, health: LoopHealth, clock: Clock) -> None:
         self._node = node
+        self._clock = clock
         self._gate = gate
         self._health = health
         self._registry = CollectorRegistry(auto_describe=False)
@@ -57,6 +60,7 @@ class Metrics(Collector):
         yield from self._traffic()
         yield from self._logs()
         yield from self._group_lag()
+        yield from transaction_metrics(self._node, self._clock.now_ms())
         yield from self._runtime()
 
     def _build_info(self) -> Metric:

@@ -155,7 +155,7 @@ class Server:
         if not separator or not port.isdigit():
             raise StartRefused(f"--http {address}: not HOST:PORT")
         assert self._gate is not None
-        metrics = Metrics(self.node, self._gate, self._health)
+        metrics = Metrics(self.node, self._gate, self._health, self.clock)
         self._http = HttpEndpoint({"/metrics": metrics.page, "/health": metrics.health})
         try:
             bound = await self._http.start(host, int(port))

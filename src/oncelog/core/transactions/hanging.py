@@ -11,7 +11,8 @@ What is found (KIP-664's rule, and what the coordinator's state adds to it):
 * completing: decided, and the coordinator still waits for the marker of this partition.
 * orphaned: the coordinator has forgotten the id, has moved past that epoch, or does not list the partition. Nobody is
   going to end it.
-* unknown: whose it is is not known, or its coordinator could not be asked.
+* unknown: whose it is is not known, its coordinator could not be asked, or it lists the partition under an epoch older
+  than the partition has seen: then nothing is certain.
 """
 
 from __future__ import annotations
@@ -83,9 +84,13 @@ def _judged(
         if partition in awaited:
             return Verdict.COMPLETING, f"its coordinator has decided it ({found.state}) and its marker is to be written"
         return Verdict.ORPHANED, f"its coordinator completes a transaction ({found.state}) that lacks this partition"
-    if known.producer_epoch != identity.producer_epoch:
-        past = "moved past that epoch" if known.producer_epoch > identity.producer_epoch else "is behind that epoch"
-        return Verdict.ORPHANED, f"its coordinator {past}: {found.state} under epoch {known.producer_epoch}"
+    if known.producer_epoch > identity.producer_epoch:
+        return (
+            Verdict.ORPHANED,
+            f"its coordinator moved past that epoch: {found.state} under epoch {known.producer_epoch}",
+        )
+    if known.producer_epoch < identity.producer_epoch and partition in found.partitions:
+        return Verdict.UNKNOWN, f"its coordinator lists the partition, but under the older epoch {known.producer_epoch}"
     if found.state != _ONGOING:
         return Verdict.ORPHANED, f"its coordinator has nothing open: {found.state}"
     if partition not in found.partitions:

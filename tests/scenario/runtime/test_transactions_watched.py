@@ -1,0 +1,184 @@
+"""What a scrape says of transactions, and what the audit log keeps of those ended from outside."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncelog.handlers.audit import AuditRecord
+from oncelog.node.events import Audit
+from oncelog.node.orphans import AGAIN_MS, PADDING_MS
+from oncelog.runtime.audit_log import FILE_NAME, KEPT, AuditLog
+from oncelog.runtime.transaction_metrics import transaction_metrics
+from oncelog.sim.files import MemoryFiles
+from oncelog.testing import Broker
+from tests.scenario.node.driver import Driver
+from tests.scenario.node.hanging import TIMEOUT_MS, Producer, abort, made
+from tests.scenario.node.requests import batch, log_of, produce
+
+LATE_MS = 900_000 + PADDING_MS
+
+
+def scraped(driver: Driver) -> dict[str, float]:
+    """Name with labels → value."""
+    return {
+        sample.name + "".join(f",{value}" for value in sample.labels.values()): sample.value
+        for metric in transaction_metrics(driver.node, driver.now_ms)
+        for sample in metric.samples
+    }
+
+
+class TestMetrics:
+    def test_a_hanging_transaction_shows_in_all_of_them(self) -> None:
+        driver = made()
+        late = Producer(driver, "late")
+        late.hang(1)
+        plain = driver.connect()
+        plain.ask(produce("t", batch(driver, b"a", b"b"), 1), 9)
+        driver.advance(TIMEOUT_MS + AGAIN_MS)
+        found = scraped(driver)
+        assert found["oncelog_partition_last_stable_offset_lag,t,1"] == 3
+        assert found["oncelog_partition_active_transaction_duration_max_seconds,t,1"] == 120
+        assert not [name for name in found if ",t,0" in name], "nothing to say, no series"
+        assert found["oncelog_last_stable_offset_lag_max"] == 3
+        assert found["oncelog_partitions_with_late_transactions"] == 0
+        assert found["oncelog_open_transactions,orphaned"] == 1
+        assert found["oncelog_orphaned_transactions_found_total"] == 1
+        assert found["oncelog_transactional_ids,CompleteCommit"] == 1
+        driver.advance(LATE_MS)
+        assert scraped(driver)["oncelog_partitions_with_late_transactions"] == 1
+
+        assert abort(driver, late, log_of(driver, "t", 1).last_stable_offset, 1) == 0
+        found = scraped(driver)
+        assert found["oncelog_audit_records_total,abort-hanging,NONE"] == 1
+        assert (found["oncelog_last_stable_offset_lag_max"], found["oncelog_open_transactions,orphaned"]) == (0, 0)
+
+    def test_exactly_the_padded_limit_is_not_late(self) -> None:
+        driver = made()
+        Producer(driver, "late").hang()
+        driver.advance(LATE_MS)
+        assert scraped(driver)["oncelog_partitions_with_late_transactions"] == 0
+        driver.advance(1)
+        assert scraped(driver)["oncelog_partitions_with_late_transactions"] == 1
+
+    def test_coordinators_count_states_time_outs_and_markers(self) -> None:
+        driver = made()
+        slow, fast, idle = (Producer(driver, name) for name in ("slow", "fast", "idle"))
+        for producer in (slow, fast):
+            producer.add(0)
+            producer.write()
+        assert scraped(driver)["oncelog_transactional_ids,Ongoing"] == 2
+        driver.hold_syncs = True
+        driver.advance(TIMEOUT_MS + AGAIN_MS)  # decided, and the disk does not answer
+        found = scraped(driver)
+        assert found["oncelog_transactional_ids,PrepareAbort"] == 2
+        assert found["oncelog_transaction_markers_outstanding"] == 2
+        driver.hold_syncs = False
+        driver.release()
+        driver.advance(AGAIN_MS)
+        found = scraped(driver)
+        assert found["oncelog_transactional_ids,CompleteAbort"] == 2
+        assert found["oncelog_transactional_ids,Empty"] == 1
+        assert found["oncelog_transactions_timed_out_total"] == 2
+        assert found["oncelog_transaction_markers_outstanding"] == 0
+        assert idle.epoch == 0
+
+    def test_states_are_counted_after_a_restart_too(self) -> None:
+        driver = made()
+        for name in ("a", "b", "c"):
+            Producer(driver, name)
+        Producer(driver, "c").add(0)
+        before = {name: value for name, value in scraped(driver).items() if "transactional_ids" in name}
+        driver.session.close()
+        driver.start()
+        assert {name: value for name, value in scraped(driver).items() if "transactional_ids" in name} == before
+        assert before["oncelog_transactional_ids,Ongoing"] == 1
+        assert before["oncelog_transactional_ids,Empty"] == 2
+
+    def test_writes_that_no_transaction_has_are_counted(self) -> None:
+        driver = made({"transaction.partition.verification.enable": "true"})
+        stray = Producer(driver, "stray")
+        with pytest.raises(AssertionError, match="48"):
+            stray.write()
+        assert scraped(driver)["oncelog_transaction_verification_failures_total"] == 1
+
+
+class Inline:
+    """Workers that work at once."""
+
+    def submit(self, work: Callable[[], Callable[[], None]]) -> None:
+        work()()
+
+
+def record(number: int = 0, text: str = "") -> Audit:
+    return Audit(AuditRecord(number, "abort-hanging", {"client_id": text}, {"producer_id": number}, ("c",), "NONE"))
+
+
+def lines(files: MemoryFiles, name: str = FILE_NAME) -> list[Any]:
+    file = files.open(name)
+    return [json.loads(line) for line in file.read(0, file.size()).splitlines()]
+
+
+class TestAuditLog:
+    def log(self, files: MemoryFiles, max_bytes: int = 1 << 20) -> AuditLog:
+        return AuditLog(files, Inline(), lambda: max_bytes)  # type: ignore[arg-type]  # a fake of Workers
+
+    def test_a_line_is_one_record_whatever_clients_call_themselves(self) -> None:
+        files = MemoryFiles(now_ms=lambda: 0)
+        log = self.log(files)
+        log.write(record(1, 'a\n{"forged":1}\u2028\x00"'))
+        log.write(record(2))
+        assert [line["transaction"]["producer_id"] for line in lines(files)] == [1, 2]
+        files.crash(1)
+        assert len(lines(files)) == 2, "it was synced"
+
+    def test_it_goes_on_after_a_torn_line(self) -> None:
+        files = MemoryFiles(now_ms=lambda: 0)
+        files.open(FILE_NAME, create=True).append((b'{"torn',))
+        self.log(files).write(record(7))
+        file = files.open(FILE_NAME)
+        assert json.loads(file.read(0, file.size()).splitlines()[1])["time_ms"] == 7
+
+    def test_it_is_rotated_by_size_and_ten_older_files_are_kept(self) -> None:
+        files = MemoryFiles(now_ms=lambda: 0)
+        size = len(record(10).record.line())
+        log = self.log(files, 3 * size)
+        for number in range(10, 10 + 3 * (KEPT + 3)):
+            log.write(record(number))
+        names = [name for name in files.list("") if name.startswith(FILE_NAME)]
+        assert len(names) == KEPT + 1
+        newest = [line["time_ms"] for line in lines(files)]
+        older = [line["time_ms"] for line in lines(files, f"{FILE_NAME}.1")]
+        assert older[-1] + 1 == newest[0]
+        assert (len(older), newest[-1]) == (3, 10 + 3 * (KEPT + 3) - 1)
+
+    def test_a_full_disk_loses_no_record_silently(self, caplog: pytest.LogCaptureFixture) -> None:
+        class Full(MemoryFiles):
+            def open(self, path: str, *, create: bool = False) -> Any:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        self.log(Full(now_ms=lambda: 0)).write(record(7))
+        assert '"producer_id":7' in caplog.text
+        assert "No space left" in caplog.text
+
+    def test_a_broker_writes_it_into_its_data_directory(self, tmp_path: Any) -> None:
+        from oncelog.wire.messages.write_txn_markers import (
+            WritableTxnMarker,
+            WritableTxnMarkerTopic,
+            WriteTxnMarkersRequest,
+        )
+        from tests.scenario.runtime.test_peers_that_misbehave import connect, encoded, read_frame
+
+        with Broker(data_dir=tmp_path) as broker, connect(broker) as peer:
+            marker = WritableTxnMarker(
+                producer_id=7, start_offset=3, topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
+            )
+            peer.sendall(encoded(WriteTxnMarkersRequest(markers=[marker]), 1, 1))
+            read_frame(peer)
+            (line,) = [json.loads(text) for text in (tmp_path / FILE_NAME).read_text().splitlines()]
+        assert (line["action"], line["outcome"]) == ("abort-hanging", "UNKNOWN_TOPIC_OR_PARTITION")
+        assert line["who"]["host"] == "127.0.0.1"
