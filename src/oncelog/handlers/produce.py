@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import INTERNAL_TOPICS, NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition
+from oncelog.core.producers.verification import Guard
 from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
@@ -89,6 +90,8 @@ class _Appending:
     refused: Mapping[TopicPartition, ErrorCode]
     """What the transaction coordinator does not know as part of the transaction."""
     verified: bool
+    guards: Mapping[TopicPartition, Guard] = field(default_factory=dict)
+    """Under which partitions were verified."""
     transactional_id: str | None = None
     """Whose the transactional records are; only one whose requester may use it."""
     waiting: list[_Waiting] = field(default_factory=list)
@@ -110,15 +113,24 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Steps
 def _verify_and_append(
     request: ProduceRequest, name: str, transactional: Mapping[TopicPartition, Identity], context: Context
 ) -> Steps[ProduceResponse | None]:
-    identities = set(transactional.values())
-    if len(identities) > 1:
-        refused: Mapping[TopicPartition, ErrorCode] = dict.fromkeys(
-            transactional, ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        )
-    else:
-        refused = yield from verify(name, identities.pop(), list(transactional), context)
-    appending = _Appending(context, request.acks, allowed=True, refused=refused, verified=True, transactional_id=name)
-    outcome = _append_all(request, appending)
+    appending = _Appending(context, request.acks, allowed=True, refused={}, verified=True, transactional_id=name)
+    first, *others = set(transactional.values())
+    if others:
+        appending.refused = dict.fromkeys(transactional, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        outcome = _append_all(request, appending)
+        return (yield from outcome) if isinstance(outcome, Generator) else outcome
+    verifications = {
+        partition: log.producers.verifications
+        for partition in transactional
+        if (log := context.broker.log(partition)) is not None
+    }
+    appending.guards = {partition: each.begin(first.producer_id) for partition, each in verifications.items()}
+    try:
+        appending.refused = yield from verify(name, first, list(transactional), context)
+        outcome = _append_all(request, appending)
+    finally:  # also when the client is gone
+        for partition, guard in appending.guards.items():
+            verifications[partition].end(guard)
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
@@ -232,6 +244,7 @@ def _append_partition(
             now_ms=context.now_ms,
             leader_epoch=broker.leader_epoch(partition),
             verified=appending.verified,
+            guard=appending.guards.get(partition),
             transactional_id=appending.transactional_id,
         )
     except AppendRefused as refused:

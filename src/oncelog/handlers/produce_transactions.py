@@ -4,9 +4,9 @@ Without this a late batch could open a transaction that nobody ends. Clients of 
 beforehand, and the coordinator is asked whether they did. From Produce 12 on (V2) the produce itself adds it, and waits
 until that is durable.
 
-The guard against the race with an abort: whatever was waited for, the coordinator's word is taken anew in the same step
-in which the batch is appended, so no marker can come in between. (With the coordinator on another broker this step
-needs a token in the log; see ``spec/transactions-internals.txt``.)
+Against the race with an abort a partition's log has a guard (``core.producers.verification``): a marker that was
+written since the coordinator was asked makes its answer worthless, wherever the coordinator is. Where it is this broker
+its word is also taken anew in the step in which the batch is appended, which tells the client more.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ def _ask(request: AddRequest, *, adds: bool) -> Steps[ErrorCode]:
 
 def _refused(request: AddRequest, context: Context) -> Mapping[TopicPartition, ErrorCode]:
     shard = context.broker.transaction_shard(request.transactional_id)
-    if shard is None:
-        error_code = context.broker.coordinates_transaction(request.transactional_id)
-        return dict.fromkeys(request.partitions, _told(error_code, context.version))
+    if shard is None:  # it is not this broker, or not any more: the guards in the logs have to do
+        return {}
     reply = cast("VerifyReply", shard.verify_partitions(request, 0, context.now_ms).reply)
     if reply.error_code is not ErrorCode.NONE:
         return dict.fromkeys(request.partitions, _told(reply.error_code, context.version))

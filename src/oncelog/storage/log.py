@@ -21,6 +21,7 @@ from oncelog.base.invariant import invariant
 from oncelog.base.units import INT32_MAX
 from oncelog.core.producers.refusal import ProducerRefusal
 from oncelog.core.producers.state import ProducerState, Update
+from oncelog.core.producers.verification import Guard
 from oncelog.ports import Files, OpenFile
 from oncelog.records.batch import BatchHeader, CorruptBatch, set_base_offset_and_leader_epoch, set_log_append_time
 from oncelog.records.control import end_transaction_marker_of
@@ -157,6 +158,7 @@ class PartitionLog:
         leader_epoch: int,
         internal: bool = False,
         verified: bool = False,
+        guard: Guard | None = None,
         transaction_version: int = 0,
         transactional_id: str | None = None,
     ) -> Appended:
@@ -164,7 +166,8 @@ class PartitionLog:
 
         ``internal``: made by this broker (coordinator records, markers), so not validated as a client's.
         ``verified``: the transaction coordinator knows of this producer's transaction here (KIP-890); without that a
-        client cannot begin one. ``transaction_version`` says by which rules a marker's epoch is checked.
+        client cannot begin one; under ``guard``, if there is one: when it is stale the coordinator's word does not
+        count any more. ``transaction_version`` says by which rules a marker's epoch is checked.
         ``transactional_id``: whose transaction it is, as the request said.
         Raises AppendRefused, or OSError when the disk refuses; either way nothing has changed.
         """
@@ -197,7 +200,9 @@ class PartitionLog:
                     header.record_count,
                     size,
                 )
-            update = self._prepare(header, data, base_offset, internal, verified, transaction_version)
+            if header.is_transactional and not internal:
+                self._check_verified(header.producer_id, verified, guard)
+            update = self._prepare(header, data, base_offset, internal, transaction_version)
         set_base_offset_and_leader_epoch(data, 0, base_offset, leader_epoch)
         if config.log_append_time:
             set_log_append_time(data, 0, now_ms)
@@ -217,19 +222,23 @@ class PartitionLog:
             size,
         )
 
+    def _check_verified(self, producer_id: int, verified: bool, guard: Guard | None) -> None:
+        """KIP-890: what begins a transaction here was verified, and nothing has ended that transaction since."""
+        producers = self.producers
+        if producers.has_open_transaction(producer_id):
+            return
+        if not verified or (guard is not None and not producers.verifications.is_current(guard)):
+            raise AppendRefused(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
     def _prepare(
         self,
         header: BatchHeader,
         data: memoryview | bytearray,
         base_offset: int,
         internal: bool,
-        verified: bool,
         transaction_version: int,
     ) -> Update:
         producers = self.producers
-        begins_unasked = header.is_transactional and not (internal or verified)
-        if begins_unasked and not producers.has_open_transaction(header.producer_id):
-            raise AppendRefused(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         try:
             if not header.is_control:
                 return producers.prepare_data(header, base_offset, sequences=not internal)

@@ -24,6 +24,7 @@ from oncelog.core.producers.checks import (
     check_transactional,
 )
 from oncelog.core.producers.entry import BatchMetadata, ProducerEntry
+from oncelog.core.producers.verification import Verifications
 from oncelog.records.batch import BatchHeader
 
 
@@ -48,7 +49,7 @@ class Update:
 class ProducerState:
     """See the module's rule and invariants."""
 
-    __slots__ = ("end_offset", "entries", "ongoing", "unreplicated")
+    __slots__ = ("end_offset", "entries", "ongoing", "unreplicated", "verifications")
 
     def __init__(self, end_offset: int = 0) -> None:
         self.entries: dict[int, ProducerEntry] = {}
@@ -57,6 +58,7 @@ class ProducerState:
         self.unreplicated: dict[int, int] = {}
         """First offset → last offset of decided transactions whose marker is not below the high watermark."""
         self.end_offset = end_offset
+        self.verifications = Verifications()
 
     def load(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
         """Take over what a snapshot says, replacing everything."""
@@ -129,6 +131,7 @@ class ProducerState:
         """Take an update over. For a completed transaction: the last stable offset at that moment, else None."""
         entry = update.entry
         self.entries[entry.producer_id] = entry
+        self.verifications.appended(entry.producer_id)
         if update.started_at is not None:
             self.ongoing[update.started_at] = entry.producer_id
         completed = update.completed

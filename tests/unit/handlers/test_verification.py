@@ -1,0 +1,120 @@
+"""KIP-890 with a coordinator that is elsewhere: what it said counts only as long as nothing has ended the transaction.
+
+The handler is stepped by hand, so that a test says what happens between the coordinator's answer and the append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, cast
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import ProducerEpoch, ProducerId, TopicName, TransactionalId
+from oncelog.core.transactions.model import AddReply, VerifyReply
+from oncelog.core.transactions.shard import TransactionShard
+from oncelog.handlers import produce
+from oncelog.handlers.context import Marker
+from oncelog.handlers.waits import Transact
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.unit.handlers.log_broker import NOW_MS, context_of
+from tests.unit.handlers.transaction_broker import TransactionBroker, partition
+
+PRODUCER = 9
+HERE = partition("t")
+YES = {11: VerifyReply(ErrorCode.NONE, {HERE: ErrorCode.NONE}), 12: AddReply(ErrorCode.NONE)}
+"""What the coordinator answers, by the version of Produce."""
+
+
+class Leader(TransactionBroker):
+    """Leads the partition; the coordinator is another broker."""
+
+    def transaction_shard(self, transactional_id: TransactionalId) -> TransactionShard | None:
+        return None
+
+
+@pytest.fixture
+def leader() -> Leader:
+    made = Leader()
+    made.add_topic("t", 1)
+    return made
+
+
+def batch(sequence: int) -> bytes:
+    """One record of the producer."""
+    return bytes(
+        build_batch(
+            [Record(0, NOW_MS, b"k", b"v")],
+            producer_id=PRODUCER,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=True,
+        )
+    )
+
+
+class Producing:
+    """A Produce request on its way, waiting for the coordinator."""
+
+    def __init__(self, leader: Leader, version: int, sequence: int = 0) -> None:
+        data = [PartitionProduceData(index=0, records=memoryview(bytearray(batch(sequence))))]
+        topics = [TopicProduceData(name=TopicName("t"), partition_data=data)]
+        request = ProduceRequest(transactional_id="x", acks=1, timeout_ms=1000, topic_data=topics)
+        self.steps = cast("Generator[Any, Any, Any]", produce.handle(request, context_of(leader, 0, version)))
+        assert isinstance(self.steps.send(None), Transact)
+
+    def told(self, reply: object) -> ErrorCode:
+        """The coordinator has answered; the outcome."""
+        try:
+            self.steps.send(reply)
+        except StopIteration as answered:
+            return ErrorCode(answered.value.responses[0].partition_responses[0].error_code)
+        raise AssertionError("acks=1 waits for nothing more")
+
+
+def write_marker(leader: Leader) -> None:
+    """The abort of the transaction, before V2: at the same epoch."""
+    leader.write_marker(HERE, Marker(ProducerId(PRODUCER), ProducerEpoch(0), 0, committed=False))
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_late_answer_opens_nothing(leader: Leader, version: int) -> None:
+    """The marker came in between: nobody would end the transaction."""
+    log = leader.logs.logs[HERE]
+    late = Producing(leader, version)
+    write_marker(leader)
+    end = log.log_end_offset
+    assert late.told(YES[version]) is ErrorCode.INVALID_TXN_STATE
+    assert (log.log_end_offset, log.producers.ongoing, len(log.producers.verifications)) == (end, {}, 0)
+    again = Producing(leader, version)
+    assert again.told(YES[version]) is ErrorCode.NONE  # it was asked after the marker
+    assert list(log.producers.ongoing) == [end]
+
+
+def test_the_guard_of_before_does_not_pass_for_that_of_after(leader: Leader) -> None:
+    """The ABA: another request verifies the next transaction while the late one still waits."""
+    late = Producing(leader, 11)
+    write_marker(leader)
+    following = Producing(leader, 11)
+    assert late.told(YES[11]) is ErrorCode.INVALID_TXN_STATE
+    assert following.told(YES[11]) is ErrorCode.NONE
+
+
+def test_requests_that_verify_together_are_both_appended(leader: Leader) -> None:
+    """The first begins the transaction, the second is in it."""
+    first, second = Producing(leader, 11), Producing(leader, 11, sequence=1)
+    assert [first.told(YES[11]), second.told(YES[11])] == [ErrorCode.NONE] * 2
+    assert len(leader.logs.logs[HERE].producers.verifications) == 0
+
+
+def test_nothing_is_kept_of_who_is_refused_or_has_gone(leader: Leader) -> None:
+    """Or producers that do not exist would fill the memory."""
+    verifications = leader.logs.logs[HERE].producers.verifications
+    refused, gone = Producing(leader, 11), Producing(leader, 11)
+    assert len(verifications) == 1
+    assert refused.told(VerifyReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    gone.steps.close()
+    assert len(verifications) == 0
