@@ -161,3 +161,57 @@ def test_a_kept_transaction_is_written_with_tags_whatever_the_feature_level(driv
     again = driver.restarted()
     assert [record[1][1] for record in again.log if record[1]] == [0, 0, 1]
     assert again.end(new, commit=True, version=0).error_code is E.NONE
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_operator_terminates_what_was_prepared(driver: Driver, kept: bool) -> None:
+    """InitProducerId without either flag, as Apache Kafka's forceTerminateTransaction: aborted, and whoever prepared it
+    or had it handed over can commit it no more, also not through a coordinator that was restarted."""
+    old = driver.init(two_phase=True).identity
+    driver.add(old, 0)
+    new = driver.init(two_phase=True, keep=True).identity if kept else old
+    assert driver.init(timeout_ms=1000) is None  # waits for the markers of the abort
+    assert (driver.state(), driver.sent[-1].committed, driver.sent[-1].identity) == ("PrepareAbort", False, (1000, 1))
+    again = driver.restarted()
+    again.write_markers()
+    ended = again.held().identity
+    assert again.end(new, commit=True).error_code is E.INVALID_TXN_STATE
+    after = again.init(timeout_ms=1000).identity
+    assert after.producer_epoch == ended.producer_epoch + 1
+    assert [again.end(who, commit=True).error_code for who in (old, new)] == [E.PRODUCER_FENCED] * 2
+    assert (again.state(), again.held().timeout_ms) == ("Empty", 1000)
+
+
+def test_an_operator_terminates_at_the_last_epoch(driver: Driver) -> None:
+    """The instance that may end it has the last epoch of its producer: the abort takes a new producer id."""
+    driver.init(two_phase=True)
+    old = driver.at_epoch(32766)
+    driver.add(old, 0)
+    driver.init(two_phase=True, keep=True)
+    driver._install(driver.held()._replace(next_identity=identity(1001, 32766)))
+    assert driver.init(timeout_ms=1000) is None
+    assert driver.sent[-1].identity == (1000, 32767)
+    driver.write_markers()
+    assert driver.replies[driver.last_token].identity == (1002, 1)
+    # Not a retry of the end any more: a new instance has come since.
+    assert driver.end(identity(1001, 32766), commit=True).error_code is E.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_keeping_again_and_again_across_exhaustion_and_restarts(driver: Driver) -> None:
+    """What is open keeps the identity of the first prepare while the one that may end it uses up two producer ids."""
+    driver.init(two_phase=True)
+    old = driver.at_epoch(32765)
+    driver.add(old, 0)
+    seen = []
+    for _ in range(4):
+        reply = driver.init(two_phase=True, keep=True)
+        assert reply.ongoing == old
+        seen.append(reply.identity)
+        driver = driver.restarted()
+        assert (driver.held().identity, driver.held().next_identity) == (old, reply.identity)
+        if reply.identity == (1001, 0):
+            driver._install(driver.held()._replace(next_identity=identity(1001, 32766)))
+    assert seen == [(1000, 32766), (1001, 0), (1002, 0), (1002, 1)]
+    assert driver.end(identity(1001, 32766), commit=True).error_code is not E.NONE
+    ended = driver.end(seen[-1], commit=True)
+    assert (ended.identity, driver.sent[-1].identity) == ((1002, 2), (1000, 32766))
