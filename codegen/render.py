@@ -9,6 +9,7 @@ from itertools import groupby
 from codegen.model import Api, Field, Struct, VersionRange
 from codegen.primitives import CONSTANT_PARTS, PRIMITIVES
 from codegen.sizes import element_size
+from codegen.tables import MAX_ELEMENTS
 
 HEAD = '''"""{name} (API key {key}), versions {first} to {last}.
 
@@ -23,7 +24,10 @@ IMPORTS = (
     ("struct", ("Struct",)),
     ("typing", ("Self",)),
     ("oncelog.wire.chunks", ("Records",)),
-    ("oncelog.wire.message", ("NEVER_FLEXIBLE", "NO_UUID", "Request", "Response")),
+    (
+        "oncelog.wire.message",
+        ("FETCH_MAX_ELEMENTS", "NEVER_FLEXIBLE", "NO_UUID", "PRODUCE_MAX_ELEMENTS", "Request", "Response"),
+    ),
     ("oncelog.wire.reader", ("Reader",)),
     ("oncelog.wire.writer", ("Writer",)),
 )
@@ -58,6 +62,8 @@ def _render_struct(api: Api, struct: Struct, layouts: dict[str, str]) -> str:
     lines = ["@dataclass(slots=True, kw_only=True)", f"class {struct.name}{bases.get(struct.name, '')}:"]
     if struct.name in bases:
         lines += _indented(_class_variables(api))
+        if struct.name in MAX_ELEMENTS:
+            lines += _indented((f"MAX_ELEMENTS = {MAX_ELEMENTS[struct.name]}",))
         lines.append("")
     lines += _indented(f"{item.name}: {_annotation(item)} = {_default(item)}" for item in struct.fields)
     if struct.name == api.request:

@@ -56,6 +56,9 @@ MODULES = (
 )
 """kio's package names, which are our module names, by API key."""
 
+MAX_ELEMENTS = {"ProduceRequest": "PRODUCE_MAX_ELEMENTS", "FetchRequest": "FETCH_MAX_ELEMENTS"}
+"""Messages that may not have as many elements in their arrays as others."""
+
 TIME_SUFFIX = "_ms"
 """kio turns ``ThrottleTimeMs`` into ``throttle_time`` with a type of its own; every such field of these APIs is in
 milliseconds by Kafka's own name (``LastTimestamp`` and its like stay integers in kio)."""

@@ -18,7 +18,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import HURRIED, committed, may_cluster, may_topic
 from oncelog.handlers.topic_creation import new_topic_id
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.waits import NextTurn, Steps
 from oncelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -42,6 +42,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 _CONFIGS_SINCE: Final = 5
+_MANY: Final = 1000
 
 
 def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Steps[CreateTopicsResponse]:
@@ -63,10 +64,14 @@ def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopic
                 results.append(_refused(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
     broker = context.broker
     topics = [_new_topic(topic) for topic in wanted]
+    if len(topics) > _MANY:
+        yield NextTurn()
     outcomes = yield from committed(
         lambda: create_topics(broker.image, broker.config, topics, lambda: new_topic_id(broker)),
         dry_run=request.validate_only,
     )
+    if len(topics) > _MANY:
+        yield NextTurn()
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     created = [
         _refused(topic.name, outcome) if isinstance(outcome, Refusal) else _created(outcome, context, configs)

@@ -15,6 +15,7 @@ from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_topic, topic_operations
+from oncelog.handlers.waits import NextTurn, Steps
 from oncelog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -32,7 +33,12 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
+_TOPICS_A_TURN: Final = 1000
+
+
+def handle(
+    request: DescribeTopicPartitionsRequest, context: Context
+) -> DescribeTopicPartitionsResponse | Steps[DescribeTopicPartitionsResponse]:
     """One page of the topics asked for, or of all."""
     all_topics = not request.topics
     cursor = request.cursor
@@ -43,19 +49,26 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
         return _refuse(request)
     visible = [name for name in names if may_topic(context, Operation.DESCRIBE, name)]
     limit = max(1, min(request.response_partition_limit, context.broker.config.get("max.request.partition.size.limit")))
-    response = _page(context, visible, cursor, limit)
-    if not all_topics:
-        hidden = set(names) - set(visible)
-        response.topics.extend(_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in sorted(hidden))
+    hidden = [] if all_topics else sorted(set(names) - set(visible))
+    page = _page(context, visible, cursor, limit, hidden)
+    if len(visible) >= _TOPICS_A_TURN:
+        return page
+    try:
+        next(page)
+    except StopIteration as stop:
+        response: DescribeTopicPartitionsResponse = stop.value
     return response
 
 
 def _page(
-    context: Context, names: Sequence[TopicName], cursor: Cursor | None, limit: int
-) -> DescribeTopicPartitionsResponse:
+    context: Context, names: Sequence[TopicName], cursor: Cursor | None, limit: int, hidden: Sequence[TopicName]
+) -> Steps[DescribeTopicPartitionsResponse]:
+    """The page; from one thousand topics to the next others have their turn. ``hidden`` may not be seen."""
     response = DescribeTopicPartitionsResponse()
     left = limit
-    for name in names:
+    for number, name in enumerate(names):
+        if number % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
+            yield NextTurn()
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=start)
@@ -74,6 +87,7 @@ def _page(
         if topic is not None and end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
+    response.topics.extend(_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in hidden)
     return response
 
 

@@ -16,7 +16,7 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import HURRIED, committed, may_cluster
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.waits import NextTurn, Steps
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -33,6 +33,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
 }
+
+_MANY: Final = 1000
 
 Partitions = Sequence[tuple[str, Sequence[int]]]
 
@@ -60,6 +62,8 @@ def _elect(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeaders
     flat = [(TopicName(topic), partition) for topic, partitions in asked for partition in partitions]
     election = ElectionType(request.election_type)
     outcomes = yield from committed(lambda: elect(context.broker.image, election, flat))
+    if len(flat) > _MANY:
+        yield NextTurn()
     results = {topic: ReplicaElectionResult(topic=topic) for topic, _ in asked}
     for (topic, partition), outcome in zip(flat, outcomes, strict=True):
         refusal = outcome if isinstance(outcome, Refusal) else Refusal(ErrorCode.NONE)

@@ -18,7 +18,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import cluster_operations, may_cluster, may_topic, topic_operations
 from oncelog.handlers.topic_creation import auto_create
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.waits import NextTurn, Steps
 from oncelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -41,6 +41,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 _IDS_SINCE: Final = 12
+_MANY: Final = 1000
 _CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
 _TOPIC_OPERATIONS_SINCE: Final = 8
 
@@ -84,6 +85,8 @@ def _create_then_answer(
     missing: Sequence[TopicName],
     refused: dict[TopicName, ErrorCode],
 ) -> Steps[MetadataResponse]:
+    if len(missing) > _MANY:
+        yield NextTurn()
     if not may_cluster(context, Operation.CREATE):
         for name in missing:
             if not may_topic(context, Operation.CREATE, name):
@@ -92,6 +95,8 @@ def _create_then_answer(
     if creatable:
         refusals = yield from auto_create(context.broker, creatable)
         refused.update((TopicName(name), refusal.error_code) for name, refusal in refusals.items())
+    if len(missing) > _MANY:
+        yield NextTurn()
     return _answer_names(request, context, names, refused)
 
 

@@ -97,7 +97,16 @@ class UntilProducerId:
     holds_connection: ClassVar[bool] = True
 
 
-Wait = UntilDurable | UntilReadable | Coordinate | Transact | TransactEach | CommitFacts | UntilProducerId
+@dataclass(slots=True)
+class NextTurn:
+    """Until other connections had their turn: a request of tens of thousands of items is worked on in slices of a few
+    milliseconds. Resumed with None; between two slices everything may have changed, so what is decided as one is
+    decided within one slice."""
+
+    holds_connection: ClassVar[bool] = True
+
+
+Wait = UntilDurable | UntilReadable | Coordinate | Transact | TransactEach | CommitFacts | UntilProducerId | NextTurn
 
 R = TypeVar("R")
 Steps = Generator[Wait, Any, R]

@@ -35,6 +35,7 @@ from oncelog.handlers.context import Authoriser, Marker
 from oncelog.handlers.waits import (
     CommitFacts,
     Coordinate,
+    NextTurn,
     Transact,
     TransactEach,
     UntilDurable,
@@ -201,6 +202,7 @@ class Node:
             self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
             self._continuing = False  # what is left of a load goes on in _settle
+            self._requests.next_turn()
         elif isinstance(event, Shutdown):
             self._stopping = True
             self._stop_by_ms = event.deadline_ms
@@ -219,6 +221,8 @@ class Node:
         loading = self._groups.load_slice(self.now_ms) | self._transactions.load_slice(self.now_ms)
         if self._cluster.create_slice() | loading:
             self._requests.run_woken()
+            self._go_on_later(effects)
+        if self._requests.waits_for_turn():
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
         self.orphans.notice(self.now_ms, effects)
@@ -262,6 +266,8 @@ class Node:
             )
         elif isinstance(wait, UntilProducerId):
             self._producer_ids.wait(task)
+        elif isinstance(wait, NextTurn):
+            self._requests.wait_turn(task)
 
     # What handlers see
 

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.base.invariant import InvariantViolation
+from oncelog.base.units import KIB
 from oncelog.handlers import registry
 from oncelog.handlers.api import Api
 from oncelog.handlers.context import Authoriser, Broker, Context
+from oncelog.handlers.parts import in_turns
 from oncelog.handlers.waits import Wait
 from oncelog.node.connections import Connection, Slot
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Close, Effect, Fatal, Pause, Report, Resume, Send
+from oncelog.node.large_answers import encoded_in_turns, is_large
 from oncelog.node.tasks import Runnable, Task
 from oncelog.node.traffic import Traffic
 from oncelog.ports import Buffer
@@ -30,10 +33,16 @@ if TYPE_CHECKING:
     from oncelog.wire.chunks import Chunk
     from oncelog.wire.message import Message
 
+PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 API_VERSIONS_KEY: Final = 18
 MAX_TRACE: Final = 4096
 """Characters of a trace that are reported: what a peer sent may be in it."""
+LARGE_BYTES: Final = 64 * KIB
+"""A request from which on it is worked on in turns with others'. Produce is not: its bytes are records, its partitions
+few."""
+RESUMES_A_TURN: Final = 500
+"""How often a handler that asks coordinators about one item after the other goes on before others have their turn."""
 
 
 Handle = Callable[[Any, Context], Any]
@@ -78,6 +87,8 @@ class Requests:
         self._loaded: dict[int, _Loaded] = {}
         self.around: Callable[[Api, Handle], Handle] | None = None
         """Puts something around every handler (a test's faults); set before the first request."""
+        self._turns: list[tuple[Task, object, Exception | None]] = []
+        """Who goes on when others had their turn, with what they are resumed with."""
         self.now_ms = 0
         self.effects: list[Effect] = []
 
@@ -102,11 +113,30 @@ class Requests:
             if task.alarm is not None:
                 self._deadlines.cancel(task.alarm)
                 task.alarm = None
+            task.resumes += 1
+            if task.resumes > RESUMES_A_TURN:
+                self.wait_turn(task, value, error)
+                continue
             task.slot.held = False
             task.context.now_ms = self.now_ms
             self._advance(task, value, error)
             self._decide_postponed(task.connection)
         return ran
+
+    def wait_turn(self, task: Task, value: object = None, error: Exception | None = None) -> None:
+        """Let ``task`` go on when others had their turn."""
+        task.waiting, task.resumes = True, 0
+        self._turns.append((task, value, error))
+
+    def waits_for_turn(self) -> bool:
+        """Whether somebody does."""
+        return bool(self._turns)
+
+    def next_turn(self) -> None:
+        """The others had theirs."""
+        turns, self._turns = self._turns, []
+        for task, value, error in turns:
+            self._runnable.wake(task, value, error)
 
     def _decide_postponed(self, connection: Connection) -> None:
         while connection.open and not connection.refused and (frame := connection.next_postponed()) is not None:
@@ -128,8 +158,14 @@ class Requests:
             return
         context = self._context(connection, header)
         slot = connection.reserve()
+        outcome: Any
         try:
-            outcome = loaded.handle(request, context)
+            if len(frame) > LARGE_BYTES and header.api_key != PRODUCE_KEY:
+                outcome = in_turns(loaded.api.name, loaded.handle, request, context)
+            else:
+                outcome = loaded.handle(request, context)
+            if outcome is not None and not isinstance(outcome, Generator) and is_large(outcome):
+                outcome = encoded_in_turns(outcome, header.api_version)
             if not isinstance(outcome, Generator):
                 self._answer(connection, slot, loaded.api, header.correlation_id, context, outcome)
                 self._traffic.answered(loaded.api.key, 0)
@@ -180,7 +216,7 @@ class Requests:
         try:
             wait = task.steps.throw(error) if error is not None else task.steps.send(value)
         except StopIteration as stop:
-            self._finish(task, stop.value)
+            self._finish_in_turns(task, stop.value)
             return
         except Exception as failure:  # noqa: BLE001 - as in _decide
             self._failed(task.connection, task.slot, task.api.name, failure)
@@ -195,6 +231,13 @@ class Requests:
         except Exception as failure:  # noqa: BLE001 - as in _decide
             task.waiting = False
             self._failed(task.connection, task.slot, task.api.name, failure)
+
+    def _finish_in_turns(self, task: Task, response: Message | None) -> None:
+        if response is None or not is_large(response):
+            self._finish(task, response)
+            return
+        task.steps = encoded_in_turns(response, task.context.version)
+        self._advance(task, None, None)
 
     def _finish(self, task: Task, response: Message | None) -> None:
         try:

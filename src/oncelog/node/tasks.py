@@ -29,6 +29,8 @@ class Task:
     started_ms: int
     waiting: bool = False
     alarm: Alarm | None = None
+    resumes: int = 0
+    """How often it went on since others had their turn."""
     forget: Callable[[], None] | None = None
     """Takes the task out of what it waits in, where that could keep it for long."""
 

@@ -4,7 +4,7 @@ The rule: whatever the bytes are, a read either yields a value or raises :class:
 bounded by the bytes that are there, never by a number they announce:
 
 - an array is refused when its count times the least size of an element is more than the bytes left;
-- a message has at most ``max_elements`` tagged fields and elements in its arrays of structs and strings, all together.
+- a message has at most ``max_elements`` tagged fields and elements in its arrays, all together.
   A Python object costs fifty times the two bytes that can announce it, so the size of the frame alone is no bound: the
   runtime limits requests other than Produce to 1 MiB, and this bounds Produce too, in memory and in time;
 - a struct has at most 64 tagged fields that we do not know; they are skipped.
@@ -250,8 +250,8 @@ class Reader:
 
     def nullable_integer_array(self, code: str, size: int) -> list[int] | None:
         """Integers of struct's format ``code``, which have ``size`` bytes, or null."""
-        count = self._count(size)
-        return None if count < 0 else list(self.unpack(repeated(code, count)))
+        count = self.nullable_array_count(size)
+        return None if count is None else list(self.unpack(repeated(code, count)))
 
     def integer_array(self, code: str, size: int) -> list[int]:
         """As :meth:`nullable_integer_array`, but null is refused."""
@@ -316,3 +316,14 @@ class CompactReader(Reader):
         return self.unsigned_varint() - 1
 
     _string_length = _length
+
+    def nullable_string(self) -> str | None:
+        """As :meth:`Reader.nullable_string`; nearly all are shorter than 127 bytes, and requests may have 50,000."""
+        position = self.position
+        if position < self.end:
+            length_and_one = self.view[position]
+            after = position + length_and_one
+            if 0 < length_and_one < 0x80 and after <= self.end:
+                self.position = after
+                return str(self.view[position + 1 : after], "utf-8", "replace")
+        return super().nullable_string()

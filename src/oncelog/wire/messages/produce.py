@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Self
 
 from oncelog.wire.chunks import Records
-from oncelog.wire.message import NO_UUID, Request, Response
+from oncelog.wire.message import NO_UUID, PRODUCE_MAX_ELEMENTS, Request, Response
 from oncelog.wire.reader import Reader
 from oncelog.wire.writer import Writer
 
@@ -262,6 +262,7 @@ class ProduceRequest(Request[ProduceResponse]):
     MIN_VERSION = 3
     MAX_VERSION = 13
     FIRST_FLEXIBLE_VERSION = 9
+    MAX_ELEMENTS = PRODUCE_MAX_ELEMENTS
 
     transactional_id: str | None = None
     acks: int = 0
