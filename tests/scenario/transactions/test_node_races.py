@@ -400,3 +400,18 @@ def test_transactions_in_one_request_are_asked_about_side_by_side(driver: Stepwi
     told = [each.topic_results[0].results_by_partition[0].partition_error_code for each in results]
     assert told == [ErrorCode.NONE, ErrorCode.NONE]
     assert state_of(driver, "x") == "Ongoing"
+
+
+def test_who_does_not_want_requests_to_wait_may_say_so() -> None:
+    """As Apache Kafka: its clients are told to come again at once."""
+    driver = StepwiseDriver({**SETTINGS, "oncelog.transaction.wait.ms": "0"})
+    create_topic(driver.connect(), TOPIC, 3)
+    client = begun(driver, True, 0)
+    driver.hold_syncs = True
+    driver.connect().send(*client.end_request(True))
+    other = driver.connect()
+    other.send(initialising("x"), 4)
+    driver.advance(0)
+    while not other.responses:
+        driver.finish_held()
+    assert other.responses.popleft().error_code == ErrorCode.CONCURRENT_TRANSACTIONS

@@ -43,6 +43,7 @@ def test_what_was_loaded_is_what_was_stored() -> None:
     assert set(held.states()) == expected
     assert {name for name, _ in held.unpacked()} == {"ONGOING", "PREPARE_COMMIT", "PREPARE_ABORT"}
     assert len(held) == len(held.ids()) == len(STORED)
+    assert held.counts == [1, 1, 1, 1, 1, 1, 0, 0]
 
 
 def test_the_last_record_of_an_id_counts() -> None:
@@ -52,10 +53,12 @@ def test_the_last_record_of_an_id_counts() -> None:
     assert dict(loaded(first, then).items()) == {name: then}
     held = loaded(first, then, last)
     assert dict(held.items()) == {name: last}
+    assert loaded(first, last, first).counts == [1, 0, 0, 0, 0, 0, 0, 0]
+    assert held.counts == [0, 0, 0, 0, 0, 1, 0, 0]
     held.load(encode_key("x"), b"\0\x09")
     assert (held.get(name), dict(held.skipped)) == (last, {"value of version 9": 1})
     held.load(encode_key("x"), None)
-    assert (held.get(name), len(held)) == (None, 0)
+    assert (held.get(name), len(held), sum(held.counts)) == (None, 0, 0)
 
 
 def test_ids_that_were_only_loaded_are_listed_and_expire() -> None:

@@ -32,7 +32,7 @@ class Transactions:
         self.skipped: Counter[str] = Counter()
         """Records that could not be read, by reason; for the node to log."""
         self.counts = [0] * len(_STATES)
-        """How many there are of each state, by number; from :meth:`loaded` on."""
+        """How many there are of each state, by number. Kept all along: to count a million would hold up the loop."""
         self._live: dict[TransactionalId, Transaction] = {}
         self._packed: dict[TransactionalId, bytes] = {}
 
@@ -65,14 +65,8 @@ class Transactions:
             return True
         packed = self._packed.pop(transactional_id, None)
         if packed is not None:
-            self.counts[transaction_records.state_of(packed)[0]] -= 1
+            self.counts[transaction_records.status_of(packed)] -= 1
         return False
-
-    def loaded(self) -> None:
-        """The log has been read: count once what it left."""
-        self.counts = [0] * len(_STATES)
-        for _, state, _, _ in self.states():
-            self.counts[state] += 1
 
     def clear(self) -> None:
         """Forget all."""
@@ -90,9 +84,10 @@ class Transactions:
         if value is None:
             self.remove(transactional_id)
         elif transaction_records.is_usual_at_rest(value):
-            if self._live:
-                self._live.pop(transactional_id, None)
+            if transactional_id in self._live or transactional_id in self._packed:
+                self.remove(transactional_id)
             self._packed[transactional_id] = value
+            self.counts[transaction_records.status_of(value)] += 1
         elif (transaction := self.read(transactional_id, value)) is not None:
             self.put(transaction)
 

@@ -377,7 +377,6 @@ class TransactionShard:
         """The log has been read: decided transactions are driven on, open ones keep the start they had, and the shard
         may decide. No reply."""
         self.is_loaded = True
-        self._transactions.loaded()
         out = Decision()
         for tid, transaction in self._transactions.unpacked():
             if transaction.state in AT_REST:

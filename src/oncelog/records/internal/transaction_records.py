@@ -92,6 +92,7 @@ _ENDINGS: Final = {
 _TAGS_IN_ENDING: Final = 16
 _ONE_BYTE_MAX: Final = 0x7F
 """Of an unsigned varint."""
+_STATUS_POSITION: Final = 16
 _AT_REST: Final = re.compile(
     rb"\x00\x01"  # version
     rb".{14}"  # producer id, producer epoch, time-out
@@ -204,6 +205,11 @@ def is_usual_at_rest(data: bytes) -> bool:
     """Whether a value is certain to read, and to say that nothing is open, without being decoded: it has version 1, no
     partitions, and the tags and sizes that nearly all have. False says nothing."""
     return _AT_REST(data) is not None
+
+
+def status_of(data: bytes) -> int:
+    """Number of the state of a value that :func:`is_usual_at_rest`."""
+    return data[_STATUS_POSITION]
 
 
 def state_of(data: bytes) -> tuple[int, int, int]:
