@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from oncelog.admin.configs import ResourceType, describe_configs
 from oncelog.admin.transactions.asking import Told, Unanswered, silent
 from oncelog.admin.transactions.describing import Described, TransactionRow, describe_transactions
 from oncelog.admin.transactions.judging import (
@@ -281,6 +280,8 @@ def _unseen_ids(client: Client) -> list[Unanswered]:
 
 def _max_timeout_ms(client: Client) -> int:
     """The cluster's transaction.max.timeout.ms, by one of its brokers; its default where none tells."""
+    from oncelog.admin.configs import ResourceType, describe_configs  # seldom needed, and slow to import
+
     key = "transaction.max.timeout.ms"
     for broker in sorted(client.view.brokers):
         try:

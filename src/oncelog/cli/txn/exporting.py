@@ -38,10 +38,16 @@ class Exporter(Collector):
         registry = CollectorRegistry()
         registry.register(self)
         try:
-            server, _ = start_http_server(port, addr=address, registry=registry)
+            self._server, self._thread = start_http_server(port, addr=address, registry=registry)
         except OSError as error:
             raise ClientError(f"cannot serve metrics on {address}:{port}: {error.strerror or error}") from None
-        self.port = int(server.server_port)
+        self.port = int(self._server.server_port)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
     def looked(self, found: Scan | None, seconds: float) -> None:
         """Take a look's result; None for one that failed."""
