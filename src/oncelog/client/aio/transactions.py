@@ -21,6 +21,7 @@ from oncelog.client.aio.client import GROUP_KEY, TRANSACTION_KEY, AsyncClient, f
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import BrokerRefused, ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.pacing import Pacing
 from oncelog.client.machine.producer import Failed, Outcome, ProducerSettings
 from oncelog.client.machine.transaction_requests import BUMP_VERSION
 from oncelog.client.machine.transaction_states import State, Verdict
@@ -48,6 +49,7 @@ class AsyncTransactionalProducer(AsyncProducer):
             raise ConfigError("a transactional producer needs acks=all")
         super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
         self.transactions = TransactionMachine(transaction)
+        self._pacing = Pacing()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -102,12 +104,14 @@ class AsyncTransactionalProducer(AsyncProducer):
             await self._settle("commit")
         self.transactions.commit()
         await self._run("commit")
+        self._pacing.ended(_now_us())
 
     async def abort(self) -> None:
         """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
         self.transactions.abort()
         await self._let_go()
         await self._run("abort")
+        self._pacing.ended(_now_us())
 
     async def prepare(self) -> StoredTransaction:
         """Flush everything and promise to end it as is decided elsewhere: store what is returned with the decision."""
@@ -140,6 +144,10 @@ class AsyncTransactionalProducer(AsyncProducer):
         self._raise_failure()
 
     async def _admit(self, partitions: list[TopicPartition]) -> None:
+        if partitions and self.transactions.is_first:
+            if (wait_us := self._pacing.wait_us(_now_us())) > 0:
+                await asyncio.sleep(wait_us / 1e6)
+            self._pacing.sent(_now_us())
         self.transactions.register(partitions)
         await self._run("send records")
 
@@ -150,6 +158,8 @@ class AsyncTransactionalProducer(AsyncProducer):
     def _note(self, outcome: Outcome | None) -> None:
         if self.on_outcome is not None and outcome is not None:
             self.on_outcome(outcome)
+        if outcome is not None:
+            self._pacing.answered(_now_us())
         if isinstance(outcome, Failed):
             self.transactions.batch_failed(outcome.error_code, outcome.message)
 
@@ -229,6 +239,10 @@ class AsyncTransactionalProducer(AsyncProducer):
         if found is Verdict.FIND_COORDINATOR:
             client.forget_coordinator(key, kind)
         return found, int(getattr(response, "error_code", 0))
+
+
+def _now_us() -> int:
+    return int(asyncio.get_running_loop().time() * 1_000_000)
 
 
 __all__ = ["AsyncTransactionalProducer"]

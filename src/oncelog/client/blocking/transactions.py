@@ -28,6 +28,7 @@ from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.producer import Producer, ProducerSettings
 from oncelog.client.errors import BrokerRefused, ClientError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.pacing import Pacing
 from oncelog.client.machine.producer import Failed, Outcome
 from oncelog.client.machine.transaction_requests import BUMP_VERSION, Ask
 from oncelog.client.machine.transaction_states import State, Verdict
@@ -56,6 +57,7 @@ class TransactionalProducer(Producer):
             raise ClientError("a transactional producer needs acks=all")
         super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
         self.transactions = TransactionMachine(transaction)
+        self._pacing = Pacing()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -125,12 +127,14 @@ class TransactionalProducer(Producer):
             self._settle("commit")
         self.transactions.commit()
         self._run("commit")
+        self._pacing.ended(_now_us())
 
     def abort(self) -> None:
         """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
         self.transactions.abort()
         self._let_go()
         self._run("abort")
+        self._pacing.ended(_now_us())
 
     def prepare(self) -> StoredTransaction:
         """Flush everything and promise to end it as is decided elsewhere: store what is returned with the decision."""
@@ -162,6 +166,10 @@ class TransactionalProducer(Producer):
         self._raise_failure()
 
     def _admit(self, partitions: list[TopicPartition]) -> None:
+        if partitions and self.transactions.is_first:
+            if (wait_us := self._pacing.wait_us(_now_us())) > 0:
+                time.sleep(wait_us / 1e6)
+            self._pacing.sent(_now_us())
         self.transactions.register(partitions)
         self._run("send records")
 
@@ -170,6 +178,8 @@ class TransactionalProducer(Producer):
         return by_name if by_transaction is None else by_transaction
 
     def _note(self, outcome: Outcome | None) -> None:
+        if outcome is not None:
+            self._pacing.answered(_now_us())
         if isinstance(outcome, Failed):
             self.transactions.batch_failed(outcome.error_code, outcome.message)
 
@@ -261,6 +271,10 @@ class TransactionalProducer(Producer):
             self._client.forget_coordinator(self.transactions.settings.transactional_id, TRANSACTION_KEY)
         else:
             self._client.forget_coordinator(ask.group)
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 __all__ = ["Committed", "Ended", "GroupMetadata", "StoredTransaction", "TransactionSettings", "TransactionalProducer"]

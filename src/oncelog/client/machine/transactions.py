@@ -218,6 +218,11 @@ class TransactionMachine:
         return None if self.version >= 2 else LAST_PRODUCE_VERSION_1
 
     @property
+    def is_first(self) -> bool:
+        """Whether the next batch begins the present transaction at its leader, without asking the coordinator first."""
+        return self.version >= 2 and self.state is State.IN_TRANSACTION and not self._started
+
+    @property
     def has_request(self) -> bool:
         """Whether ``next_request`` has something to ask."""
         return bool(self._steps)
