@@ -15,12 +15,10 @@ follow later. It must not read a clock or make a producer id up.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import (
-    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     CoordinatorEpoch,
     ProducerId,
@@ -30,8 +28,6 @@ from oncelog.base.ids import (
 from oncelog.base.invariant import invariant
 from oncelog.core.transactions import requests
 from oncelog.core.transactions import transaction as transitions
-from oncelog.core.transactions.held import Transactions
-from oncelog.core.transactions.markers import OutstandingMarkers
 from oncelog.core.transactions.model import (
     AddReply,
     AddRequest,
@@ -43,13 +39,12 @@ from oncelog.core.transactions.model import (
     MarkersToWrite,
     NeedsProducerId,
     Reply,
-    TransactionDescription,
-    TransactionListing,
     TransactionSettings,
 )
 from oncelog.core.transactions.parking import Parking, Waiting
 from oncelog.core.transactions.pending import PendingTransitions
-from oncelog.core.transactions.states import AT_REST, PREPARED, STATE_NAMES, TransactionState, may_follow
+from oncelog.core.transactions.reading import ShardReading
+from oncelog.core.transactions.states import AT_REST, PREPARED, TransactionState, may_follow
 from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.records.internal import transaction_records
@@ -67,27 +62,21 @@ AT_ONCE_MS = 0
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
-class TransactionShard:
+class TransactionShard(ShardReading):
     """State of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
 
     def __init__(self, partition: int, coordinator_epoch: CoordinatorEpoch, settings: TransactionSettings) -> None:
+        super().__init__(coordinator_epoch)
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
         self.settings = settings
         self.is_loaded = False
-        self._transactions = Transactions()
         self._pending = PendingTransitions()
-        self._markers = OutstandingMarkers(coordinator_epoch)
         self._timers = Timers()
         self._parking = Parking(self._timers)
         self._expiry_queue: list[TransactionalId] = []
         self.timed_out = 0
         """Transactions aborted because their time was over."""
-
-    @property
-    def skipped(self) -> Counter[str]:
-        """Records that could not be read, by reason; for the node to log."""
-        return self._transactions.skipped
 
     # Deciding
 
@@ -225,55 +214,6 @@ class TransactionShard:
         transaction = self._transactions.get(transactional_id)
         if transaction is not None and transaction.state in PREPARED and transactional_id not in self._pending:
             self._make([transitions.complete(transaction, now_ms)], out)
-
-    # Reading
-
-    def describe(self, transactional_id: TransactionalId) -> TransactionDescription | None:
-        """DescribeTransactions, one id; None when it does not exist."""
-        held = self._transactions.get(transactional_id)
-        if held is None:
-            return None
-        return TransactionDescription(
-            transactional_id, STATE_NAMES[held.state], held.identity, held.timeout_ms, held.start_ms, held.partitions
-        )
-
-    def listings(
-        self,
-        now_ms: int,
-        *,
-        states: Collection[TransactionState] | None = None,
-        producer_ids: Collection[ProducerId] | None = None,
-        longer_than_ms: int = -1,
-    ) -> list[TransactionListing]:
-        """ListTransactions; None: any. As in Apache Kafka an id without a transaction has been open since the epoch.
-        Patterns are the caller's."""
-        return [
-            TransactionListing(tid, producer_id, STATE_NAMES[state])
-            for tid, state, producer_id, start_ms in self._transactions.states()
-            if (states is None or state in states)
-            and (producer_ids is None or producer_id in producer_ids)
-            and (longer_than_ms < 0 or now_ms - start_ms > longer_than_ms)
-        ]
-
-    def counts(self) -> dict[str, int]:
-        """How many ids are in each state that any is in (metrics)."""
-        return {STATE_NAMES[state]: count for state in STATE_NAMES if (count := self._transactions.counts[state])}
-
-    def outstanding_count(self) -> int:
-        """How many markers decided transactions wait for (metrics)."""
-        return self._markers.count()
-
-    def open_of(self, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
-        """Of these producers those whose transaction is open or being completed here, with its id."""
-        return {
-            held.identity.producer_id: tid
-            for tid, held in self._transactions.unpacked()
-            if held.identity.producer_id in producer_ids and held.state not in AT_REST
-        }
-
-    def outstanding(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...]:
-        """The partitions a prepared transaction waits for (console, debugging)."""
-        return self._markers.awaited(transactional_id) or ()
 
     # Time
 
@@ -434,10 +374,6 @@ class TransactionShard:
             invariant(may_park or not self._parking.is_parked(tid), "X8: waits for nothing", transactional_id=tid)
         tokens = [waiting.token for waiting in self._parking]
         invariant(len(tokens) == len(set(tokens)), "X8: a token twice")
-
-    def persisted(self) -> dict[TransactionalId, Transaction]:
-        """What a replay of the log has to give, for tests: all but the last epochs."""
-        return {tid: held._replace(last_epoch=NO_PRODUCER_EPOCH) for tid, held in self._transactions.items()}
 
 
 def _refused(reply: Reply, error_code: ErrorCode) -> Reply:
