@@ -28,6 +28,11 @@ RECEIVE_BUFFER_SIZE: Final = 256 * KIB
 TURN_S: Final = 0.01
 """How long the requests that one peer sent at once are worked on before others have their turn."""
 
+LEAST_PROGRESS_BYTES: Final = 64 * KIB
+LEAST_PROGRESS_SHARE: Final = 16
+"""Of an unfinished request within the time after which it counts as stalled: so many bytes, and this part of what
+has arrived."""
+
 
 class ClientConnection(asyncio.BufferedProtocol):
     """An accepted socket."""
@@ -55,6 +60,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._undecided: deque[memoryview] = deque()
         self._accounted = 0
         self._unfinished_since_s: float | None = None
+        """When enough of an unfinished request had last arrived: see ``_progress``."""
+        self._unfinished_bytes = 0
         self._unsent_since_s: float | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -101,11 +108,19 @@ class ClientConnection(asyncio.BufferedProtocol):
         except PeerError:
             frames = []
         self._undecided.extend(frames)
-        if not splitter.held_bytes:
-            self._unfinished_since_s = None
-        elif frames or self._unfinished_since_s is None:
-            self._unfinished_since_s = self.last_active_s
+        self._progress(splitter.held_bytes, begun=bool(frames))
         self._hand_in()
+
+    def _progress(self, held: int, *, begun: bool) -> None:
+        """A hundred megabytes over a slow link are honest as long as they come; but the more a peer makes us hold, the
+        more it has to send within ``oncelog.connection.stalled.ms``."""
+        if not held:
+            self._unfinished_since_s = None
+            return
+        enough = max(LEAST_PROGRESS_BYTES, self._unfinished_bytes // LEAST_PROGRESS_SHARE)
+        if begun or self._unfinished_since_s is None or held - self._unfinished_bytes >= enough:
+            self._unfinished_since_s = self.last_active_s
+            self._unfinished_bytes = held
 
     def _hand_in(self) -> None:
         """Give the node what has arrived, as long as the peer takes its answers: a thousand small requests with large
@@ -132,7 +147,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _account(self) -> None:
         held = self._splitter.held_bytes + sum(map(len, self._undecided)) + self._execution.backlog_bytes(self.id)
         if self._sending is not None:
-            held += self._sending.held_bytes
+            held += self._sending.unsent_bytes
         if held != self._accounted:
             change, self._accounted = held - self._accounted, held
             self._gate.account(self, change)
@@ -147,6 +162,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._sending is not None:
             self._sending.pause()
         self.pause_reading("slow reader")
+        self._account()
 
     def resume_writing(self) -> None:
         """asyncio: the peer has caught up."""

@@ -55,6 +55,11 @@ class SendQueue:
         """Whether the socket takes nothing more for now."""
         return self._full
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What responses hold in memory, here and, of a peer that reads slowly, with the transport."""
+        return self.held_bytes + (self._transport.get_write_buffer_size() if self._full else 0)
+
     def close_when_empty(self) -> None:
         """Close the transport after what is queued."""
         self._close_when_empty = True

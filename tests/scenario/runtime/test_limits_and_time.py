@@ -141,7 +141,24 @@ def test_a_clock_that_is_set_back_slows_time_and_does_not_stop_it():
         clock.now_ms()
     assert clock.now_ms() - before_ms == 500
     wall[0] += 3600 * 10**9
+    monotonic[0] += 500_000_000
+    wall[0] += 500_000_000
     assert clock.now_ms() == wall[0] // 1_000_000
+
+
+@pytest.mark.parametrize(("forward_s", "after_10_s"), [(1, 11), (10, 20), (1200, 20), (3600, 3610)])
+def test_a_clock_that_is_set_forward_quickens_time_and_fires_no_timeouts_at_once(forward_s, after_10_s):
+    wall, monotonic = [10_000_000_000_000_000], [0]
+    clock = WallClock(lambda: wall[0], lambda: monotonic[0])
+    before_ms = clock.now_ms()
+    wall[0] += forward_s * 10**9
+    if forward_s < 1800:
+        assert clock.now_ms() == before_ms
+    for _ in range(1000):
+        monotonic[0] += 10_000_000
+        wall[0] += 10_000_000
+        clock.now_ms()
+    assert clock.now_ms() - before_ms == after_10_s * 1000
 
 
 @pytest.mark.parametrize(

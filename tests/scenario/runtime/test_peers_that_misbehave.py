@@ -108,6 +108,38 @@ def test_many_who_announce_much_and_stall_hold_no_memory(broker):
             peer.close()
 
 
+def produce_frame(size: int) -> bytes:
+    return struct.pack(">ihhi", size, 0, 9, 1) + b"\xff\xff" + bytes(size - 10)
+
+
+def test_a_large_request_over_a_slow_but_steady_link_is_no_stall():
+    with Broker({"oncelog.connection.stalled.ms": "100"}) as broker, connect(broker) as peer, connect(broker) as other:
+        frame = produce_frame(600_000)
+        started_s = time.monotonic()
+        for start in range(0, len(frame), 70_000):
+            peer.sendall(frame[start : start + 70_000])
+            until_s = time.monotonic() + 0.05
+            while time.monotonic() < until_s:
+                assert answers(other)
+        assert time.monotonic() - started_s > 0.3
+        assert peer.recv(1) == b"", "whole, decoded, refused"
+        assert broker._running()._gate.cut_off == 0
+
+
+def test_a_peer_that_drips_into_what_it_began_is_cut_off():
+    with Broker({"oncelog.connection.stalled.ms": "100"}) as broker, connect(broker) as peer, connect(broker) as other:
+        frame = produce_frame(600_000)
+        peer.sendall(frame[:100_000])
+        give_up_s = time.monotonic() + 5
+        with contextlib.suppress(OSError):
+            for position in range(100_000, 600_000):
+                peer.sendall(frame[position : position + 1])
+                assert answers(other)
+                if broker._running()._gate.cut_off or time.monotonic() > give_up_s:
+                    break
+        assert broker._running()._gate.cut_off == 1
+
+
 def test_a_client_that_pipelines_gets_its_answers_in_order(broker):
     with connect(broker) as peer:
         peer.sendall(b"".join(api_versions_request(number) for number in range(250)))
