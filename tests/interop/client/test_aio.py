@@ -15,7 +15,7 @@ from oncelog.client.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncT
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.producer import DeliveryFailed
-from oncelog.client.blocking.transactions import Committed, Ended, GroupMetadata, TransactionSettings
+from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionSettings
 from oncelog.client.errors import NoBrokerReachable, ProducerFenced, UnknownTopic
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.reading import read_fetched
@@ -119,28 +119,6 @@ def test_a_cancelled_commit_is_gone_on_with_or_taken_back(oncelog_broker: Broker
 
     asyncio.run(run())
     assert committed(oncelog_broker) == [b"%d" % number for number in range(12)]
-
-
-@pytest.mark.slow
-def test_prepared_and_completed_by_another() -> None:
-    with Broker({"node.id": "1", "transaction.two.phase.commit.enable": "true"}) as broker:
-        create(broker)
-        settings = TransactionSettings("x", two_phase=True)
-
-        async def run() -> None:
-            async with opened(broker) as client:
-                first = AsyncTransactionalProducer(client, settings)
-                await first.initialize()
-                first.begin()
-                await first.send("t", b"prepared", partition=0)
-                stored = await first.prepare()
-                await first.close()
-                async with AsyncTransactionalProducer(client, settings) as second:
-                    assert await second.initialize(keep_prepared=True) == stored
-                    assert await second.complete(stored) is Ended.COMMITTED
-
-        asyncio.run(run())
-        assert committed(broker) == [b"prepared"]
 
 
 @pytest.mark.slow

@@ -64,10 +64,23 @@ class AsyncTransactionalProducer(AsyncProducer):
         """Where the producer stands."""
         return self.transactions.state
 
+    @property
+    def prepared(self) -> StoredTransaction | None:
+        """The prepared transaction: by ``prepare``, or found by ``initialize(keep_prepared=True)``."""
+        return self.transactions.prepared
+
     async def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
-        """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939)."""
+        """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939).
+
+        Raises UnsupportedRequest when two-phase commit is wanted and the cluster does not have it.
+        """
         self.transactions.initialize(keep_prepared=keep_prepared)
-        await self._run("initialize")
+        try:
+            await self._run("initialize")
+        except UnsupportedRequest as error:
+            if self.transactions.settings.two_phase or keep_prepared:
+                raise UnsupportedRequest(f"two-phase commit needs InitProducerId 6: {error}") from None
+            raise
         return self.transactions.prepared
 
     def begin(self) -> None:
