@@ -1,4 +1,4 @@
-"""Clocks and entropy of the real world, and the clock that a test moves by hand."""
+"""Clocks and entropy of the real world, and the clock that a test moves on."""
 
 from __future__ import annotations
 
@@ -42,19 +42,21 @@ class WallClock:
         return self._last_ns // 1_000_000
 
 
-class ManualClock:
-    """Time that stands still until :meth:`advance`; for tests of retention and time-outs."""
+class JumpingClock:
+    """A clock that a test moves ahead: for time-outs and retention without waiting for them. In between it goes on as
+    the wall clock does, so that what clients wait for in real time (a fetch, a session they keep alive) comes."""
 
-    def __init__(self, start_ms: int) -> None:
-        self._now_ms = start_ms
+    def __init__(self) -> None:
+        self._wall = WallClock()
+        self._ahead_ms = 0
 
     def now_ms(self) -> int:
         """See :class:`oncelog.ports.Clock`."""
-        return self._now_ms
+        return self._wall.now_ms() + self._ahead_ms
 
     def move_to(self, now_ms: int) -> None:
-        """Set the time; never back."""
-        self._now_ms = max(self._now_ms, now_ms)
+        """Be at ``now_ms``; never back."""
+        self._ahead_ms += max(0, now_ms - self.now_ms())
 
 
 class SystemEntropy:

@@ -50,13 +50,10 @@ _LONGEST_SLEEP_S: Final = 3600.0
 class Execution:
     """One node on one asyncio loop."""
 
-    def __init__(
-        self, node: Node, loop: asyncio.AbstractEventLoop, clock: Clock, outside: Outside, *, manual: bool
-    ) -> None:
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, clock: Clock, outside: Outside) -> None:
         self._node = node
         self._loop = loop
         self._clock = clock
-        self._manual = manual
         self._coordination = outside.coordination
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
@@ -124,7 +121,7 @@ class Execution:
 
     def _set_alarm(self) -> None:
         at_ms = self._node.next_deadline_ms()
-        if at_ms == self._alarm_ms or self._manual:
+        if at_ms == self._alarm_ms:
             return
         if self._alarm is not None:
             self._alarm.cancel()
@@ -133,6 +130,11 @@ class Execution:
         if at_ms is not None:
             delay_s = min(max(0, at_ms - self._clock.now_ms()) / 1000, _LONGEST_SLEEP_S)
             self._alarm = self._loop.call_later(delay_s, self._deadline_reached)
+
+    def clock_jumped(self) -> None:
+        """The clock has gone on by more than time has passed: what the alarm was set for comes earlier."""
+        self._alarm_ms = None
+        self._set_alarm()
 
     def _deadline_reached(self) -> None:
         self._alarm = None

@@ -21,7 +21,7 @@ from oncelog.node.events import DeadlineReached, Shutdown
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
 from oncelog.ports import Clock
-from oncelog.runtime.clock import ManualClock, WallClock
+from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection
 from oncelog.runtime.execution import Execution
 from oncelog.runtime.gate import Gate
@@ -118,8 +118,7 @@ class Server:
         node.measure_disk = opened.files.space
         if self._assembled is not None:
             self._assembled(node)
-        manual = isinstance(self.clock, ManualClock)
-        self._execution = Execution(node, loop, self.clock, opened.outside, manual=manual)
+        self._execution = Execution(node, loop, self.clock, opened.outside)
         self._execution.carry_out(reports + node.start(self.clock.now_ms()))
         self._gate.start_sweeping(loop)
         self._health = LoopHealth(loop)
@@ -210,8 +209,8 @@ class Server:
             self._opened.release()
         self._opened = None
 
-    async def advance(self, clock: ManualClock, milliseconds: int) -> None:
-        """Move a manual clock on, stopping at each deadline of the node on the way."""
+    async def advance(self, clock: JumpingClock, milliseconds: int) -> None:
+        """Move the clock on, stopping at each deadline of the node on the way."""
         execution = self._execution
         assert execution is not None
         target_ms = clock.now_ms() + milliseconds
@@ -224,6 +223,7 @@ class Server:
             await execution.settle()
         clock.move_to(target_ms)
         execution.dispatch(DeadlineReached())
+        execution.clock_jumped()
         await execution.settle()
 
     async def _stop_listening(self) -> None:

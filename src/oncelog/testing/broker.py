@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from oncelog.node.assembly import StartRefused
-from oncelog.runtime.clock import ManualClock, WallClock
+from oncelog.runtime.clock import JumpingClock
 from oncelog.runtime.server import Server, Settings, read_settings
 from oncelog.testing.faults.control import Faults
 from oncelog.testing.faults.fault import Fault, Hit
@@ -37,9 +37,9 @@ _STOP_S: Final = 5.0
 class Broker:
     """An in-process broker, started by ``with`` or :meth:`start`. Several may run at once. Thread-safe.
 
-    ``config`` overrides Apache Kafka's configuration keys. With ``virtual_time`` the broker's clock stands still until
-    :meth:`advance` moves it: retention, session time-outs and expiry become tests without sleeps. What may go wrong is
-    in :attr:`faults`.
+    ``config`` overrides Apache Kafka's configuration keys. With ``virtual_time`` the broker's clock can be moved on
+    by :meth:`advance`: retention, session time-outs and expiry become tests without sleeps. What may go wrong is in
+    :attr:`faults`.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Broker:
         self._directory = Path(data_dir) if data_dir is not None else None
         self._wanted_port = port
         self._port: ReservedPort | None = None
-        self._manual_clock = ManualClock(WallClock().now_ms()) if virtual_time else None
+        self._clock = JumpingClock() if virtual_time else None
         self._lock = threading.RLock()
         """Held while it starts or ends."""
         self._is_wanted = False
@@ -148,9 +148,9 @@ class Broker:
             self.start()
 
     def advance(self, milliseconds: int) -> None:
-        """Move virtual time on; whatever falls due on the way happens, in order, before this returns. It ends early if
-        the broker does."""
-        clock = self._manual_clock
+        """Move the broker's clock on; whatever falls due on the way happens, in order, before this returns. It ends
+        early if the broker does."""
+        clock = self._clock
         if clock is None:
             raise RuntimeError("advance() needs Broker(virtual_time=True)")
         server, loop = self._running(), self._loop
@@ -220,7 +220,7 @@ class Broker:
     async def _started(self, port: ReservedPort) -> Server:
         bound = port.socket()
         around = self.faults.interception.stand_around
-        server = Server(self._settings(), clock=self._manual_clock, bound=bound, assembled=around)
+        server = Server(self._settings(), clock=self._clock, bound=bound, assembled=around)
         try:
             await server.start()
         except BaseException:
