@@ -99,6 +99,7 @@ class MemoryFile:
         self._files.changing()
         if size < len(node.durable):
             node.rewritten = True
+        self._files.take_space(min(0, size - len(node.data)))
         if size > len(node.data):
             node.data += bytes(size - len(node.data))
         del node.data[size:]
@@ -267,8 +268,8 @@ class MemoryFiles:
         self._node(path).cold = cold
 
     def take_space(self, size: int) -> None:
-        """Account for ``size`` more bytes. Raises OSError (ENOSPC) when the disk is full."""
-        if self.capacity is not None and self._written + size > self.capacity:
+        """Account for ``size`` more bytes (or fewer). Raises OSError (ENOSPC) when the disk is full."""
+        if self.capacity is not None and size > 0 and self._written + size > self.capacity:
             raise OSError(errno.ENOSPC, "no space left on device")
         self._written += size
 

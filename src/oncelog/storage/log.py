@@ -179,12 +179,7 @@ class PartitionLog:
             limit = self.storage.max_decompressed_bytes
             data, header = check_client_batch(data, config, now_ms, limit, self.partition)
         size = len(data)
-        if size > config.segment_bytes:
-            raise AppendRefused(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {size} bytes in append to partition {self.partition}, which exceeds the "
-                f"maximum configured segment size of {config.segment_bytes}.",
-            )
+        self._check_fits(size)
         base_offset = self.log_end_offset
         if config.log_append_time:
             header = header._replace(max_timestamp=now_ms)
@@ -200,14 +195,13 @@ class PartitionLog:
                     header.record_count,
                     size,
                 )
-            if header.is_transactional and not internal:
-                self._check_verified(header.producer_id, verified, guard)
+            self._check_verified(header, verified or internal, guard)
             update = self._prepare(header, data, base_offset, internal, transaction_version)
         set_base_offset_and_leader_epoch(data, 0, base_offset, leader_epoch)
         if config.log_append_time:
             set_log_append_time(data, 0, now_ms)
         last_offset = base_offset + header.last_offset_delta
-        self._write(data, base_offset, last_offset, header.max_timestamp, now_ms)
+        self._write(data, base_offset, last_offset, header.max_timestamp, now_ms, update)
         self.leader_epochs.assign(leader_epoch, base_offset)
         self._commit(update, last_offset + 1)
         if update is not None:
@@ -222,10 +216,19 @@ class PartitionLog:
             size,
         )
 
-    def _check_verified(self, producer_id: int, verified: bool, guard: Guard | None) -> None:
+    def _check_fits(self, size: int) -> None:
+        limit = self.config.segment_bytes
+        if size > limit:
+            raise AppendRefused(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size} bytes in append to partition {self.partition}, which exceeds the "
+                f"maximum configured segment size of {limit}.",
+            )
+
+    def _check_verified(self, header: BatchHeader, verified: bool, guard: Guard | None) -> None:
         """KIP-890: what begins a transaction here was verified, and nothing has ended that transaction since."""
         producers = self.producers
-        if producers.has_open_transaction(producer_id):
+        if not header.is_transactional or producers.has_open_transaction(header.producer_id):
             return
         if not verified or (guard is not None and not producers.verifications.is_current(guard)):
             raise AppendRefused(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
@@ -251,28 +254,45 @@ class PartitionLog:
             raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in {self.partition}") from None
 
     def _write(
-        self, data: memoryview | bytearray, base_offset: int, last_offset: int, timestamp: int, now_ms: int
+        self,
+        data: memoryview | bytearray,
+        base_offset: int,
+        last_offset: int,
+        timestamp: int,
+        now_ms: int,
+        update: Update | None,
     ) -> None:
+        """Everything that a full disk may refuse; whatever it refuses, nothing has changed."""
         active = self.segments.active
         if self.maintenance.must_roll(active, len(data), timestamp, last_offset, now_ms):
             active = self.roll(now_ms)
-        position = active.append(data, last_offset, timestamp, self.config.index_interval_bytes)
+        noted = update is not None and self._note_aborted(active, update)
+        try:
+            position = active.append(data, last_offset, timestamp, self.config.index_interval_bytes)
+        except OSError:
+            if noted:
+                active.take_back_aborted()
+            raise
         self.segments.size_bytes += len(data)
         self._tail.note(base_offset, position)
 
-    def _commit(self, update: Update | None, log_end_offset: int) -> None:
-        producers = self.producers
-        self.log_end_offset = Offset(log_end_offset)
-        producers.end_offset = log_end_offset
-        if update is None:
-            return
-        stable = producers.commit(update)
+    def _note_aborted(self, active: Segment, update: Update) -> bool:
+        """An abort goes into the transaction index before its marker into the log: after a clean stop the index is
+        believed, so it may not lack one. Whether it was one."""
         completed = update.completed
-        if completed is not None and completed.aborted and stable is not None:
-            producer_id, first_offset, last_offset, _ = completed
-            entry = AbortedTransaction(producer_id, first_offset, last_offset, stable)
-            if self.segments.active.add_aborted(entry):
-                self._unsynced.file_appeared(last_offset)
+        if completed is None or not completed.aborted:
+            return False
+        stable = self.producers.stable_after(completed)
+        producer_id, first_offset, last_offset, _ = completed
+        if active.add_aborted(AbortedTransaction(producer_id, first_offset, last_offset, stable)):
+            self._unsynced.file_appeared(last_offset)
+        return True
+
+    def _commit(self, update: Update | None, log_end_offset: int) -> None:
+        self.log_end_offset = Offset(log_end_offset)
+        self.producers.end_offset = log_end_offset
+        if update is not None:
+            self.producers.commit(update)
 
     def _note_transaction(self, update: Update, now_ms: int, transactional_id: str | None) -> None:
         entry = update.entry
@@ -287,20 +307,25 @@ class PartitionLog:
             self.transactions.named(self.partition, entry.producer_id, transactional_id)
 
     def roll(self, now_ms: int) -> Segment:
-        """Seal the active segment and begin a new one at the log's end."""
+        """Seal the active segment and begin a new one at the log's end. OSError: nothing has changed."""
         old = self.segments.active
         if old.base_offset == self.log_end_offset:
             return old
         new = Segment(self.files, self.directory, self.log_end_offset, 0, self.budget)
-        new.begin(now_ms)
-        old.seal()
-        self.segments.add(new)
-        self._tail.clear()
         self.producers.end_offset = self.log_end_offset
         self.snapshots.take(self.producers, self.log_start_offset)
-        self._unsynced.sealed(self._files_of(old, new.base_offset), new.base_offset)
-        self._unsynced.file_appeared(new.base_offset)
         self.write_leader_epochs()
+        try:
+            old.seal()
+            files = self._files_of(old, new.base_offset)
+            new.begin(now_ms)
+        except OSError:
+            old.unseal()
+            raise
+        self._unsynced.sealed(files, new.base_offset)
+        self._unsynced.file_appeared(new.base_offset)
+        self.segments.add(new)
+        self._tail.clear()
         return new
 
     def _files_of(self, segment: Segment, end_offset: int) -> list[OpenFile]:

@@ -289,9 +289,10 @@ class Recovery:
             except CorruptBatch:
                 return False
             if update is not None:
-                stable = self._producers.commit(update)
+                self._producers.commit(update)
                 completed = update.completed
-                if completed is not None and completed.aborted and stable is not None:
+                if completed is not None and completed.aborted:
+                    stable = self._producers.stable_after(completed)
                     producer_id, first, last, _ = completed
                     segment.aborted.append(AbortedTransaction(producer_id, first, last, stable))
         self._producers.end_offset = header.next_offset

@@ -19,7 +19,7 @@ from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, segment_file
 from oncelog.storage.offset_index import OffsetIndex, load_offset_index
 from oncelog.storage.time_index import NO_TIMESTAMP, TimeIndex, load_time_index
-from oncelog.storage.transaction_index import AbortedTransaction, load_transaction_index
+from oncelog.storage.transaction_index import ENTRY_SIZE, AbortedTransaction, load_transaction_index
 
 _MAX_INDEX_BYTES: Final = 64 * MIB
 """No honest index is larger; a file that is counts as damaged."""
@@ -166,12 +166,18 @@ class Segment:
 
     def add_aborted(self, entry: AbortedTransaction) -> bool:
         """Add to the transaction index, in memory and in the file; True when the file is new."""
-        self.aborted.append(entry)
+        file = self._transaction_file or self._files.open(self.path(TRANSACTION_INDEX), create=True)
+        file.append((entry.encode(),))
         new = self._transaction_file is None
-        if self._transaction_file is None:
-            self._transaction_file = self._files.open(self.path(TRANSACTION_INDEX), create=True)
-        self._transaction_file.append((entry.encode(),))
+        self._transaction_file = file
+        self.aborted.append(entry)
         return new
+
+    def take_back_aborted(self) -> None:
+        """Remove the entry added last: its marker could not be written."""
+        self.aborted.pop()
+        assert self._transaction_file is not None
+        self._transaction_file.truncate(self._transaction_file.size() - ENTRY_SIZE)
 
     def rewrite_aborted(self) -> None:
         """Make the transaction index's file say what memory says."""

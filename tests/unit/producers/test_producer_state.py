@@ -69,7 +69,8 @@ class Partition:
             transaction_version=version,
         )
         self.end += 1
-        return self.state.commit(update)
+        self.state.commit(update)
+        return None if update.completed is None else self.state.stable_after(update.completed)
 
 
 def test_sequences_follow_each_other() -> None:

@@ -127,19 +127,21 @@ class ProducerState:
             completed=completed,
         )
 
-    def commit(self, update: Update) -> int | None:
-        """Take an update over. For a completed transaction: the last stable offset at that moment, else None."""
+    def stable_after(self, completed: CompletedTransaction) -> int:
+        """The first unstable offset once ``completed`` is, or the offset after its marker when all is decided."""
+        return next((first for first in self.ongoing if first != completed.first_offset), completed.last_offset + 1)
+
+    def commit(self, update: Update) -> None:
+        """Take an update over."""
         entry = update.entry
         self.entries[entry.producer_id] = entry
         self.verifications.appended(entry.producer_id)
         if update.started_at is not None:
             self.ongoing[update.started_at] = entry.producer_id
         completed = update.completed
-        if completed is None:
-            return None
-        self.ongoing.pop(completed.first_offset, None)
-        self.unreplicated[completed.first_offset] = completed.last_offset
-        return next(iter(self.ongoing), completed.last_offset + 1)
+        if completed is not None:
+            self.ongoing.pop(completed.first_offset, None)
+            self.unreplicated[completed.first_offset] = completed.last_offset
 
     def first_unstable_offset(self) -> int | None:
         """First offset of an undecided transaction, or one whose marker is not replicated; None if all is stable."""
