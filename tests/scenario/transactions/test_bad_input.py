@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from tests.scenario.node.requests import create_topic, log_of, produced
+from tests.scenario.node.requests import log_of, produced
 from tests.scenario.transactions.bad_input import (
     CASES,
     Case,
@@ -21,8 +21,6 @@ from tests.scenario.transactions.bad_input import (
 )
 from tests.scenario.transactions.node_client import (
     GROUP,
-    SETTINGS,
-    SOURCE,
     TOPIC,
     Client,
     StepwiseDriver,
@@ -31,14 +29,13 @@ from tests.scenario.transactions.node_client import (
     run,
     state_of,
 )
+from tests.scenario.transactions.node_scenes import new_driver
 from tests.scenario.transactions.test_node_restart import look_at
 
 
 def begun(v2: bool) -> tuple[StepwiseDriver, Client]:
     """A node with a client that has a transaction open in partition 0, and an offset pending."""
-    driver = StepwiseDriver(SETTINGS)
-    create_topic(driver.connect(), TOPIC, 3)
-    create_topic(driver.connect(), SOURCE, 1)
+    driver = new_driver()
     client = Client("x", v2)
     for _ in range(2):  # so that there is an earlier epoch
         run(driver.connect(), client.initialise())

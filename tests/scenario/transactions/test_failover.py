@@ -16,6 +16,27 @@ from tests.scenario.transactions.driver import Driver, partitions
 # Crashes and refusing logs
 
 
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("written", range(4))
+def test_failover_between_prepare_and_each_marker(written: int, committed: bool) -> None:
+    """However many of three markers were reported before: the next coordinator has all of them written, or has the
+    transaction complete."""
+    driver = Driver(writes_markers=False)
+    me = driver.init().identity
+    driver.add(me, 0, 1, 2)
+    first = driver.end(me, commit=committed)
+    for index in range(written):
+        driver.carry_out(driver.shard.markers_written(driver.markers[0], partitions(index), driver.now_ms))
+    again = driver.restarted()
+    assert [(m.partitions, m.committed) for m in again.markers] == (
+        [(partitions(0, 1, 2), committed)] if written < 3 else []
+    )
+    again.write_markers()
+    assert again.state() == ("CompleteCommit" if committed else "CompleteAbort")
+    assert again.end(me, commit=committed) == first
+    assert again.add(first.identity, 0) is E.NONE
+
+
 def test_a_prepared_transaction_is_driven_on_by_the_next_coordinator() -> None:
     """At each marker; the leaders get all of them again."""
     driver = Driver(writes_markers=False)

@@ -12,9 +12,7 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
-from oncelog.wire.messages.produce import ProduceRequest
 from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -23,40 +21,20 @@ from oncelog.wire.messages.write_txn_markers import (
 from tests.scenario.node.requests import batch, create_topic, log_of, produce, produced
 from tests.scenario.transactions.node_client import (
     SETTINGS,
-    SOURCE,
     TOPIC,
     Client,
     StepwiseDriver,
     committed_offset,
-    open_producers,
     read,
     run,
     state_of,
 )
+from tests.scenario.transactions.node_scenes import begun, both, new_driver, nothing_open
 
 
 @pytest.fixture
 def driver() -> StepwiseDriver:
-    driver = StepwiseDriver(SETTINGS)
-    create_topic(driver.connect(), TOPIC, 3)
-    create_topic(driver.connect(), SOURCE, 1)
-    return driver
-
-
-def begun(driver: StepwiseDriver, v2: bool, *partitions: int, transactional_id: str = "x") -> Client:
-    """A client with an open transaction."""
-    client = Client(transactional_id, v2)
-    run(driver.connect(), client.initialise())
-    run(driver.connect(), client.transaction("a", partitions, None, None))
-    return client
-
-
-def nothing_open(driver: StepwiseDriver) -> bool:
-    ends = [read(driver, partition)[1:] for partition in range(3)]
-    return all(stable == high for stable, high in ends) and not any(open_producers(driver, p) for p in range(3))
-
-
-both = pytest.mark.parametrize("v2", [True, False], ids=["v2", "v1"])
+    return new_driver()
 
 
 @both
@@ -157,64 +135,6 @@ def test_epochs_run_out_and_the_producer_goes_on_with_a_new_id(driver: StepwiseD
     assert committed_offset(driver) == 8
 
 
-@both
-def test_a_topic_deleted_while_its_marker_is_pending_holds_nobody_up(driver: StepwiseDriver, v2: bool) -> None:
-    create_topic(driver.connect(), "gone", 1)
-    client = begun(driver, v2, 0)
-    if not v2:
-        _add(driver, client, "gone")
-    request, version = client.produce_request(0, b"gone", topic="gone")
-    request.topic_data[0].partition_data[0].records = _restarted_sequence(client, 0)
-    assert produced(driver.connect().ask(request, version))[0] == ErrorCode.NONE
-    driver.hold_syncs = True
-    ender = driver.connect()
-    ender.send(*client.end_request(True))
-    driver.finish_held()  # the decision is durable; markers wait for the disk
-    assert ender.responses.popleft().error_code == ErrorCode.NONE
-    assert state_of(driver, "x") == "PrepareCommit"
-    deleted = driver.connect().ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1000), 3)
-    assert [topic.error_code for topic in deleted.responses] == [0]
-    while driver.held:
-        driver.finish_held()
-    assert state_of(driver, "x") == "CompleteCommit"
-    assert len(read(driver, 0)[0]) == 2
-
-
-def test_a_topic_deleted_while_nobody_coordinates_holds_nobody_up(driver: StepwiseDriver) -> None:
-    """Deleted between Prepare and the restart: the loaded transaction names a partition that is gone."""
-    create_topic(driver.connect(), "gone", 1)
-    client = begun(driver, True, 0)
-    request, version = client.produce_request(0, b"gone", topic="gone")
-    request.topic_data[0].partition_data[0].records = _restarted_sequence(client, 0)
-    assert produced(driver.connect().ask(request, version))[0] == ErrorCode.NONE
-    driver.connect().ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1000), 3)
-    driver.hold_syncs = True
-    driver.connect().send(*client.end_request(True))
-    driver.finish_held()
-    driver.hold_syncs = False
-    driver.crash_and_restart(4)
-    assert state_of(driver, "x") == "CompleteCommit"
-    assert len(read(driver, 0)[0]) == 2
-
-
-@both
-def test_a_prepared_transaction_is_finished_when_its_coordinator_loads(driver: StepwiseDriver, v2: bool) -> None:
-    client = begun(driver, v2, 0, 1, 2)
-    run(driver.connect(), client.commit_offset(42))
-    driver.hold_syncs = True
-    ender = driver.connect()
-    ender.send(*client.end_request(True))
-    driver.finish_held()
-    assert ender.responses.popleft().error_code == ErrorCode.NONE
-    driver.hold_syncs = False
-    for seed in range(3):  # the markers may be lost, or there; a second time changes nothing
-        driver.crash_and_restart(seed)
-        assert state_of(driver, "x") == "CompleteCommit"
-        assert [len(read(driver, p)[0]) for p in range(3)] == [2, 2, 2]
-        assert committed_offset(driver, require_stable=True) == 42
-        assert nothing_open(driver)
-
-
 def test_pending_offsets_are_unstable_until_the_marker(driver: StepwiseDriver) -> None:
     client = begun(driver, True, 0)
     run(driver.connect(), client.commit_offset(42))
@@ -281,26 +201,6 @@ def test_a_marker_of_an_older_coordinator_is_fenced_and_changes_nothing(driver: 
     assert result.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert log.producers.entries[client.producer_id] == before
     assert log.log_end_offset == 2
-
-
-def _add(driver: StepwiseDriver, client: Client, topic: str) -> None:
-    request, version = next(client.add(0))
-    request.v3_and_below_topics[0].name = topic
-    assert (
-        driver.connect()
-        .ask(request, version)
-        .results_by_topic_v3_and_below[0]
-        .results_by_partition[0]
-        .partition_error_code
-        == 0
-    )
-
-
-def _restarted_sequence(client: Client, sequence: int) -> bytes:
-    sequences, client.sequences = client.sequences, {0: sequence}
-    request: ProduceRequest = client.produce_request(0, b"gone")[0]
-    client.sequences = sequences
-    return request.topic_data[0].partition_data[0].records
 
 
 def verify_request(client: Client, partition: int) -> AddPartitionsToTxnRequest:
