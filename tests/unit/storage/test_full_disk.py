@@ -20,9 +20,12 @@ def _appends(world: World) -> Iterator[Callable[[], object]]:
     """Transactions of two producers, every second one aborted, over several segments."""
     for number in range(8):
         producer, sequence = 7 + number % 2, number // 2
-        data = batch(producer=producer, epoch=0, sequence=sequence, transactional=True)
-        yield partial(world.append, data, verified=True)
+        yield partial(_write, world, producer, sequence)
         yield partial(world.mark, producer, committed=number % 4 < 2)
+
+
+def _write(world: World, producer: int, sequence: int) -> None:
+    world.append(batch(producer=producer, epoch=0, sequence=sequence, transactional=True), verified=True)
 
 
 def _state(log: PartitionLog) -> tuple[object, ...]:
