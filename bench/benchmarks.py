@@ -245,16 +245,24 @@ def transactional_throughput(options: Options) -> Comparison:
 
 
 def read_committed(options: Options) -> Comparison:
-    """read_committed against read_uncommitted, also with many aborted transactions between (--scale 20: 100,000)."""
+    """read_committed against read_uncommitted, also with 5,000 aborted transactions between."""
+    return _isolation("read_committed", options, 500_000, 5000)
 
+
+def behind_aborted(options: Options) -> Comparison:
+    """The same with 100,000 aborted transactions between, which take their minutes."""
+    return _isolation("read_committed behind 100,000 aborted transactions", options, 1_000_000, 100_000)
+
+
+def _isolation(title: str, options: Options, records: int, aborted: int) -> Comparison:
     def measure(broker: Broker, topic: str) -> Figures:
-        return isolation_figures(broker, topic, options.scaled(500_000), options.scaled(5000))
+        return isolation_figures(broker, topic, options.scaled(records), options.scaled(aborted))
 
     goals = {
         "committed of uncommitted": "≥ 0.95 on our side",
         "the same with aborted ones between": "≥ 0.95 on our side",
     }
-    return _side_by_side("read_committed", options, measure, goals)
+    return _side_by_side(title, options, measure, goals)
 
 
 def load_ids(options: Options) -> Comparison:
@@ -326,5 +334,6 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "clients": clients,
     "transactional-throughput": transactional_throughput,
     "read-committed": read_committed,
+    "behind-aborted": behind_aborted,
     "load-ids": load_ids,
 }
