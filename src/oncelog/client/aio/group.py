@@ -111,7 +111,8 @@ class AsyncGroupConsumer:
             left = max(0, deadline - loop_ms())
             news = self._membership.news
             if self._holding.is_held and len(self._consumer.positions):
-                found = [one for one in await self._consumer.poll(left, news) if not await self._reset_if_gone(one)]
+                arrived = await self._consumer.poll(left, news)
+                found = [one for one in arrived if not await self._reset_if_gone(one) and one.records]
                 if found:
                     return found
             else:
