@@ -20,10 +20,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 def test_everything_is_copied_once_though_everybody_is_killed(client: str, groups: bool, tmp_path: Path) -> None:
     plan = Plan(
         seed=4,
-        events=1500,
+        events=1200,
         client=client,
         groups=groups,
-        pause_s=(0.05, 0.3),
+        pause_s=(0.2, 0.6),
+        frozen_s=(0.3, 1.6),
         transaction_timeout_ms=1500,
         stall_share=0.005,
         timeout_s=60,
@@ -39,13 +40,13 @@ def test_a_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     faults = {"replaced": 1.0} if fault == "reuse-an-epoch" else {}
     plan = Plan(
         seed=4,
-        events=6000 if faults else 2000,
+        events=6000 if faults else 1500,
         pause_s=(0.1, 0.3),
         frozen_s=(0.02, 0.3),
         faults=faults,
         transaction_timeout_ms=1000,
         stall_share=0,
-        timeout_s=6,
+        timeout_s=5,
         drain_timeout_s=2,
         broker_command=planted.command(fault),
     )
