@@ -29,6 +29,8 @@ INIT_TWO_PHASE_VERSION: Final = 6
 ADD_VERSION: Final = 3
 PRODUCE_VERSION: Final = 8
 END_VERSION: Final = 3
+PATIENCE_S: Final = 60
+"""A large Apache Kafka takes that long until its coordinators are there."""
 _PASSING: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -114,7 +116,7 @@ class ByHand:
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
         )
         self._ask(message, END_VERSION)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while wait and (state := describe_transaction(self.client, self.name).state).startswith("Prepare"):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name} is still {state}")
@@ -125,7 +127,7 @@ class ByHand:
         self.producer_id, self.epoch, self._sequences = fresh.producer_id, fresh.epoch, {}
 
     def _ask(self, message: Any, version: int) -> Any:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             link = self.client.link(self.client.coordinator(self.name, TRANSACTION_KEY))
             answer = link.call(message, version)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from oncelog.admin.transactions.asking import Told, Unanswered, silent
+from oncelog.admin.transactions.asking import Question, Told, Unanswered, ask, silent
 from oncelog.admin.transactions.describing import Described, TransactionRow, describe_transactions
 from oncelog.admin.transactions.judging import (
     Evidence,
@@ -42,6 +42,7 @@ from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequ
 DEFAULT_MAX_TIMEOUT_MS: Final = 15 * MINUTE_MS
 """transaction.max.timeout.ms where the brokers do not tell."""
 PRODUCER_IDS_A_REQUEST: Final = 20_000
+_BROKER_RESOURCE: Final = 4
 PROBE_ID: Final = "oncelog-may-i-see-this"
 
 
@@ -279,14 +280,23 @@ def _unseen_ids(client: Client) -> list[Unanswered]:
 
 
 def _max_timeout_ms(client: Client) -> int:
-    """The cluster's transaction.max.timeout.ms, by one of its brokers; its default where none tells."""
-    from oncelog.admin.configs import ResourceType, describe_configs  # seldom needed, and slow to import
+    """The cluster's transaction.max.timeout.ms: the longest that a broker tells, its default where none does."""
+    from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource  # seldom needed
 
-    key = "transaction.max.timeout.ms"
+    questions = []
     for broker in sorted(client.view.brokers):
-        try:
-            (found,) = describe_configs(client, ResourceType.BROKER, str(broker), [key])
-            return int(found.value or DEFAULT_MAX_TIMEOUT_MS)
-        except (ClientError, ValueError):
-            continue
-    return DEFAULT_MAX_TIMEOUT_MS
+        resource = DescribeConfigsResource(
+            resource_type=_BROKER_RESOURCE,
+            resource_name=str(broker),
+            configuration_keys=["transaction.max.timeout.ms"],
+        )
+        questions.append(Question(broker, DescribeConfigsRequest(resources=[resource]), "transaction.max.timeout.ms"))
+    told = [
+        int(one.value)
+        for _, answer in ask(client, questions)
+        if not isinstance(answer, Unanswered)
+        for result in answer.results
+        for one in result.configs
+        if one.value is not None and one.value.isdigit()
+    ]
+    return max(told, default=DEFAULT_MAX_TIMEOUT_MS)

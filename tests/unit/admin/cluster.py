@@ -1,0 +1,196 @@
+"""A cluster of two brokers as the administration sees it: answers by rule, no socket. Brokers may be down or refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import NO_TOPIC_ID, TRANSACTION_STATE, BrokerId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.client.addresses import Address
+from oncelog.client.blocking import Client
+from oncelog.client.errors import ConnectionLost, UnknownTopic
+from oncelog.client.machine.metadata import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
+from oncelog.client.machine.versions import Versions
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.wire.messages import describe_configs, describe_producers, describe_transactions, fetch, list_transactions
+
+EVERY_VERSION = Versions(dict.fromkeys(range(100), (0, 20)))
+Answer = Callable[[int, Any], Any]
+
+
+class FakeLink:
+    """Answers at once; what a rule raises comes out where a response is waited for."""
+
+    versions = EVERY_VERSION
+
+    def __init__(self, broker: int, answer: Answer) -> None:
+        self.broker, self._answer = broker, answer
+        self._sent: list[Any] = []
+
+    def submit(self, message: Any, version: int | None = None) -> int:
+        self._sent.append(message)
+        return len(self._sent) - 1
+
+    def response(self, correlation_id: int) -> Any:
+        return self._answer(self.broker, self._sent[correlation_id])
+
+    def decode(self, response: Any) -> Any:
+        return response
+
+
+class FakeCluster(Client):
+    """``transactions``: partition → producers; ``ids``: id → its row, kept by the broker its hash names.
+
+    ``down`` brokers lose every connection, ``loading`` coordinators have not read their log, ``denied`` shows no id.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("fake:1")
+        self.view = ClusterView()
+        self.view.brokers = {index: BrokerInfo(BrokerId(index), Address("fake", index)) for index in (1, 2)}
+        self.transactions: dict[TopicPartition, list[describe_producers.ProducerState]] = {}
+        self.ids: dict[str, describe_transactions.TransactionState] = {}
+        self.down: set[int] = set()
+        self.loading: set[int] = set()
+        self.denied = False
+        self.not_leader: set[TopicPartition] = set()
+        self.batch_bytes: dict[TopicPartition, int] = {}
+        self.asked: list[tuple[int, Any]] = []
+        self._fakes = {index: FakeLink(index, self._answer) for index in (1, 2)}
+        self.rules: dict[type[Any], Answer] = {
+            describe_producers.DescribeProducersRequest: self._describe_producers,
+            list_transactions.ListTransactionsRequest: self._list_transactions,
+            describe_transactions.DescribeTransactionsRequest: self._describe_transactions,
+            fetch.FetchRequest: self._fetch,
+            describe_configs.DescribeConfigsRequest: self._describe_configs,
+        }
+        self.lead({TopicPartition(TRANSACTION_STATE, index): 1 + index % 2 for index in range(4)})
+
+    def lead(self, leaders: dict[TopicPartition, int]) -> None:
+        for (topic, index), leader in leaders.items():
+            before = self.view.topics.get(topic)
+            partitions = dict(before.partitions) if before else {}
+            partitions[index] = PartitionInfo(index, BrokerId(leader), LeaderEpoch(0))
+            self.view.topics[topic] = TopicInfo(topic, NO_TOPIC_ID, partitions)
+
+    def open(self, partition: TopicPartition, producer_id: int, **changes: Any) -> None:
+        """An open transaction from offset 10 on, its producer at epoch 0."""
+        fields: dict[str, Any] = {"producer_epoch": 0, "last_timestamp": 1_000, "current_txn_start_offset": 10}
+        state = describe_producers.ProducerState(producer_id=producer_id, **(fields | changes))
+        self.transactions.setdefault(partition, []).append(state)
+        if self.view.partition(partition) is None:
+            self.lead({partition: 1 + partition.partition % 2})
+
+    def know(self, name: str, producer_id: int, *partitions: TopicPartition, state: str = "Ongoing") -> None:
+        """An id at epoch 0 with a time-out of a minute."""
+        topics = [describe_transactions.TopicData(topic=one.topic, partitions=[one.partition]) for one in partitions]
+        self.ids[name] = describe_transactions.TransactionState(
+            transactional_id=name,
+            producer_id=producer_id,
+            transaction_state=state,
+            transaction_timeout_ms=60_000,
+            transaction_start_time_ms=1_000,
+            topics=topics,
+        )
+
+    # What the administration calls.
+
+    def refresh(self) -> None:
+        """Nothing changes by itself."""
+
+    def metadata(self, topics: Iterable[str] | None = None, *, create: bool = False) -> dict[TopicName, TopicInfo]:
+        return {name: info for name, info in self.view.topics.items() if topics is None or name in topics}  # type: ignore[misc]
+
+    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
+        if name not in self.view.topics:
+            raise UnknownTopic(f"topic {name!r}")
+        return self.view.topics[name]
+
+    def link(self, broker: Any = "any") -> Any:
+        chosen = broker if isinstance(broker, int) else next(index for index in (1, 2) if index not in self.down)
+        if chosen in self.down:
+            raise ConnectionLost(f"broker {chosen} cannot be reached")
+        return self._fakes[chosen]
+
+    def request(self, message: Any, version: int | None = None, *, broker: Any = "any", timeout_ms: Any = None) -> Any:
+        link = self.link(broker)
+        return link.response(link.submit(message))
+
+    def pause(self, attempt: int) -> None:
+        """No time passes here."""
+
+    # What the brokers answer.
+
+    def _answer(self, broker: int, message: Any) -> Any:
+        self.asked.append((broker, message))
+        return self.rules[type(message)](broker, message)
+
+    def _describe_configs(self, broker: int, message: Any) -> Any:
+        one = describe_configs.DescribeConfigsResourceResult(name="transaction.max.timeout.ms", value="600000")
+        return describe_configs.DescribeConfigsResponse(results=[describe_configs.DescribeConfigsResult(configs=[one])])
+
+    def _describe_producers(self, broker: int, message: Any) -> Any:
+        topics = []
+        for topic in message.topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                where = TopicPartition(topic.name, index)
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER if where in self.not_leader else ErrorCode.NONE
+                self.not_leader.discard(where)
+                producers = [] if code else self.transactions.get(where, [])
+                partitions.append(
+                    describe_producers.PartitionResponse(
+                        partition_index=index, error_code=code, active_producers=producers
+                    )
+                )
+            topics.append(describe_producers.TopicResponse(name=topic.name, partitions=partitions))
+        return describe_producers.DescribeProducersResponse(topics=topics)
+
+    def _list_transactions(self, broker: int, message: Any) -> Any:
+        if broker in self.loading:
+            return list_transactions.ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return list_transactions.ListTransactionsResponse(
+            transaction_states=[
+                list_transactions.TransactionState(
+                    transactional_id=name, producer_id=one.producer_id, transaction_state=one.transaction_state
+                )
+                for name, one in self.ids.items()
+                if not self.denied and one.producer_id in message.producer_id_filters and self._keeper(name) == broker
+            ]
+        )
+
+    def _describe_transactions(self, broker: int, message: Any) -> Any:
+        denied = describe_transactions.TransactionState(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        unknown = describe_transactions.TransactionState(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        answers = []
+        for name in message.transactional_ids:
+            one = denied if self.denied else self.ids.get(name, unknown)
+            one.transactional_id = name
+            answers.append(one)
+        return describe_transactions.DescribeTransactionsResponse(transaction_states=answers)
+
+    def _fetch(self, broker: int, message: Any) -> Any:
+        responses = []
+        room = True
+        for topic in message.topics:
+            partitions = []
+            for one in topic.partitions:
+                size = self.batch_bytes.get(TopicPartition(topic.topic, one.partition), 100)
+                alone = room and len(topic.partitions) == len(message.topics) == 1
+                batch = build_batch([Record(one.fetch_offset, 1_000, None, b"v" * size, ())])
+                partitions.append(
+                    fetch.PartitionData(
+                        partition_index=one.partition,
+                        high_watermark=20,
+                        last_stable_offset=one.fetch_offset,
+                        records=batch if size <= one.partition_max_bytes or alone else b"",
+                    )
+                )
+            responses.append(fetch.FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+        return fetch.FetchResponse(responses=responses)
+
+    def _keeper(self, name: str) -> int:
+        return 1 + coordinator_partition(name, 4) % 2

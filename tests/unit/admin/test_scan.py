@@ -1,0 +1,159 @@
+"""Looking at a cluster of which not everything answers: what is seen is right, and what is not is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from oncelog.admin.transactions.hanging import OpenTransaction, Scan, Scope, scan
+from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.admin.transactions.listing import list_transactions
+from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
+from oncelog.client.errors import UnknownTopic
+from oncelog.client.machine.metadata import NO_LEADER
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
+from tests.unit.admin.cluster import FakeCluster
+
+T0, T1 = (TopicPartition(TopicName("t"), index) for index in range(2))
+NOW = 1_000 + 3_600_000
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    made = FakeCluster()
+    made.lead({T0: 1, T1: 2})
+    return made
+
+
+def look(cluster: FakeCluster, scope: Scope | None = None) -> Scan:
+    return scan(cluster, scope, now_ms=NOW)
+
+
+def only(found: Scan) -> OpenTransaction:
+    (one,) = found.transactions
+    return one
+
+
+def test_a_live_and_a_forgotten_one(cluster: FakeCluster) -> None:
+    cluster.open(T0, 7)
+    cluster.open(T1, 8)
+    cluster.know("x", 7, T0)
+    found = look(cluster)
+    assert [(one.where, one.verdict, one.standing) for one in found.transactions] == [
+        (T0, Verdict.LIVE, Standing.ONGOING),
+        (T1, Verdict.HANGING, Standing.FORGOTTEN),
+    ]
+    assert (found.unanswered, found.partitions) == ([], 6)
+    live = found.transactions[0].as_row()
+    assert (live.transactional_id, live.coordinator, live.age_ms, live.records_behind) == ("x", 1, 3_600_000, 10)
+
+
+@pytest.mark.parametrize("why", ["down", "loading", "unled", "denied"])
+def test_with_a_coordinator_that_cannot_speak_nothing_is_forgotten(cluster: FakeCluster, why: str) -> None:
+    cluster.open(T0, 8)
+    if why == "down":
+        cluster.down.add(2)
+    elif why == "loading":
+        cluster.loading.add(2)
+    elif why == "unled":
+        cluster.lead({TopicPartition(TRANSACTION_STATE, 3): NO_LEADER})
+    else:
+        cluster.denied = True
+    found = look(cluster)
+    assert (only(found).verdict, only(found).standing) == (Verdict.SUSPECTED, Standing.UNHEARD)
+    if why != "denied":
+        assert found.unanswered, "and it is reported"
+
+
+def test_a_broker_that_is_down_is_reported_and_the_rest_is_seen(cluster: FakeCluster) -> None:
+    cluster.open(T0, 7)
+    cluster.open(T1, 7)
+    cluster.know("x", 7, T0, T1)
+    cluster.down.add(2)
+    found = look(cluster, Scope(("t",)))
+    assert only(found).where == T0
+    assert only(found).verdict is Verdict.LIVE
+    assert any("broker 2" in str(one) and "cannot be reached" in str(one) for one in found.unanswered)
+
+
+def test_a_partition_whose_leader_moved_is_asked_again(cluster: FakeCluster) -> None:
+    cluster.open(T0, 7)
+    cluster.know("x", 7, T0)
+    cluster.not_leader.add(T0)
+    found = look(cluster)
+    assert (only(found).verdict, found.unanswered) == (Verdict.LIVE, [])
+
+
+def test_what_ends_between_the_looks_is_not_there(cluster: FakeCluster) -> None:
+    cluster.open(T0, 7)
+    cluster.know("x", 7, state="CompleteCommit")
+    describe = cluster.rules[DescribeTransactionsRequest]
+
+    def ends_now(broker: int, message: object) -> object:
+        cluster.transactions.clear()
+        return describe(broker, message)
+
+    cluster.rules[DescribeTransactionsRequest] = ends_now
+    assert look(cluster).transactions == []
+
+
+def test_a_newer_epoch_between_the_looks_is_no_certainty(cluster: FakeCluster) -> None:
+    cluster.open(T0, 7)
+    cluster.know("x", 7, state="CompleteCommit")
+    describe = cluster.rules[DescribeTransactionsRequest]
+
+    def goes_on(broker: int, message: object) -> object:
+        (was,) = cluster.transactions[T0]
+        cluster.transactions[T0] = [replace(was, producer_epoch=1)]
+        return describe(broker, message)
+
+    cluster.rules[DescribeTransactionsRequest] = goes_on
+    assert "changing just now" in only(look(cluster)).reason
+
+
+def test_starts_that_do_not_fit_are_asked_for_with_more_and_alone_in_the_end(cluster: FakeCluster) -> None:
+    for index, size in enumerate((100, 10_000, 500_000, 20_000_000)):
+        where = TopicPartition(TopicName("big"), index)
+        cluster.open(where, 7)
+        cluster.batch_bytes[where] = size
+    cluster.open(TopicPartition(TopicName("big"), 0), 9, current_txn_start_offset=15)
+    found = look(cluster, Scope(("big",)))
+    assert [one.age_ms for one in found.transactions] == [3_600_000] * 5
+    assert sum(type(message).__name__ == "FetchRequest" for _, message in cluster.asked) <= 8
+
+
+def test_the_leader_knows_the_id_whose_producer_id_has_changed(cluster: FakeCluster) -> None:
+    cluster.open(T0, 7, transactional_id="x")
+    cluster.know("x", 9)
+    one = only(look(cluster))
+    assert (one.standing, one.transactional_id, one.takes_start_offset) == (Standing.MOVED_ON, "x", True)
+    del cluster.ids["x"]
+    one = only(look(cluster))
+    assert (one.standing, one.transactional_id) == (Standing.FORGOTTEN, "x")
+
+
+def test_scopes(cluster: FakeCluster) -> None:
+    cluster.open(T0, 7)
+    cluster.open(T1, 7)
+    cluster.open(TopicPartition(TopicName("u"), 0), 7)
+    places = {
+        Scope(("t",)): [T0, T1],
+        Scope(partitions=(T1,)): [T1],
+        Scope(("t",), broker=2): [T1],
+        Scope(broker=1): [T0, TopicPartition(TopicName("u"), 0)],
+    }
+    for scope, where in places.items():
+        assert [one.where for one in look(cluster, scope).transactions] == where
+    for wrong in (Scope(("nope",)), Scope(partitions=(TopicPartition(TopicName("t"), 9),))):
+        with pytest.raises(UnknownTopic):
+            look(cluster, wrong)
+
+
+def test_a_list_says_who_did_not_answer(cluster: FakeCluster) -> None:
+    cluster.down.add(1)
+    cluster.lead({TopicPartition(TRANSACTION_STATE, 3): NO_LEADER})
+    told = [str(one) for one in list_transactions(cluster).unanswered]
+    assert len(told) == 2
+    assert told[0].startswith("__transaction_state partition 3: nobody leads it")
+    assert told[1].startswith("broker 1: its transactional ids: ")
