@@ -98,12 +98,17 @@ class ByHand:
                 )
             ],
         )
-        link = self.client.link(self.client.leader(partition))
-        answer = link.call(message, PRODUCE_VERSION).responses[0].partition_responses[0]
-        if answer.error_code:
-            raise BrokerRefused(answer.error_code, f"produce to {partition}")
+
+        def attempt() -> int:
+            link = self.client.link(self.client.leader(partition))
+            answer = link.call(message, PRODUCE_VERSION).responses[0].partition_responses[0]
+            if answer.error_code:
+                raise BrokerRefused(answer.error_code, f"produce to {partition}")
+            return int(answer.base_offset)
+
+        offset = self.client.retrying(attempt, PATIENCE_S * 1000)
         self._sequences[partition] = sequence + 1
-        return int(answer.base_offset)
+        return offset
 
     def begin(self, *partitions: TopicPartition, timestamp_ms: int | None = None) -> list[int]:
         """Announce partitions and write to each; the offsets."""

@@ -1,0 +1,68 @@
+"""Ids that their coordinator has forgotten: expired while a late batch of theirs stands in a partition."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.admin.transactions.aborting import abort
+from oncelog.admin.transactions.explaining import explain_id
+from oncelog.admin.transactions.hanging import Scope, scan
+from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.admin.transactions.listing import list_transactions
+from oncelog.client.blocking import Client
+from oncelog.testing import Broker
+from tests.interop.admin.conftest import FAST
+from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at
+from tests.interop.admin.test_hanging import committed, make_topic
+from tests.peers.apache_kafka import ApacheKafka
+
+pytestmark = pytest.mark.slow
+EXPIRING = {
+    **WITHOUT_VERIFICATION,
+    "node.id": "1",
+    "transactional.id.expiration.ms": "500",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "50",
+}
+
+
+@contextlib.contextmanager
+def running(kind: str, directory: Path) -> Iterator[str]:
+    if kind == "kafka":
+        with ApacheKafka(directory, properties=EXPIRING) as kafka:
+            yield kafka.bootstrap_servers
+    else:
+        with Broker(EXPIRING) as broker:
+            yield broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("kind", ["oncelog", pytest.param("kafka", marks=pytest.mark.java)])
+def test_an_expired_id_leaves_a_hang_that_is_found_named_and_ended(kind: str, tmp_path: Path) -> None:
+    with running(kind, tmp_path) as servers, Client(servers, config=FAST) as client:
+        make_topic(client, "e", 2)
+        late = ByHand(client, "late")
+        late.begin(at("e"))
+        late.end()
+        late.write(at("e"), b"late")
+        live = ByHand(client, "live")
+        live.begin(at("e", 1))
+        deadline = time.monotonic() + 20
+        while any(one.transactional_id == "late" for one in list_transactions(client).rows):
+            assert time.monotonic() < deadline
+            client.pause(0)
+        found = {one.where: one for one in scan(client, Scope(("e",)), min_age_ms=0).transactions}
+        hanging = found[at("e")]
+        assert (hanging.verdict, hanging.standing) == (Verdict.HANGING, Standing.FORGOTTEN)
+        assert hanging.transactional_id == ("late" if kind == "oncelog" else None)
+        assert found[at("e", 1)].verdict is Verdict.LIVE, "an id with an open transaction does not expire"
+        if kind == "oncelog":
+            told = explain_id(client, "late")
+            assert told.chains[0].sentences == ["Its coordinator does not know this id any more."]
+            assert told.chains[1].verdict == "hanging"
+        assert abort(client, hanging, min_age_ms=0).error is None
+        live.end()
+        assert [committed(client, at("e", index)) for index in range(2)] == [[b"v"], [b"v"]]
