@@ -194,3 +194,27 @@ def test_an_offset_that_is_not_there_is_told_once_and_a_cancelled_poll_loses_not
                 await consumer.assign({TopicPartition(TopicName("missing"), 0): 0})
 
     asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_partitions_may_be_replaced_while_the_first_connection_is_made(oncelog_broker: Broker) -> None:
+    """Found by copies in virtual time: what was to be asked for was not there any more."""
+    create(oncelog_broker)
+
+    async def run() -> None:
+        async with opened(oncelog_broker) as client, AsyncConsumer(client) as consumer:
+            async with AsyncProducer(client) as producer:
+                await producer.send("t", b"a", partition=1)
+            for steps in range(8):
+                await consumer.assign({T0: 0})
+                task = asyncio.create_task(consumer.poll())
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+                await consumer.assign({T1: 0})
+                (fetched,) = await consumer.poll(5_000)
+                assert [r.value for r in read_fetched(fetched)] == [b"a"]
+                await consumer.close()
+
+    asyncio.run(run())

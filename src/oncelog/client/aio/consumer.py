@@ -116,16 +116,19 @@ class AsyncConsumer:
                 await self._client.metadata(missing)
             except ClientError as error:
                 await self._failed(error)
-        for broker, partitions in self.positions.leaders(loop_ms()).items():
+        for broker in self.positions.leaders(loop_ms()):
             if broker not in self._sent.values():
-                self._sent[asyncio.create_task(self._fetch(broker, partitions))] = broker
+                self._sent[asyncio.create_task(self._fetch(broker))] = broker
 
-    async def _fetch(self, broker: int, partitions: list[TopicPartition]) -> _Arrived:
+    async def _fetch(self, broker: int) -> _Arrived:
         asked: Mapping[TopicPartition, int] = {}
         try:
             link = self._links.get(broker)
             if link is None or not link.is_open:
                 link = self._links[broker] = await self._client.connect(broker)
+            partitions = self.positions.leaders(loop_ms()).get(broker)  # connecting took time, and they may have gone
+            if not partitions:
+                return []
             message, asked, at_most = self.positions.request(partitions)
             timeout_ms = self._client.config.request_timeout_ms + message.max_wait_ms
             response = await link.call(message, link.versions.choose(message, at_most), timeout_ms)
@@ -136,7 +139,7 @@ class AsyncConsumer:
             return ConnectionLost(f"broker {broker} does not speak the Kafka protocol: {error}")
         except ClientError as error:
             self.positions.lost(asked)
-            for partition in partitions:
+            for partition in self.positions.leaders(loop_ms()).get(broker, ()):
                 self._client.view.forget(partition.topic)
             return error
 
