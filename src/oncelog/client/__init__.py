@@ -1,1 +1,15 @@
-"""The client side of the protocol: ``machine`` is sans-I/O, ``blocking`` drives it over sockets."""
+"""A client of any Kafka cluster, in Python alone: producers, consumers and transactions (V1 and V2, KIP-890).
+
+Two shells, the same machines behind them:
+
+``oncelog.client.blocking``
+    ``Client``, ``Producer``, ``TransactionalProducer``, ``Fetcher``, ``GroupConsumer``. No threads: things happen
+    while one of their methods runs.
+``oncelog.client.aio``
+    ``AsyncClient``, ``AsyncProducer``, ``AsyncTransactionalProducer``, ``AsyncConsumer``, ``AsyncGroupConsumer``,
+    on any event loop.
+
+Consumers return batches as they came over the wire; ``machine.reading.read_fetched`` makes records of them. Whatever
+goes wrong outside this program is a ``ClientError`` (``oncelog.client.errors``), in one line that says what to do.
+It is what the pipeline, the tools and the simulator stand on; it does not try to replace confluent-kafka.
+"""

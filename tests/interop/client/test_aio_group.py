@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -253,5 +256,35 @@ def test_where_it_may_not_choose_or_the_offset_is_gone(oncelog_broker: Broker) -
                 while len(again) < 4:
                     again += numbers(await consumer.poll())
                 assert sorted(again) == [0, 1, 2, 3]
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@pytest.mark.slow
+def test_the_loop_of_the_readme(oncelog_broker: Broker) -> None:
+    create(oncelog_broker, "t", "in", "out")
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    code = next(part for part in readme.split("```python\n") if part.startswith("from oncelog.client.aio")).split(
+        "```"
+    )[0]
+    imports, block = code.split("async with", 1)
+    program = f"{imports}\nasync def main():\n" + textwrap.indent(f"async with{block}", "    ")
+    names: dict[str, Any] = {}
+    exec(program.replace("localhost:9092", oncelog_broker.bootstrap_servers), names)  # our own README
+
+    async def run() -> None:
+        copier = asyncio.create_task(names["main"]())
+        async with AsyncClient(oncelog_broker.bootstrap_servers, config=FAST) as client:
+            async with AsyncProducer(client) as producer:
+                for number in range(20):
+                    await producer.send("in", b"%d" % number, key=b"k")
+            async with AsyncGroupConsumer(client, "readers", ["out"], fetch=COMMITTED) as reader:
+                seen: list[int] = []
+                while len(seen) < 20:
+                    seen += numbers(await reader.poll())
+        copier.cancel()
+        await asyncio.wait([copier])
+        assert copier.cancelled()
+        assert seen == list(range(20))
 
     asyncio.run(asyncio.wait_for(run(), 30))

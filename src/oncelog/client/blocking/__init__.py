@@ -1,12 +1,58 @@
 """The client over blocking sockets: one thread, several requests in flight.
 
-``Client`` is one connection pool and what it knows of the cluster; ``Fetcher``, ``Producer`` and ``GroupConsumer``
-build on it. None of them may be shared between threads.
+``Client`` is one connection pool and what it knows of the cluster; ``Fetcher``, ``Producer``, ``TransactionalProducer``
+and ``GroupConsumer`` build on it. None of them may be shared between threads. The last four are imported when they are
+first asked for, so that a command that only needs a ``Client`` starts fast.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.positions import Fetched, FetchSettings
 
-__all__ = ["Client", "ClientConfig", "FetchSettings", "Fetched", "Fetcher"]
+if TYPE_CHECKING:
+    from oncelog.client.blocking.group import GroupConsumer
+    from oncelog.client.blocking.producer import Producer
+    from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
+    from oncelog.client.machine.group import GroupSettings
+    from oncelog.client.machine.offsets import Committed
+    from oncelog.client.machine.producer import ProducerSettings
+    from oncelog.client.machine.reading import read_fetched
+
+_ELSEWHERE: Final = {
+    "Committed": "oncelog.client.machine.offsets",
+    "GroupConsumer": "oncelog.client.blocking.group",
+    "GroupSettings": "oncelog.client.machine.group",
+    "Producer": "oncelog.client.blocking.producer",
+    "ProducerSettings": "oncelog.client.machine.producer",
+    "TransactionSettings": "oncelog.client.blocking.transactions",
+    "TransactionalProducer": "oncelog.client.blocking.transactions",
+    "read_fetched": "oncelog.client.machine.reading",
+}
+
+__all__ = [
+    "Client",
+    "ClientConfig",
+    "Committed",
+    "FetchSettings",
+    "Fetched",
+    "Fetcher",
+    "GroupConsumer",
+    "GroupSettings",
+    "Producer",
+    "ProducerSettings",
+    "TransactionSettings",
+    "TransactionalProducer",
+    "read_fetched",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ELSEWHERE[name]), name)
