@@ -7,6 +7,7 @@ small as can be; all else is minimal. Names are distinct, for equal ones are oft
 from __future__ import annotations
 
 import dataclasses
+import struct
 import typing
 from collections.abc import Iterator
 from functools import cache
@@ -74,6 +75,16 @@ def _by_id(api: str, version: int) -> bool:
     return version >= _ID_VERSIONS.get(api, 99)
 
 
+def array_paths(cls: type[Message]) -> list[Path]:
+    """Where a request has arrays, as names of fields from the outside in."""
+    return list(_array_paths(import_module(cls.__module__), cls))
+
+
+def request_of(cls: type[Message], path: Path, count: int, version: int, topic_id: bytes) -> bytes | None:
+    """A frame with ``count`` elements at ``path``; None when the version cannot say what is in it."""
+    return _encoded(cls, import_module(cls.__module__), path, count, version, topic_id)
+
+
 @cache
 def _hints(module: Any, cls: type) -> dict[str, Any]:
     found = dataclasses.fields(typing.cast("Any", cls))
@@ -118,7 +129,7 @@ def _encoded(cls: Any, module: Any, path: Path, count: int, version: int, topic_
     request = _filled(module, cls, path, count, 0, topic_id)
     try:
         return join_chunks(encode_request(RequestHeader(cls.API_KEY, version, 1, "l"), request))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, struct.error):
         return None
 
 

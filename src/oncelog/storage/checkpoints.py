@@ -11,14 +11,25 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition, uuid_bytes, uuid_text
-from oncelog.base.units import MIB
+from oncelog.base.units import INT32_MAX, INT64_MAX, MIB
 from oncelog.ports import Files
 from oncelog.storage.file_names import LEADER_EPOCHS, PARTITION_METADATA, TEMPORARY
 from oncelog.storage.leader_epochs import EpochStart
 
 _VERSION: Final = "0"
 _MAX_BYTES: Final = 64 * MIB
+MAX_DIGITS: Final = 19
+"""Of a number in 64 bits."""
 _METADATA_ID: Final = re.compile(r"version: ?0\s+topic_id: ?([A-Za-z0-9_-]{22})\s*")
+
+
+def number(text: str, maximum: int = INT64_MAX) -> int | None:
+    """A number from 0 to ``maximum`` as it stands in a file, None for anything else. Python refuses to read thousands
+    of digits, and nothing behind this could hold them."""
+    if not text.isdecimal() or len(text) > MAX_DIGITS:
+        return None
+    value = int(text)
+    return value if value <= maximum else None
 
 
 def replace_file(files: Files, path: str, data: bytes, *, durable: bool = True) -> None:
@@ -53,7 +64,7 @@ def _read_rows(files: Files, path: str) -> list[list[str]]:
     if data is None:
         return []
     lines = data.decode("utf-8", "replace").splitlines()
-    if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdecimal() or int(lines[1]) != len(lines) - 2:
+    if len(lines) < 2 or lines[0] != _VERSION or number(lines[1]) != len(lines) - 2:
         return []
     return [line.split() for line in lines[2:]]
 
@@ -67,9 +78,12 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     """An offset checkpoint; empty when it is missing or damaged."""
     offsets = {}
     for row in _read_rows(files, path):
-        if len(row) != 3 or not row[1].isdecimal() or not row[2].isdecimal():
+        if len(row) != 3:
             return {}
-        offsets[TopicPartition(TopicName(row[0]), int(row[1]))] = int(row[2])
+        partition, offset = number(row[1], INT32_MAX), number(row[2])
+        if partition is None or offset is None:
+            return {}
+        offsets[TopicPartition(TopicName(row[0]), partition)] = offset
     return offsets
 
 
@@ -83,9 +97,12 @@ def read_leader_epochs(files: Files, directory: str) -> list[EpochStart]:
     """A partition's leader epochs; empty when the file is missing or damaged."""
     entries: list[EpochStart] = []
     for row in _read_rows(files, f"{directory}/{LEADER_EPOCHS}"):
-        if len(row) != 2 or not row[0].isdecimal() or not row[1].isdecimal():
+        if len(row) != 2:
             return []
-        entry = EpochStart(int(row[0]), int(row[1]))
+        epoch, start_offset = number(row[0], INT32_MAX), number(row[1])
+        if epoch is None or start_offset is None:
+            return []
+        entry = EpochStart(epoch, start_offset)
         if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):
             return []
         entries.append(entry)

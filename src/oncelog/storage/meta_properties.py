@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.base.ids import BrokerId
 from oncelog.ports import Files
-from oncelog.storage.checkpoints import read_file, replace_file
+from oncelog.storage.checkpoints import number, read_file, replace_file
 from oncelog.storage.errors import UnusableDirectory
 from oncelog.storage.file_names import META_PROPERTIES
 
@@ -36,7 +36,7 @@ def read_meta_properties(files: Files) -> MetaProperties | None:
     values = _parse(data.decode("utf-8", "replace"))
     for key, known in (("version", KAFKA_VERSION), ("oncelog.version", FORMAT_VERSION)):
         text = values.get(key, str(known))
-        if not text.isdecimal() or int(text) > known:
+        if number(text, known) is None:
             raise UnusableDirectory(f"{META_PROPERTIES}: {key}={text} is newer than {known}, which this version reads")
     try:
         node_id = int(values.get("node.id", values.get("broker.id", "")))

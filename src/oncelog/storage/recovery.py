@@ -92,7 +92,7 @@ class Recovery:
         if not segments:
             return self._begin(known)
         log_start = max(known.log_start_offset, segments[0].base_offset)
-        clean = known.clean and self._indexes_usable(parsed, segments)
+        clean = known.clean and self._indexes_usable(parsed, segments) and segments[-1].ends_whole()
         if clean:
             log_end = self._trust(segments, log_start)
             durable = log_end

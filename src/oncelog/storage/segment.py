@@ -288,6 +288,13 @@ class Segment:
             following = header.next_offset
         return following
 
+    def ends_whole(self) -> bool:
+        """Whether the file ends with its last batch: what is appended behind bytes that are none is never read."""
+        position = self.offset_index.last()[1] if self.size_bytes else 0
+        for at, header in self.batches(position, chunk_size=SCAN_CHUNK):
+            position = at + header.size_bytes
+        return position == self.size_bytes
+
     def first_batch_timestamp(self) -> int:
         """Max timestamp of the first batch, −1 when the segment is empty."""
         if self.first_timestamp is None:

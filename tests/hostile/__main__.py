@@ -1,0 +1,34 @@
+"""``python -m tests.hostile --seconds 60 --target requests``: fuzz longer, and keep what finds something."""
+
+from __future__ import annotations
+
+import argparse
+
+from tests.hostile.engine import Fuzzer, keep
+from tests.hostile.targets import TARGETS
+
+
+def main() -> int:
+    """Fuzz; exit code 1 when something was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
+    parser.add_argument("--target", choices=TARGETS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--seconds", type=float, default=10, help="for each target (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    found = False
+    for name in arguments.target or TARGETS:
+        outcome = Fuzzer(TARGETS[name], arguments.seed).run(seconds=arguments.seconds)
+        print(
+            f"{name}: seed {arguments.seed}, {outcome.executions} executions, {outcome.refused} refused, "
+            f"{outcome.ways} ways, {outcome.kept} inputs kept, worst {outcome.worst_ms:.0f} ms, "
+            f"{outcome.worst_memory / 1024:.0f} KiB, {len(outcome.findings)} findings",
+            flush=True,
+        )
+        for what, data in outcome.findings.items():
+            found = True
+            print(f"  {what}: {keep(name, data)} ({len(data)} bytes)")
+    return int(found)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
