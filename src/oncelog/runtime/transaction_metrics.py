@@ -42,7 +42,7 @@ def _of_partitions(node: Node, now_ms: int) -> Iterator[Metric]:
         labels=["topic", "partition"],
     )
     duration = GaugeMetricFamily(
-        "oncelog_partition_active_transaction_duration_max_seconds",
+        "oncelog_partition_max_active_transaction_duration_seconds",
         "Age of the transaction that has been open longest; partitions without one are left out.",
         labels=["topic", "partition"],
     )
@@ -59,7 +59,7 @@ def _of_partitions(node: Node, now_ms: int) -> Iterator[Metric]:
     yield lag
     yield duration
     yield GaugeMetricFamily(
-        "oncelog_last_stable_offset_lag_max", "The largest lag of a last stable offset of any partition.", value=most
+        "oncelog_max_last_stable_offset_lag", "The largest lag of a last stable offset of any partition.", value=most
     )
     yield GaugeMetricFamily(
         "oncelog_partitions_with_late_transactions",

@@ -172,6 +172,18 @@ class TestWhatIsFound:
         driver.advance(FIRST_LOOK_MS)
         assert told(driver) == [("late", "orphaned")], "it is as old as it was"
 
+    @pytest.mark.parametrize("seed", range(8))
+    def test_a_power_cut_costs_names_at_most(self, seed: int) -> None:
+        driver = made()
+        Producer(driver, "late").hang()
+        driver.advance(2 * PASS_MS)
+        driver.crash_and_restart(seed)
+        driver.advance(OLD_MS)
+        assert told(driver) in ([("late", "orphaned")], [(None, None)])
+        driver.advance(LATE_MS)
+        assert told(driver) in ([("late", "orphaned")], [(None, "unknown")])
+        assert driver.fatal is None
+
     def test_who_may_not_describe_the_id_is_not_told_it(self) -> None:
         driver = made()
         Producer(driver, "late").hang()

@@ -266,8 +266,17 @@ class TestWriteTxnMarkers:
         alter, act = (Operation.ALTER, CLUSTER_NAME), (Operation.CLUSTER_ACTION, CLUSTER_NAME)
         assert self.write(hanging, alter, act) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert hanging.logs.logs[partition("t")].log_end_offset == 2
+        assert hanging.audited == [], "what is not allowed ends nothing"
         assert self.write(hanging, alter) == ErrorCode.NONE
         assert self.write(hanging, act) == ErrorCode.NONE
+        assert [record.outcome for record in hanging.audited] == ["NONE", "NONE"]
+
+    def test_who_may_end_a_hanging_one(self, hanging: TransactionBroker) -> None:
+        alter, act = (Operation.ALTER, CLUSTER_NAME), (Operation.CLUSTER_ACTION, CLUSTER_NAME)
+        assert self.write(hanging, alter, act, start_offset=1) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert hanging.logs.logs[partition("t")].last_stable_offset == 1
+        assert self.write(hanging, act, start_offset=1) == ErrorCode.NONE
+        assert hanging.logs.logs[partition("t")].last_stable_offset == 3
 
     def test_what_is_not_durable_in_time_is_not_written(self, hanging: TransactionBroker) -> None:
         hanging.late = {partition("t"), partition("t", 1)}
