@@ -23,9 +23,10 @@ _SHARE_BEFORE_KILL = 0.45
 
 
 @contextmanager
-def broker(data_directory: Path, log: Path) -> Iterator[tuple[str, str]]:
+def broker(data_directory: Path, log: Path, *options: str) -> Iterator[tuple[str, str]]:
     """``oncelog serve`` on a free port: its address, and the line it announced itself with."""
     command = [ONCELOG, "serve", "--data-dir", str(data_directory), "--listen", "127.0.0.1:0"]
+    command += [text for option in options for text in ("-o", option)]
     with log.open("w", encoding="utf-8") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     try:

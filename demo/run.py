@@ -18,6 +18,7 @@ from demo.flights import carriers, events
 from demo.processes import Loaded, broker, create_topic, load, versions, write_json
 from demo.replay import Replayed, replay
 from demo.reports import REPORT_NAMES, Row, open_views, proof, report
+from demo.stuck import stuck
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -120,7 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with broker(out / "broker", out / "broker.log") as (address, announced):
             told.say(f"    {announced}")
             replayed, first, visible, second = replay_and_load(address, stream, out, told)
-    return prove_and_report(out, told, replayed, first, visible, second, chosen.picture)
+    failed = prove_and_report(out, told, replayed, first, visible, second, chosen.picture)
+    return failed or int(not stuck(out / "stuck", told))
 
 
 def replay_and_load(address: str, stream: Sequence[Any], out: Path, told: Told) -> tuple[Replayed, Loaded, int, Loaded]:

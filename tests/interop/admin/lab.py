@@ -65,7 +65,7 @@ class ByHand:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=topics,
         )
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             answer = self._ask(message, ADD_VERSION)
             codes = {
@@ -73,7 +73,7 @@ class ByHand:
             }
             if not codes - {0}:
                 return
-            if not codes <= {0, *_PASSING} or time.monotonic() > deadline:
+            if not codes <= {0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, *_PASSING} or time.monotonic() > deadline:
                 raise BrokerRefused(max(codes), f"partitions of {self.name}")
 
     def write(self, partition: TopicPartition, value: bytes = b"v", *, timestamp_ms: int | None = None) -> int:

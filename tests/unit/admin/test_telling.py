@@ -32,7 +32,7 @@ HANGING = OpenTransaction(
     START,
     Verdict.HANGING,
     Standing.ENDED,
-    "The coordinator has committed 'x' and written all its markers; this came after the marker",
+    "The coordinator has committed 'x' and written all its markers; the records here came after theirs",
     7_200_000,
     "x",
     2,
@@ -63,7 +63,7 @@ def test_a_hang_from_the_consumer_to_the_command() -> None:
         "to come up to the end at 1,203.",
         "It is held by a transaction of transactional id 'x', producer id 7, epoch 3, that begins at offset 100 and "
         "is open for 2 h, since 2027-01-15 06:00:00 UTC; it last wrote 1 min ago.",
-        "The coordinator has committed 'x' and written all its markers; this came after the marker.",
+        "The coordinator has committed 'x' and written all its markers; the records here came after theirs.",
         "So it hangs: no coordinator is going to end it (broker 2 coordinates it).",
         "Groups that wait behind it, if they read committed records: g0 (1,103 offsets).",
         "1 more transaction is open behind it, 0 of which hang; the next begins at offset 100.",

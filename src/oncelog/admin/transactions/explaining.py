@@ -99,9 +99,10 @@ def explain_group(client: Client, group: str, *, options: str = "") -> Explanati
     ]
     bounds, unanswered = bounds_of(client, there)
     members = f"{len(described.members)} member" + ("" if len(described.members) == 1 else "s")
-    first = [f"Group {group!r} is {described.state} with {members} and has offsets in {len(committed)} partitions."]
+    places = f"{len(committed)} partition" + ("" if len(committed) == 1 else "s")
+    first = [f"Group {group!r} is {described.state} with {members} and has offsets in {places}."]
     if not described.members:
-        first.append("It has no members: nobody is reading for it at the moment.")
+        first.append("It has no members: nobody reads for it, or its consumers assign their partitions themselves.")
     pending = pending_offsets(client, group)
     held: list[TopicPartition] = []
     for one in there:
