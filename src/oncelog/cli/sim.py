@@ -61,6 +61,9 @@ def sim(
         raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(PLANTS)}")
     faults = None if plan is None else _read_plan(plan)
     if replay is not None:
+        if _is_recording(replay):
+            _replay_recording(replay, trace=trace, as_json=as_json)
+            return
         seed, plant, faults = _read_dump(replay)
     if (seed is None) == (seeds is None):
         raise typer.BadParameter("give --seed N or --seeds K")
@@ -184,6 +187,36 @@ def _read_dump(path: Path) -> tuple[int, str | None, list[Fault]]:
         return int(content["seed"]), content["plant"], parse_plan(content["plan"])
     except (ValueError, KeyError, TypeError) as error:
         raise typer.BadParameter(f"{path} is not a dump of a simulation: {error}") from None
+
+
+def _is_recording(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b'"what":"begin"' in file.readline(1 << 16)
+
+
+def _replay_recording(path: Path, *, trace: bool, as_json: bool) -> None:
+    """Run a broker's flight recording again; exit 1 when it fails again, or something else happens."""
+    from oncelog.node.flight_recorder import RecordingUnreadable, read_recording
+    from oncelog.sim.replaying import replay
+
+    try:
+        with path.open("rb") as file:
+            recording = read_recording(file)
+    except RecordingUnreadable as error:
+        raise typer.BadParameter(f"{path}: {error}") from None
+    replayed = replay(recording, print if trace else None)
+    if as_json:
+        print_json_line(replayed)
+    else:
+        print(
+            f"{replayed.events} of {len(recording.moments)} events; the recording ends: {replayed.end or 'unfinished'}"
+        )
+        if replayed.differs_at is not None:
+            print(f"event {replayed.differs_at} had other effects than were recorded (another version of oncelog?)")
+        if replayed.failure is not None:
+            print(f"the broker stopped: {replayed.failure}")
+    if replayed.differs_at is not None or replayed.failure is not None:
+        raise typer.Exit(1)
 
 
 def _commit() -> str:

@@ -6,7 +6,7 @@ survives its sessions, so that a broker can be stopped and started on it. Calls 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from oncelog.coordination.paths import WatchCallback, Watchers, changed_paths, check_path, parent_of
@@ -42,6 +42,11 @@ class MemoryTree:
         for path in gone:
             self._remove(path)
         self._watchers.tell(session_id, gone)
+
+    def load(self, nodes: Iterable[TreeNode]) -> None:
+        """Put nodes as they were read elsewhere, versions included, parents before children."""
+        for node in nodes:
+            self._restore(node.path, _Node(node.value, node.version, None))
 
     def _commit(self, session_id: int, operations: Sequence[Operation]) -> None:
         undo: list[tuple[str, _Node | None]] = []

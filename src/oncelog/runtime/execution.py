@@ -39,6 +39,7 @@ from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:
     from oncelog.node.assembly import Outside
+    from oncelog.node.flight_recorder import RecordedNode
     from oncelog.node.node import Node
     from oncelog.runtime.connection import ClientConnection
 
@@ -50,7 +51,9 @@ _LONGEST_SLEEP_S: Final = 3600.0
 class Execution:
     """One node on one asyncio loop."""
 
-    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, clock: Clock, outside: Outside) -> None:
+    def __init__(
+        self, node: Node | RecordedNode, loop: asyncio.AbstractEventLoop, clock: Clock, outside: Outside
+    ) -> None:
         self._node = node
         self._loop = loop
         self._clock = clock

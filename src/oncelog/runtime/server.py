@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.units import SECOND_MS
-from oncelog.node.assembly import StartRefused, assemble
+from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import DeadlineReached, Shutdown
+from oncelog.node.flight_recorder import RecordedNode
+from oncelog.node.settings import Address
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
 from oncelog.ports import Clock
@@ -31,6 +33,7 @@ from oncelog.wire.framing import request_limit
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node
+    from oncelog.runtime.flight import Flight
     from oncelog.runtime.http import HttpEndpoint
 
 BACKLOG: Final = 1024
@@ -55,6 +58,7 @@ class Server:
         self._bound = bound
         self._assembled = assembled
         self._opened: Opened | None = None
+        self._flight: Flight | None = None
         self._node: Node | None = None
         self._execution: Execution | None = None
         self._listening: asyncio.Server | None = None
@@ -113,17 +117,32 @@ class Server:
         bound_host, bound_port = self._listening.sockets[0].getsockname()[:2]
         address = (host or bound_host, bound_port)
         self.address = f"[{address[0]}]:{bound_port}" if ":" in address[0] else f"{address[0]}:{bound_port}"
-        node, reports = assemble(opened.outside, self.settings, address, self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        outside = self._begin_recording(opened.outside, address, now_ms)
+        node, reports = assemble(outside, self.settings, address, now_ms)
         self._node = node
-        node.measure_disk = opened.files.space
+        node.measure_disk = self._disk(opened.files.space)
         if self._assembled is not None:
             self._assembled(node)
-        self._execution = Execution(node, loop, self.clock, opened.outside)
-        self._execution.carry_out(reports + node.start(self.clock.now_ms()))
+        driven = node if self._flight is None else RecordedNode(node, self._flight.recorder)
+        self._execution = Execution(driven, loop, self.clock, opened.outside)
+        self._execution.carry_out([*reports, *driven.start(now_ms)])
         self._gate.start_sweeping(loop)
         self._health = LoopHealth(loop)
         self._health.start()
         await self._listening.start_serving()
+
+    def _begin_recording(self, outside: Outside, address: Address, now_ms: int) -> Outside:
+        max_bytes = int(self.settings.config.get("oncelog.flight.recorder.max.bytes"))
+        if not max_bytes:
+            return outside
+        from oncelog.runtime.flight import Flight
+
+        self._flight = Flight(Path(self.settings.data_directory), max_bytes)
+        return self._flight.begin(outside, self.settings, address, now_ms)
+
+    def _disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
+        return measure if self._flight is None else self._flight.recorder.disk(measure)
 
     def _connection_limits(self) -> tuple[int, int]:
         config = self.node.config
@@ -203,6 +222,9 @@ class Server:
         self._release()
 
     def _release(self) -> None:
+        if self._flight is not None:
+            self._flight.close()
+            self._flight = None
         if self._listening is not None:
             self._listening.close()
         if self._opened is not None:

@@ -233,6 +233,10 @@ class MemoryFiles:
         node.data = bytearray(data)
         node.durable = bytearray(data)
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Say when a file was changed last."""
+        self._node(path).modified_ms = modified_ms
+
     def content(self, path: str) -> bytes:
         """All a file holds."""
         return bytes(self._node(path).data)
