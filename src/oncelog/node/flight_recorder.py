@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.base.tree import TreeNode
+from oncelog.core.configs.broker import BrokerConfig
 from oncelog.node.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -176,6 +177,11 @@ class RecordedNode:
         self._recorder = recorder
         self.backlog_bytes = node.backlog_bytes
         self.next_deadline_ms = node.next_deadline_ms
+
+    @property
+    def config(self) -> BrokerConfig:
+        """As the node's."""
+        return self._node.config
 
     def start(self, now_ms: int) -> list[Effect]:
         """As the node's."""
