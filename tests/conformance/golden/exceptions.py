@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from oncelog.core.configs.own_keys import OWN_KEYS
+from oncelog.core.configs.own_keys import OWN_KEYS
 from oncelog.handlers.registry import BY_KEY
 
 FEATURES_OF_OTHER_APIS: Final = frozenset(
@@ -30,16 +32,11 @@ CONFIGS_OF_THE_PROCESS: Final = frozenset(
         "listeners",
         "log.dir",
         "log.dirs",
-        "log.sync.policy",
         "node.id",
-        "oncelog.buffered.max.bytes",
-        "oncelog.connection.stalled.ms",
-        "oncelog.decompressed.max.bytes",
-        "oncelog.request.max.bytes",
-        "oncelog.transaction.wait.ms",
         "process.roles",
+        *(key.name for key in OWN_KEYS),
     }
-)
+) | frozenset(key.name for key in OWN_KEYS)
 """Broker keys that name its addresses, directories and quorum, and keys of our own."""
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
@@ -57,6 +54,11 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
                 row.max_version = min(row.max_version, STABLE_INIT_PRODUCER_ID)
         for features in (recorded.supported_features, recorded.finalized_features):
             features[:] = [feature for feature in features if feature.name not in FEATURES_OF_OTHER_APIS]
+    elif api == "DescribeProducers":
+        # Tagged fields of our own, which other clients skip.
+        for topic in ours.topics:
+            for producer in (one for partition in topic.partitions for one in partition.active_producers):
+                producer.transactional_id = producer.verdict = None
     elif api == "DescribeTransactions":
         for state in (*recorded.transaction_states, *ours.transaction_states):
             for topic in state.topics:
