@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.clients import client_figures
+from bench.hanging import figures, filled, ours_s, theirs_s
 from bench.peers import (
     KAFKA,
     ONCELOG,
@@ -321,6 +322,29 @@ def _restarted(broker: Broker) -> float:
     return broker.ready_s
 
 
+def find_hanging(options: Options) -> Comparison:
+    """oncelog txn find-hanging beside Apache Kafka's tool: 10,000 partitions, 1,000 open transactions."""
+    partitions_, open_ = options.scaled(10_000), options.scaled(1000)
+    comparison = Comparison(
+        f"Finding hanging transactions, {partitions_:,} partitions", "oncelog txn", "kafka-transactions", {}
+    )
+    with _directory() as directory, contextlib.ExitStack() as running_:
+        brokers = {
+            peer.name: running_.enter_context(filled(peer.broker(directory), partitions_, open_))
+            for peer in (options.ours, options.theirs)
+        }
+
+        def side(measure: Callable[[Broker], tuple[float, float]]) -> Callable[[int], Figures]:
+            return lambda _: {
+                name: value
+                for peer, broker in brokers.items()
+                for name, value in figures(measure(broker), peer).items()
+            }
+
+        mine = side(lambda broker: ours_s(broker, open_))
+        return paired(comparison, (mine, side(theirs_s)), options.repeat, _progress)
+
+
 BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "produce": produce_100,
     "produce-1k": produce_1000,
@@ -336,4 +360,5 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "read-committed": read_committed,
     "behind-aborted": behind_aborted,
     "load-ids": load_ids,
+    "find-hanging": find_hanging,
 }

@@ -32,7 +32,7 @@ HANGING = OpenTransaction(
     START,
     Verdict.HANGING,
     Standing.ENDED,
-    "The coordinator has committed 'x' and written all its markers; the records here came after theirs",
+    "The coordinator has committed 'x' and written all its markers; these records came after the marker",
     7_200_000,
     "x",
     2,
@@ -63,7 +63,7 @@ def test_a_hang_from_the_consumer_to_the_command() -> None:
         "to come up to the end at 1,203.",
         "It is held by a transaction of transactional id 'x', producer id 7, epoch 3, that begins at offset 100 and "
         "is open for 2 h, since 2027-01-15 06:00:00 UTC; it last wrote 1 min ago.",
-        "The coordinator has committed 'x' and written all its markers; the records here came after theirs.",
+        "The coordinator has committed 'x' and written all its markers; these records came after the marker.",
         "So it hangs: no coordinator is going to end it (broker 2 coordinates it).",
         "Groups that wait behind it, if they read committed records: g0 (1,103 offsets).",
         "1 more transaction is open behind it, 0 of which hang; the next begins at offset 100.",
@@ -122,7 +122,7 @@ def test_what_a_marker_must_not_touch() -> None:
 
 def test_the_race_that_remains_is_stated() -> None:
     ours = replace(HANGING, producer=replace(HANGING.producer, transactional_id=""))
-    assert "takes no start offset" in (race_of(HANGING) or "")
+    assert "does not say that it takes a start offset" in (race_of(HANGING) or "")
     assert "same epoch" in (race_of(ours) or "")
     assert race_of(replace(HANGING, standing=Standing.MOVED_ON)) is None
 

@@ -38,8 +38,8 @@ MOVING_TIMEOUT_MS: Final = 5 * SECOND_MS
 """How long the last stable offset is watched after a marker."""
 
 RACE: Final = (
-    "this broker takes no start offset with a marker: in the milliseconds between the last check and the marker a live "
-    "producer of the same epoch could begin its next transaction here, which would then be the one that is ended"
+    "this broker does not say that it takes a start offset with a marker: in the milliseconds between the last check "
+    "and the marker a live producer of the same epoch could begin its next transaction here, which would be ended"
 )
 SAME_EPOCH: Final = (
     "its producer may be alive at the same epoch: should it begin its next transaction here in the milliseconds "

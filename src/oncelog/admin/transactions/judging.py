@@ -187,7 +187,7 @@ def _ended(row: TransactionRow) -> str:
     named = repr(row.transactional_id)
     if row.state in _COMPLETE_STATES:
         end = "committed" if row.state == "CompleteCommit" else "aborted"
-        return f"the coordinator has {end} {named} and written all its markers; the records here came after theirs"
+        return f"the coordinator has {end} {named} and written all its markers; these records came after the marker"
     if row.state in COMPLETING_STATES:
         return f"the coordinator is ending {named} ({row.state}) and has no marker left to write here"
     return f"the coordinator has no transaction of {named} open ({row.state})"
