@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 
@@ -10,6 +11,8 @@ from confluent_kafka import Consumer
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio import AsyncClient, AsyncGroupConsumer, AsyncTransactionalProducer
+from oncelog.client.aio.offsets import committed_offsets as async_offsets
 from oncelog.client.blocking import Client, ClientConfig
 from oncelog.client.blocking.group import GroupConsumer
 from oncelog.client.blocking.offsets import committed_offsets
@@ -21,12 +24,16 @@ from oncelog.client.blocking.transactions import (
     TransactionSettings,
 )
 from oncelog.client.errors import ProducerFenced, TransactionFailed, UnsupportedRequest
+from oncelog.client.machine.group import GroupSettings
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_states import State
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.peers.apache_kafka import ApacheKafka
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 FAST = ClientConfig(retry_backoff_ms=20)
+COMMITTED = FetchSettings(read_committed=True, max_wait_ms=100)
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +201,48 @@ def test_two_phase_commit_is_refused_where_the_cluster_does_not_have_it(client: 
     producer = TransactionalProducer(client, TransactionSettings("two-phase", two_phase=True))
     with pytest.raises(UnsupportedRequest, match="InitProducerId 6"):
         producer.initialize()
+
+
+def share(consumer: AsyncGroupConsumer) -> int:
+    return len(consumer.assignment)
+
+
+def test_two_members_over_asyncio_rebalance_and_the_older_generation_is_fenced(kafka: ApacheKafka) -> None:
+    async def run() -> None:
+        settings = GroupSettings(heartbeat_interval_ms=50)
+        async with (
+            AsyncClient(kafka.bootstrap_servers, config=FAST) as client,
+            AsyncGroupConsumer(client, "async", ["async-in"], settings=settings, fetch=COMMITTED) as first,
+            AsyncGroupConsumer(client, "async", ["async-in"], settings=settings, fetch=COMMITTED) as second,
+            AsyncTransactionalProducer(client, TransactionSettings("async")) as producer,
+        ):
+            await producer.initialize()
+            async with producer.transaction():
+                for number in range(40):
+                    await producer.send("async-in", b"%d" % number, partition=number % 4)
+            while not await first.poll():
+                pass
+            assert share(first) == 4
+            stale = first.group_metadata
+            while not (share(first) == share(second) == 2):
+                await asyncio.gather(first.poll(50), second.poll(50))
+            mine = {one: Committed(10) for one in first.assignment}
+            with pytest.raises(TransactionFailed):
+                async with producer.transaction():
+                    await producer.send_offsets(mine, stale)
+            async with producer.transaction():
+                await producer.send_offsets(mine, first.group_metadata)
+            # Apache Kafka looks for pending offsets in its newest state and for offsets in its committed one: between a
+            # marker's append and its commit they are neither
+            while await async_offsets(client, "async", require_stable=True) != mine:
+                await first.poll(10)
+            theirs = {one.partition for one in second.assignment}
+            left = {b"%d" % number for number in range(40) if number % 4 in theirs}
+            await second.close()
+            while share(first) != 4 or left:  # what the second had, and nobody committed, is read by the first
+                for one in await first.poll():
+                    left -= {record.value for record in read_fetched(one, read_committed=True)}
+
+    with Client(kafka.bootstrap_servers, config=FAST) as client:
+        topic(client, "async-in", 4)
+    asyncio.run(asyncio.wait_for(run(), 60))
