@@ -1,4 +1,5 @@
-"""A real broker inside a test: ``with Broker() as broker: ... broker.bootstrap_servers``. See ``broker``."""
+"""A real broker inside a test: ``with Broker() as broker: ... broker.bootstrap_servers``. See ``broker``; and
+``simulating``, for asyncio programs in virtual time under faults by seed."""
 
 from __future__ import annotations
 
@@ -6,14 +7,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog.testing.broker import Broker as Broker
+    from oncelog.testing.simulating import Simulation as Simulation
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Simulation"]
 
 
 def __getattr__(name: str) -> object:
-    """``Broker``, imported when it is first asked for, because the pytest plugin lives in this package."""
+    """Imported when they are first asked for, because the pytest plugin lives in this package."""
     if name == "Broker":
         from oncelog.testing.broker import Broker
 
         return Broker
+    if name == "Simulation":
+        from oncelog.testing.simulating import Simulation
+
+        return Simulation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
