@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, Protocol
 
-from oncelog.base.ids import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
-from oncelog.core.transactions.hanging import Finding, Verdict, judge
+from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from oncelog.core.transactions.hanging import FORGOTTEN, Finding, Verdict, judge
 from oncelog.core.transactions.model import Identity
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def finding_of(
     name = TransactionalId(transactional_id)
     shard = broker.transaction_shard(name)
     if shard is None:
-        return None
+        return None if TRANSACTION_STATE in broker.image.topics else FORGOTTEN
     identity = Identity(ProducerId(on_partition.producer_id), ProducerEpoch(on_partition.epoch))
     return judge(shard.describe(name), shard.outstanding(name), identity, partition)
 

@@ -54,7 +54,7 @@ def _blocks(transaction: OpenTransaction, log: PartitionLog) -> str:
     behind = max(0, log.high_watermark - transaction.start_offset)
     stuck = log.last_stable_offset == max(transaction.start_offset, log.log_start_offset)
     held = f"read_committed consumers do not get past offset {log.last_stable_offset}" if stuck else "others hold more"
-    return f"{behind} records from there on; {held}"
+    return f"{behind} record{'' if behind == 1 else 's'} from there on; {held}"
 
 
 def _way_out(partition: TopicPartition, start_offset: int) -> str:

@@ -39,8 +39,9 @@ FIRST_LOOK_MS: Final = 10 * SECOND_MS
 AGAIN_MS: Final = MINUTE_MS
 PADDING_MS: Final = 5 * MINUTE_MS
 """On top of ``transaction.max.timeout.ms``: from then on a transaction is late whatever its time-out (KIP-664)."""
-ADOPTED_PER_SLICE: Final = 2000
-LOOKS_PER_SLICE: Final = 500
+ADOPTED_PER_SLICE: Final = 100
+"""Each may write to a file of its own: some milliseconds of the loop."""
+LOOKS_PER_SLICE: Final = 100
 SLICE_PAUSE_MS: Final = 10
 _UNASKED: Final = Finding(Verdict.UNKNOWN, "its coordinator cannot be asked now")
 
@@ -48,7 +49,7 @@ _UNASKED: Final = Finding(Verdict.UNKNOWN, "its coordinator cannot be asked now"
 class _Watched:
     """A transaction that has been open for a while, and when to look at it next."""
 
-    __slots__ = ("at_ms", "found_ms", "order", "reported", "timeout_ms", "transaction")
+    __slots__ = ("at_ms", "found_ms", "order", "reported", "timeout_ms", "transaction", "unknown_looks")
 
     def __init__(self, transaction: OpenTransaction, at_ms: int, order: int) -> None:
         self.transaction = transaction
@@ -59,6 +60,8 @@ class _Watched:
         self.found_ms: int | None = None
         """Since when it is known to be orphaned."""
         self.reported = False
+        self.unknown_looks = 0
+        """How often nobody could say anything about it, in a row."""
 
     def __lt__(self, other: _Watched) -> bool:
         return (self.at_ms, self.order) < (other.at_ms, other.order)
@@ -116,21 +119,19 @@ class OrphanWatch:
         """Watch what has been open for a second, and write its id down; whether there is more."""
         begun = self._transactions.begun
         written: dict[TopicPartition, None] = {}
-        for _ in range(ADOPTED_PER_SLICE):
-            if not begun or 0 <= now_ms - begun[0].started_ms < PASS_MS:
+        adopted = 0
+        while begun and (begun[0].ended or not 0 <= now_ms - begun[0].started_ms < PASS_MS):
+            if adopted == ADOPTED_PER_SLICE:
                 break
             transaction = begun.popleft()
-            if transaction.ended:
-                continue
-            self._order += 1
-            at_ms = max(now_ms, transaction.started_ms + FIRST_LOOK_MS)
-            heapq.heappush(self._due, _Watched(transaction, min(at_ms, now_ms + FIRST_LOOK_MS), self._order))
-            written[transaction.partition] = None
-        else:
-            self._write_ids(written)
-            return True
+            if not transaction.ended:
+                adopted += 1
+                self._order += 1
+                # What a start has found waits as long: by then coordinators have read their logs.
+                heapq.heappush(self._due, _Watched(transaction, now_ms + FIRST_LOOK_MS - PASS_MS, self._order))
+                written[transaction.partition] = None
         self._write_ids(written)
-        return False
+        return adopted == ADOPTED_PER_SLICE
 
     def _write_ids(self, partitions: dict[TopicPartition, None]) -> None:
         for partition in partitions:
@@ -183,7 +184,8 @@ class OrphanWatch:
         if finding.verdict is Verdict.ORPHANED:
             return self._orphaned(watched, finding, log, entry, now_ms)
         watched.found_ms = None
-        if finding.verdict is Verdict.UNKNOWN and not watched.reported:
+        watched.unknown_looks = watched.unknown_looks + 1 if finding.verdict is Verdict.UNKNOWN else 0
+        if watched.unknown_looks > 1 and not watched.reported:  # once may be a coordinator that reads its log
             watched.reported = True
             self._warn(orphan_reports.late(transaction, finding, log, entry.epoch, now_ms))
         return now_ms + AGAIN_MS

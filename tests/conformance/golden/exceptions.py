@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oncelog.core.configs.own_keys import OWN_KEYS
-from oncelog.core.configs.own_keys import OWN_KEYS
 from oncelog.handlers.registry import BY_KEY
 
 FEATURES_OF_OTHER_APIS: Final = frozenset(

@@ -99,6 +99,7 @@ def made(config: dict[str, str] | None = None, partitions: int = 3) -> Driver:
 
 def told(driver: Driver, partition: int = 0) -> list[tuple[str | None, str | None]]:
     """(transactional id, verdict) of what is open, as DescribeProducers tells it."""
+    assert driver.fatal is None, driver.fatal
     request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[partition])])
     found = driver.connect().ask(request, 0).topics[0].partitions[0]
     assert found.error_code == 0

@@ -50,7 +50,7 @@ class TestWhatIsFound:
             "transactional id 'late'",
             f"open on t-0 from offset {start} since 2023-11-14T22:13:20.000Z",
             "its coordinator has nothing open: CompleteCommit",
-            f"1 records from there on; read_committed consumers do not get past offset {start}",
+            f"1 record from there on; read_committed consumers do not get past offset {start}",
             f"oncelog txn abort --topic t --partition 0 --start-offset {start}",
         ):
             assert piece in line, line
@@ -122,6 +122,17 @@ class TestWhatIsFound:
         assert told(driver, 1) == [("stray", "orphaned")]
         assert "does not list the partition" in warnings(driver)[0]
 
+    def test_the_whole_state_of_coordinators_was_deleted(self) -> None:
+        driver = made()
+        gone = Producer(driver, "gone")
+        gone.add(0)
+        gone.write()
+        driver.advance(FIRST_LOOK_MS)
+        deleted = driver.connect().ask(DeleteTopicsRequest(topic_names=["__transaction_state"], timeout_ms=1000), 4)
+        assert deleted.responses[0].error_code == 0
+        driver.advance(OLD_MS)
+        assert told(driver) == [("gone", "orphaned")]
+
     def test_offsets_committed_in_a_transaction_have_its_id(self) -> None:
         from tests.scenario.node.transactional_offsets import Copier
 
@@ -151,7 +162,7 @@ class TestWhatIsFound:
         for transactions in driver.node.logs.transactions.partitions.values():
             for transaction in transactions.values():
                 transaction.transactional_id = None  # as after the loss of the files
-        driver.advance(LATE_MS)
+        driver.advance(LATE_MS + AGAIN_MS)
         assert told(driver, 0) == [("live", "live")]
         assert told(driver, 1) == [(None, "unknown")]
         assert "older than any time-out" in warnings(driver)[0]
@@ -219,6 +230,19 @@ class TestTwoPhaseCommit:
         prepared.end()
         assert driver.node.orphans.overdue_count() == 0
         assert driver.audited == []
+
+    def test_one_that_was_kept_for_a_new_instance_is_none_either(self) -> None:
+        driver = made()
+        prepared = Producer(driver, "prepared", two_phase=True)
+        prepared.add(0)
+        prepared.write()
+        request = InitProducerIdRequest(
+            transactional_id="prepared", transaction_timeout_ms=1000, enable2_pc=True, keep_prepared_txn=True
+        )
+        assert prepared.peer.ask(request, 6).ongoing_txn_producer_id == prepared.producer_id
+        driver.advance(OLD_MS)
+        assert told(driver) == [("prepared", "two_phase")]
+        assert driver.audited == [], "nothing was ended"
 
     def test_no_administrators_marker_tears_it(self) -> None:
         driver = made()

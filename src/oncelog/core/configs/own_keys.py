@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.core.configs.kinds import ConfigKey, ConfigType
+from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update
 from oncelog.core.configs.limits import at_least, one_of
 
 INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
@@ -47,6 +47,7 @@ OWN_KEYS: Final = (
         "What to do about a transaction that is open on a partition while its coordinator does not know of it: report "
         "it, in a metric and a line of the log; or abort it too, when it has been so for transaction.orphan.grace.ms.",
         one_of("report", "abort"),
+        Update.CLUSTER_WIDE,
     ),
     ConfigKey(
         "transaction.orphan.grace.ms",
@@ -54,6 +55,7 @@ OWN_KEYS: Final = (
         "300000",
         "How long a transaction has to be found orphaned before transaction.orphan.action=abort aborts it.",
         at_least(0),
+        Update.CLUSTER_WIDE,
     ),
     ConfigKey(
         "transaction.two.phase.commit.alarm.ms",
@@ -61,6 +63,7 @@ OWN_KEYS: Final = (
         "3600000",
         "The age from which a transaction in two-phase commit, which never times out, is reported as overdue.",
         at_least(1),
+        Update.CLUSTER_WIDE,
     ),
     ConfigKey(
         "oncelog.audit.max.bytes",
