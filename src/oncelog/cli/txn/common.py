@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,9 +14,11 @@ import typer
 from oncelog.cli.options import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.asking import Unanswered
+    from oncelog.admin.transactions.asking import Told, Unanswered
     from oncelog.admin.transactions.hanging import OpenTransaction, Scope
 
+_CLEAR_LINE: Final = "\r\x1b[2K"
+_PATIENCE_S: Final = 0.7
 EXIT_HANGING: Final = 2
 """With --fail-on-hanging."""
 
@@ -100,6 +104,26 @@ def confirmed(question: str, yes: bool) -> bool:
     if not sys.stdin.isatty():
         return False
     return typer.confirm(question, err=True)
+
+
+@contextmanager
+def told_on_terminal() -> Iterator[Told]:
+    """How far a scan is, on stderr if that is a terminal, and only once it takes long (rich takes longer to import)."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    started = time.monotonic()
+
+    def tell(done: int, total: int | None) -> None:
+        if time.monotonic() - started > _PATIENCE_S:
+            sys.stderr.write(f"{_CLEAR_LINE}{done} of {total} requests answered")
+            sys.stderr.flush()
+
+    try:
+        yield tell
+    finally:
+        sys.stderr.write(_CLEAR_LINE)
+        sys.stderr.flush()
 
 
 def sentences(lines: Iterable[str], indent: str = "  ") -> None:

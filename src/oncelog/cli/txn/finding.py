@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
-from oncelog.cli.output import print_json, print_table, progress
+from oncelog.cli.output import print_json, print_table
 from oncelog.cli.txn.common import (
     COLUMNS,
     EXIT_HANGING,
@@ -21,6 +21,7 @@ from oncelog.cli.txn.common import (
     scope_of,
     sentences,
     tell_unanswered,
+    told_on_terminal,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def find_hanging(
     scope = scope_of(topics, partition, broker)
     with (
         open_client(bootstrap, properties, command_config) as client,
-        progress(None if as_json else "partitions") as told,
+        told_on_terminal() as told,
     ):
         found = scan(client, scope, min_age_ms=min_age_ms, told=told)
     tell_unanswered(found.unanswered)
