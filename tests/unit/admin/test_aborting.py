@@ -1,0 +1,127 @@
+"""Each abort step by step: what is asked, written down and sent, and what a refusal is told as."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.admin.transactions.aborting import Aborted, abort, find_one
+from oncelog.admin.transactions.audit import audit_file
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.errors import ClientError
+from oncelog.wire.messages import list_offsets, write_txn_markers
+from tests.unit.admin.cluster import FakeCluster
+
+T0 = TopicPartition(TopicName("t"), 0)
+
+
+class Markers:
+    """Takes markers, and answers with ``code``; the partition is free after one that was written."""
+
+    def __init__(self, cluster: FakeCluster, code: int = 0) -> None:
+        self.cluster, self.code = cluster, code
+        self.taken: list[write_txn_markers.WritableTxnMarker] = []
+        cluster.rules[write_txn_markers.WriteTxnMarkersRequest] = self.write
+        cluster.rules[list_offsets.ListOffsetsRequest] = self.offsets
+
+    def write(self, broker: int, message: Any) -> Any:
+        (marker,) = message.markers
+        self.taken.append(marker)
+        if not self.code:
+            self.cluster.transactions.clear()
+        partition = write_txn_markers.WritableTxnMarkerPartitionResult(partition_index=0, error_code=self.code)
+        topic = write_txn_markers.WritableTxnMarkerTopicResult(name="t", partitions=[partition])
+        result = write_txn_markers.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=[topic])
+        return write_txn_markers.WriteTxnMarkersResponse(markers=[result])
+
+    def offsets(self, broker: int, message: Any) -> Any:
+        one = list_offsets.ListOffsetsPartitionResponse(partition_index=0, offset=21)
+        return list_offsets.ListOffsetsResponse(
+            topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[one])]
+        )
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    made = FakeCluster()
+    made.open(T0, 7, producer_epoch=3, coordinator_epoch=-1)
+    made.know("x", 7, state="CompleteCommit")
+    made.ids["x"].producer_epoch = 3
+    return made
+
+
+def end(cluster: FakeCluster, **options: Any) -> Aborted:
+    return abort(cluster, find_one(cluster, T0, 10), min_age_ms=0, **options)
+
+
+def test_the_marker_names_start_and_epochs_and_the_audit_frames_it(cluster: FakeCluster, tmp_path: Path) -> None:
+    markers = Markers(cluster)
+    log = tmp_path / "new" / "audit.jsonl"
+    result = end(cluster, audit=audit_file(log))
+    assert (result.error, result.stable_before, result.stable_after) == (None, 10, 21)
+    (marker,) = markers.taken
+    sent = (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.start_offset)
+    assert sent == (7, 3, 0, 10)
+    assert (marker.transaction_result, marker.transaction_version) == (False, 0)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [one["outcome"] for one in lines] == ["sending", "aborted"]
+    assert lines[0]["reason"].startswith("The coordinator has committed 'x'")
+    assert {"user", "host", "time", "forced", "by_start_offset", "verdict"} <= set(lines[0])
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, "nothing was written"),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, "newer epoch"),
+        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, "newer coordinator"),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "it needs Alter or ClusterAction on the cluster"),
+    ],
+)
+def test_a_refusal_says_what_it_means(cluster: FakeCluster, code: ErrorCode, says: str) -> None:
+    Markers(cluster, code)
+    lines: list[Any] = []
+    result = end(cluster, audit=lines.append)
+    assert says in (result.error or "")
+    assert [one["outcome"] for one in lines] == ["sending", "failed"]
+
+
+def test_what_is_live_by_now_gets_no_marker(cluster: FakeCluster) -> None:
+    markers = Markers(cluster)
+    found = find_one(cluster, T0, 10)
+    cluster.know("x", 7, T0)
+    cluster.ids["x"].producer_epoch = 3
+    lines: list[Any] = []
+    refused = abort(cluster, found, min_age_ms=0, audit=lines.append)
+    assert "it is live" in (refused.error or "")
+    assert (markers.taken, [one["outcome"] for one in lines]) == ([], ["refused"])
+    assert abort(cluster, found, min_age_ms=0, force=True).error is None
+    assert len(markers.taken) == 1
+
+
+def test_without_an_answer_there_is_no_marker(cluster: FakeCluster) -> None:
+    markers = Markers(cluster)
+    found = find_one(cluster, T0, 10)
+    cluster.down.add(1)
+    assert "could not be checked again" in (abort(cluster, found, min_age_ms=0, force=True).error or "")
+    assert markers.taken == []
+
+
+def test_an_audit_that_cannot_be_written_stops_it(cluster: FakeCluster) -> None:
+    markers = Markers(cluster)
+
+    def full(entry: Any) -> None:
+        raise ClientError("disk full")
+
+    with pytest.raises(ClientError, match="disk full"):
+        end(cluster, audit=full)
+    assert markers.taken == []
+
+
+def test_another_start_names_those_there_are(cluster: FakeCluster) -> None:
+    with pytest.raises(ClientError, match="no transaction is open from offset 11 on; open there: 10"):
+        find_one(cluster, T0, 11)
