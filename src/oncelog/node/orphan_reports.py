@@ -5,6 +5,7 @@ Text only; ``orphans`` decides. Times are given as ages, and as the moment since
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import TopicPartition
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SELF_ABORT: Final = "orphan-abort"
 _UNITS: Final = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
+_PLAIN: Final = re.compile(r"[\w.@:-]+", re.ASCII)
 _CHECKED: Final = (
     "transaction.orphan.action is abort and the grace period is over",
     "the coordinator, asked in the same step, does not know of it",
@@ -63,6 +65,11 @@ def _way_out(partition: TopicPartition, start_offset: int) -> str:
     )
 
 
+def _argument(name: str) -> str:
+    """A name in a command; what a shell or a terminal would read something into stands in quotes, escaped."""
+    return name if _PLAIN.fullmatch(name) else repr(name)
+
+
 def orphan(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
     """An orphaned transaction, when it is first found."""
     return (
@@ -87,7 +94,7 @@ def overdue(transaction: OpenTransaction, finding: Finding, log: PartitionLog, e
         f"prepared transaction of {_who(transaction, epoch)} waits for its decision since "
         f"{timestamp(finding.start_ms)} ({age(now_ms - finding.start_ms)}): {_where(transaction, log, now_ms)}, and it "
         f"never times out. It blocks {_blocks(transaction, log)}. Its application has to decide it; if that is "
-        f"gone for good: oncelog txn force-terminate {transaction.transactional_id}"
+        f"gone for good: oncelog txn force-terminate {_argument(transaction.transactional_id or '')}"
     )
 
 

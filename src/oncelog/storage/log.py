@@ -42,6 +42,7 @@ from oncelog.storage.snapshots import Snapshots
 from oncelog.storage.sync import UnsyncedFiles
 from oncelog.storage.tail import TailPositions
 from oncelog.storage.transaction_index import AbortedTransaction
+from oncelog.storage.transactional_ids import MAX_ID_BYTES
 
 NO_TIMESTAMP = -1
 
@@ -296,6 +297,8 @@ class PartitionLog:
 
     def _note_transaction(self, update: Update, now_ms: int, transactional_id: str | None) -> None:
         entry = update.entry
+        if transactional_id is not None and len(transactional_id) > MAX_ID_BYTES:
+            transactional_id = None
         if update.started_at is not None:
             begun = OpenTransaction(
                 self.partition, entry.producer_id, entry.epoch, update.started_at, now_ms, transactional_id

@@ -26,7 +26,8 @@ FILE_NAME: Final = "transactional-ids"
 MAGIC: Final = b"OTI1"
 _ENTRY: Final = struct.Struct(">IHqhqq")
 _CRC_FROM: Final = 4
-_MAX_ID_BYTES: Final = 2**16 - 1
+MAX_ID_BYTES: Final = 2**15 - 1
+"""As in the log of coordinators; a request can say more, to a leader that verifies nothing."""
 
 
 class KnownTransaction(NamedTuple):
@@ -44,7 +45,7 @@ def encode(entries: Iterable[KnownTransaction]) -> bytes:
     data = bytearray()
     for producer_id, epoch, start_offset, started_ms, transactional_id in entries:
         name = transactional_id.encode("utf-8", "surrogatepass")
-        if len(name) > _MAX_ID_BYTES:
+        if len(name) > MAX_ID_BYTES:
             continue
         entry = _ENTRY.pack(0, len(name), producer_id, epoch, start_offset, started_ms)[_CRC_FROM:] + name
         data += crc32c(entry).to_bytes(4, "big") + entry

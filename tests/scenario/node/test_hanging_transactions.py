@@ -13,6 +13,11 @@ from oncelog.node.orphans import AGAIN_MS, FIRST_LOOK_MS, PADDING_MS, PASS_MS
 from oncelog.node.transaction_metrics import verdicts
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.hanging import TIMEOUT_MS, Producer, abort, made, stable, told
@@ -392,6 +397,18 @@ class TestSelfAbort:
         late.end()
         assert stable(driver)
         assert driver.audited == []
+
+    def test_it_can_be_switched_on_while_the_broker_runs(self) -> None:
+        driver = made()
+        Producer(driver, "late").hang()
+        driver.advance(OLD_MS + 600_000)
+        values = {"transaction.orphan.action": "abort", "transaction.orphan.grace.ms": "0"}
+        configs = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in values.items()]
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=configs)
+        answer = driver.connect().ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == 0
+        driver.advance(AGAIN_MS)
+        assert stable(driver)
 
     def test_without_its_id_nothing_is_aborted(self) -> None:
         driver = made(self.CONFIG)

@@ -13,6 +13,7 @@ from oncelog.handlers.audit import AuditRecord
 from oncelog.node.events import Audit
 from oncelog.node.orphans import AGAIN_MS, PADDING_MS
 from oncelog.runtime.audit_log import FILE_NAME, KEPT, AuditLog
+from oncelog.runtime.files import DiskFiles
 from oncelog.runtime.transaction_metrics import transaction_metrics
 from oncelog.sim.files import MemoryFiles
 from oncelog.testing import Broker
@@ -118,13 +119,13 @@ def record(number: int = 0, text: str = "") -> Audit:
     return Audit(AuditRecord(number, "abort-hanging", {"client_id": text}, {"producer_id": number}, ("c",), "NONE"))
 
 
-def lines(files: MemoryFiles, name: str = FILE_NAME) -> list[Any]:
+def lines(files: Any, name: str = FILE_NAME) -> list[Any]:
     file = files.open(name)
     return [json.loads(line) for line in file.read(0, file.size()).splitlines()]
 
 
 class TestAuditLog:
-    def log(self, files: MemoryFiles, max_bytes: int = 1 << 20) -> AuditLog:
+    def log(self, files: Any, max_bytes: int = 1 << 20) -> AuditLog:
         return AuditLog(files, Inline(), lambda: max_bytes)  # type: ignore[arg-type]  # a fake of Workers
 
     def test_a_line_is_one_record_whatever_clients_call_themselves(self) -> None:
@@ -143,8 +144,9 @@ class TestAuditLog:
         file = files.open(FILE_NAME)
         assert json.loads(file.read(0, file.size()).splitlines()[1])["time_ms"] == 7
 
-    def test_it_is_rotated_by_size_and_ten_older_files_are_kept(self) -> None:
-        files = MemoryFiles(now_ms=lambda: 0)
+    @pytest.mark.parametrize("on_disk", [False, True])
+    def test_it_is_rotated_by_size_and_ten_older_files_are_kept(self, on_disk: bool, tmp_path: Any) -> None:
+        files: Any = DiskFiles(tmp_path) if on_disk else MemoryFiles(now_ms=lambda: 0)
         size = len(record(10).record.line())
         log = self.log(files, 3 * size)
         for number in range(10, 10 + 3 * (KEPT + 3)):
@@ -155,6 +157,8 @@ class TestAuditLog:
         older = [line["time_ms"] for line in lines(files, f"{FILE_NAME}.1")]
         assert older[-1] + 1 == newest[0]
         assert (len(older), newest[-1]) == (3, 10 + 3 * (KEPT + 3) - 1)
+        if on_disk:
+            files.close()
 
     def test_a_full_disk_loses_no_record_silently(self, caplog: pytest.LogCaptureFixture) -> None:
         class Full(MemoryFiles):

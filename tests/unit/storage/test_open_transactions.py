@@ -59,6 +59,11 @@ def test_an_id_that_comes_later_is_learnt(world: World) -> None:
     assert facts(world) == [(7, 0, NOW, "orders")]
 
 
+def test_an_id_that_no_coordinator_would_take_is_none(world: World) -> None:
+    begin(world, 7, "x" * 2**15)
+    assert facts(world) == [(7, 0, NOW, None)]
+
+
 def test_a_clean_restart_knows_all_ids(world: World) -> None:
     begin(world, 7)
     begin(world, 8)
