@@ -95,7 +95,7 @@ def _confluent(broker: Broker, topic: str) -> Iterator[Turn]:
 
 @contextlib.contextmanager
 def _aiokafka(broker: Broker, topic: str) -> Iterator[Turn]:
-    from aiokafka import AIOKafkaProducer
+    from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]  # it has no types
 
     async def started() -> AIOKafkaProducer:
         made = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=_name(), linger_ms=0)
@@ -117,7 +117,7 @@ def _aiokafka(broker: Broker, topic: str) -> Iterator[Turn]:
 
 @contextlib.contextmanager
 def _kafka_python(broker: Broker, topic: str) -> Iterator[Turn]:
-    from kafka import KafkaProducer
+    from kafka import KafkaProducer  # type: ignore[import-untyped]  # it has no types
 
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=_name(), linger_ms=0)
     producer.init_transactions()
