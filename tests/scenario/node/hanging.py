@@ -90,9 +90,9 @@ class Producer:
         return self.write(partition)
 
 
-def made(config: dict[str, str] | None = None, partitions: int = 3) -> Driver:
+def made(config: dict[str, str] | None = None, partitions: int = 3, kind: type[Driver] = Driver) -> Driver:
     """A node that verifies nothing, with topic ``t``."""
-    driver = Driver({**UNVERIFIED, **(config or {})})
+    driver = kind({**UNVERIFIED, **(config or {})})
     create_topic(driver.connect(), "t", partitions)
     return driver
 

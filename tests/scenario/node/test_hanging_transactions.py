@@ -22,6 +22,7 @@ from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.hanging import TIMEOUT_MS, Producer, abort, made, stable, told
 from tests.scenario.node.requests import batch, create_topic, log_of, produce
+from tests.scenario.transactions.node_client import StepwiseDriver
 
 OLD_MS = TIMEOUT_MS + AGAIN_MS
 """By then everything that is older than its own time-out has been looked at."""
@@ -258,6 +259,16 @@ class TestTwoPhaseCommit:
         assert not stable(driver)
         assert driver.audited[-1].outcome == "INVALID_TXN_STATE"
 
+    def test_no_administrators_marker_tears_it_where_the_log_has_lost_its_id(self) -> None:
+        driver = made()
+        prepared = Producer(driver, "prepared", two_phase=True)
+        prepared.add(0)
+        start = prepared.write()
+        (transaction,) = driver.node.logs.transactions.partitions[("t", 0)].values()
+        transaction.transactional_id = None  # as after a crash
+        assert abort(driver, prepared, start) is ErrorCode.INVALID_TXN_STATE
+        assert not stable(driver)
+
 
 class TestAdministrators:
     def test_an_orphan_is_aborted_and_the_record_says_all_of_it(self) -> None:
@@ -338,6 +349,32 @@ class TestAdministrators:
         driver.release()
         assert stable(driver)
         assert log_of(driver, "t").segments.active.aborted == []
+
+    @pytest.mark.parametrize("committed", [True, False])
+    def test_at_no_moment_of_its_completion_it_can_be_torn(self, committed: bool) -> None:
+        driver = made(kind=StepwiseDriver)
+        deciding = Producer(driver, "deciding")
+        deciding.add(0, 1)
+        starts = {partition: deciding.write(partition) for partition in (0, 1)}
+        driver.hold_syncs = True
+        request = EndTxnRequest(
+            transactional_id="deciding",
+            producer_id=deciding.producer_id,
+            producer_epoch=deciding.epoch,
+            committed=committed,
+        )
+        deciding.peer.send(request, 3)
+        moments = 0
+        while driver.held:
+            for partition, start in starts.items():
+                assert abort(driver, deciding, start, partition) is ErrorCode.INVALID_TXN_STATE
+            driver.finish(driver.held.pop(0))
+            moments += 1
+        assert moments >= 4, "the decision, two markers, the completion"
+        for partition in starts:
+            assert stable(driver, partition)
+            assert log_of(driver, "t", partition).log_end_offset == 2, "one record, one marker"
+            assert bool(log_of(driver, "t", partition).segments.active.aborted) is not committed
 
     def test_a_plain_marker_does_as_apache_kafka_does_and_is_written_down_too(self) -> None:
         driver = made()
