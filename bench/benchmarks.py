@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.clients import client_figures
-from bench.hanging import figures, filled, ours_s, theirs_s
+from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
 from bench.peers import (
     KAFKA,
     ONCELOG,
@@ -326,7 +326,7 @@ def find_hanging(options: Options) -> Comparison:
     """oncelog txn find-hanging beside Apache Kafka's tool: 10,000 partitions, 1,000 open transactions."""
     partitions_, open_ = options.scaled(10_000), options.scaled(1000)
     comparison = Comparison(
-        f"Finding hanging transactions, {partitions_:,} partitions", "oncelog txn", "kafka-transactions", {}
+        f"Finding hanging transactions, {partitions_:,} partitions", "oncelog txn", "kafka-transactions", FINDING_GOALS
     )
     with _directory() as directory, contextlib.ExitStack() as running_:
         brokers = {

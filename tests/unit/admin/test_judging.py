@@ -118,8 +118,23 @@ def test_no_age_makes_a_live_one_hang() -> None:
 
 def test_a_time_in_the_future_is_no_time_and_the_last_write_no_age() -> None:
     assert ages_of(1_000, 1_001, 900, 50).age_ms is None
-    assert ages_of(1_000, 400, 900, 50) == Ages(600, 100, 50)
-    assert ages_of(1_000, None, -1, 50, "gone") == Ages(None, 0, 50, "gone")
+    assert ages_of(1_000, 400, 900, 50) == Ages(600, 100, 50, None, 1_000)
+    assert ages_of(1_000, None, -1, 50, "gone") == Ages(None, 0, 50, "gone", 1_000)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (ONGOING, "so see why the coordinator does not abort it"),
+        (said(state="PrepareCommit"), "so see why the marker does not arrive"),
+        (said(timeout_ms=NEVER_TIMES_OUT), "somebody outside has to end it"),
+    ],
+)
+def test_what_is_overdue_by_its_coordinators_account_is_remarked_on(row: TransactionRow, says: str) -> None:
+    overdue = ages_of(900 + 60_000 + 60_001, 0, 0, 0)
+    assert judge(weigh(LEADER, Evidence((row,))), overdue).reason.endswith(says)
+    in_time = ages_of(900 + 60_000, 0, 0, 0)
+    assert "time-out has passed" not in judge(weigh(LEADER, Evidence((row,))), in_time).reason
 
 
 @pytest.mark.parametrize(

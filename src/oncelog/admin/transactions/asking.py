@@ -20,6 +20,7 @@ from oncelog.wire.message import Request, Response
 
 R = TypeVar("R", bound=Response)
 
+LEADERLESS: Final = "no broker leads it at the moment"
 UNDER_WAY: Final = 4
 """Requests to one broker that are not answered yet: enough to keep it busy, too few to fill a socket's buffer."""
 
@@ -134,18 +135,16 @@ def parted(partitions: Sequence[TopicPartition], size: int) -> Iterable[Sequence
 def leaders(
     client: Client, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], list[Unanswered]]:
-    """Partitions by the broker that leads them, as the client's view has it; those without a leader apart."""
+    """Partitions by the broker that leads them, as the client's view has it; those without a leader as one answer."""
     led: dict[int, list[TopicPartition]] = {}
-    leaderless: list[Unanswered] = []
+    leaderless = []
     for partition in partitions:
         info = client.view.partition(partition)
-        if info is None:
-            leaderless.append(Unanswered(None, str(partition), "no such partition"))
-        elif info.leader < 0:
-            leaderless.append(Unanswered(None, str(partition), "it has no leader at the moment"))
+        if info is None or info.leader < 0:
+            leaderless.append(partition)
         else:
             led.setdefault(info.leader, []).append(partition)
-    return led, leaderless
+    return led, [Unanswered(None, _named(leaderless), LEADERLESS)] if leaderless else []
 
 
 def refusals(codes: Mapping[TopicPartition, int], broker: int) -> list[Unanswered]:

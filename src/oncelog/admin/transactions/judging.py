@@ -113,6 +113,8 @@ class Ages:
     """The age from which on it may be called hanging."""
     problem: str | None = None
     """Why there is no age."""
+    now_ms: int = 0
+    """The moment, by the clock that coordinators' start times are compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +212,17 @@ def judge(finding: Finding, ages: Ages, *, still_open: bool = True) -> Judgement
 
 
 def _overdue(finding: Finding, ages: Ages) -> str:
-    """A remark on what takes longer than it should, and is not ours to end."""
+    """A remark on what takes longer than it should by the coordinator's own account, and is not ours to end."""
     row = finding.row
-    if row is None or row.is_two_phase or ages.age_ms is None:
+    if row is None or row.is_two_phase or row.start_ms is None:
         return ""
-    if finding.standing is Standing.ONGOING and ages.age_ms > row.timeout_ms + MINUTE_MS:
-        return f"; its records are older than its time-out of {duration_text(row.timeout_ms)}"
-    if finding.standing is Standing.COMPLETING and ages.age_ms > row.timeout_ms + MINUTE_MS:
-        return "; that takes long, so see the coordinator's log for why the marker does not arrive"
+    late_ms = ages.now_ms - row.start_ms - row.timeout_ms
+    if late_ms <= MINUTE_MS:
+        return ""
+    if finding.standing is Standing.ONGOING:
+        return f"; its time-out has passed {duration_text(late_ms)} ago, so see why the coordinator does not abort it"
+    if finding.standing is Standing.COMPLETING:
+        return f"; its time-out has passed {duration_text(late_ms)} ago, so see why the marker does not arrive"
     return ""
 
 
@@ -242,7 +247,7 @@ def ages_of(
     if age_ms is not None and age_ms < 0:
         age_ms, problem = None, "its first record has a time in the future"
     since_ms = max(0, now_ms - last_timestamp_ms) if last_timestamp_ms >= 0 else 0
-    return Ages(age_ms, since_ms, required_ms, problem)
+    return Ages(age_ms, since_ms, required_ms, problem, now_ms)
 
 
 def contradicts(finding: Finding) -> bool:

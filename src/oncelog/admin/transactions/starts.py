@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.admin.transactions.asking import Question, Told, Unanswered, ask, leaders, parted, silent
+from oncelog.admin.transactions.asking import LEADERLESS, Question, Told, Unanswered, ask, leaders, parted, silent
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import KIB, MIB
@@ -100,13 +100,8 @@ def _questions(
     questions, asked = [], []
     for layer in layers:
         led, leaderless = leaders(client, layer)
-        if leaderless:
-            reasons = {missing.what: missing.reason for missing in leaderless}
-            found.update(
-                (one, Start(None, problem=reasons[str(partition)]))
-                for partition, one in layer.items()
-                if str(partition) in reasons
-            )
+        for partition in set(layer).difference(*led.values()) if leaderless else ():
+            found[layer[partition]] = Start(None, problem=LEADERLESS)
         for broker, partitions in led.items():
             for part in parted(partitions, at_most):
                 wanted = {partition: layer[partition] for partition in part}

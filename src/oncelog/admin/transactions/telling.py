@@ -14,6 +14,7 @@ from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.hanging import OpenTransaction
 from oncelog.admin.transactions.judging import Standing, Verdict
 from oncelog.base.ids import TopicPartition
+from oncelog.base.units import MINUTE_MS
 
 _SWEEP_TEXT: Final = "10 s"
 """How often coordinators look for time-outs (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
@@ -73,7 +74,7 @@ def held_sentences(held: Held) -> list[str]:
     if holder.start_offset != bounds.last_stable_offset:
         said.append("It has moved on while it was being looked at; what follows is the first one open now.")
     said.append(_whose(holder, held.now_ms))
-    said.append(f"{holder.reason}.")
+    said.append(f"{holder.reason}{_by_its_coordinator(holder, held.now_ms)}.")
     said.append(_verdict(holder))
     said += _behind(held)
     said.append(clears(held))
@@ -153,6 +154,16 @@ def _whose(one: OpenTransaction, now_ms: int) -> str:
     if producer.last_timestamp_ms >= 0 and 0 <= idle_ms < one.age_ms:
         text += f"; it last wrote {duration_text(idle_ms)} ago"
     return text + "."
+
+
+def _by_its_coordinator(one: OpenTransaction, now_ms: int) -> str:
+    """Since when, where that is not what the records' own times say: those may be of an event long ago."""
+    if one.standing not in (Standing.ONGOING, Standing.TWO_PHASE) or one.row is None or one.row.start_ms is None:
+        return ""
+    open_ms = now_ms - one.row.start_ms
+    if one.age_ms is not None and abs(one.age_ms - open_ms) < MINUTE_MS:
+        return ""
+    return f", since {moment_text(one.row.start_ms)} by its own clock ({duration_text(open_ms)})"
 
 
 def _verdict(one: OpenTransaction) -> str:
