@@ -62,7 +62,10 @@ def protection(broker: Broker, transaction: OpenTransaction | None, on_partition
     """Why an administrator's marker must not end it, though it names the transaction; None when it may.
 
     A live one may be ended, by force: only its coordinator's decision and two-phase commit are out of reach."""
-    if transaction is None or transaction.transactional_id is None:
+    if transaction is None:
         return None
-    finding = finding_of(broker, transaction.transactional_id, on_partition, transaction.partition)
+    name = transaction.transactional_id
+    if name is None:  # a recovered log does not know it
+        name = ids_of(broker, (on_partition.producer_id,)).get(ProducerId(on_partition.producer_id))
+    finding = None if name is None else finding_of(broker, name, on_partition, transaction.partition)
     return finding if finding is not None and finding.verdict in NOT_AN_ADMINISTRATORS else None
