@@ -26,7 +26,7 @@ PROPERTIES: Final = {
     "log.segment.bytes": "1048576",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "log.retention.ms": "-1",
-    "message.timestamp.after.max.ms": "9223372036854775807",
+    "log.message.timestamp.after.max.ms": "9223372036854775807",
 }
 """Small segments, so that they roll; no retention and no limit on timestamps, for the clock jumps by hours."""
 TMPFS_BYTES: Final = 128 << 20
@@ -46,6 +46,14 @@ class Host:
         """What the broker must not have done: ended by itself."""
 
     def __enter__(self) -> Host:
+        try:
+            self._begin()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def _begin(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         set_skew(self._skew, 0)
         broker_directory = self._directory / "broker"
@@ -58,9 +66,8 @@ class Host:
         command = [sys.executable, "-m", "tests.interop.faults.skewed", str(self._skew)]
         properties = {**PROPERTIES, "advertised.listeners": f"PLAINTEXT://{self.proxy.bootstrap_servers}"}
         self.broker = OncelogServe(broker_directory, properties=properties, port=port, command=command)
-        self.broker.start()
         self._stack.callback(self._end)
-        return self
+        self.broker.start()
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -97,14 +104,16 @@ class Host:
 
     def fill_disk(self) -> None:
         """No room any more."""
-        if self._tmpfs:
-            space = os.statvfs(self._ballast.parent)
-            with self._ballast.open("wb") as ballast, contextlib.suppress(OSError):
-                os.posix_fallocate(ballast.fileno(), 0, space.f_bavail * space.f_frsize)
-                while ballast.write(bytes(4096)):
-                    ballast.flush()
-        else:
+        if not self._tmpfs:
             self._limit_files(0)
+            return
+        with contextlib.suppress(OSError), self._ballast.open("wb", buffering=0) as ballast:
+            size = 1 << 20
+            while size:
+                try:
+                    ballast.write(bytes(size))
+                except OSError:
+                    size //= 2
 
     def free_disk(self) -> None:
         """Room again; whoever stopped for the lack of it is started, as an operator would."""
@@ -130,7 +139,8 @@ class Host:
         resource.prlimit(self.broker.process.pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
 
     def _end(self) -> None:
-        self.broker.kill()
+        with contextlib.suppress(RuntimeError):  # it never ran
+            self.broker.kill()
 
 
 @contextlib.contextmanager

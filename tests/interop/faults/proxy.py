@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 _CHUNK: Final = 64 << 10
 _POLL_S: Final = 0.005
+_TURNS_TO_CLOSE: Final = 5
+"""Of the loop, until an aborted transport has closed its socket."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,14 @@ class Proxy:
 
         async def end() -> None:
             self._server.close()
-            for pair in list(self._pairs):
-                for writer in pair:
-                    writer.transport.abort()
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            self._weather = replace(FINE, connects=False)
+            while others := asyncio.all_tasks() - {asyncio.current_task()}:
+                for pair in list(self._pairs):
+                    for writer in pair:
+                        writer.transport.abort()
+                await asyncio.wait(others, timeout=_POLL_S)
+            for _ in range(_TURNS_TO_CLOSE):
+                await asyncio.sleep(0)
 
         self._call(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -95,23 +98,22 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._weather.connects:
-            _reset(writer)
-            return
-        try:
-            to_reader, to_writer = await asyncio.open_connection(*self._target)
-        except OSError:
-            _reset(writer)
-            return
+        with contextlib.suppress(OSError, asyncio.CancelledError):  # asyncio's streams report a cancelled one as a bug
+            if self._weather.connects:
+                await self._connect(reader, writer)
+        _reset(writer)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to_reader, to_writer = await asyncio.open_connection(*self._target)
         pair = (writer, to_writer)
         self._pairs.add(pair)
-        with contextlib.suppress(asyncio.CancelledError):  # asyncio's streams report a cancelled one as a bug
+        try:
             await asyncio.gather(
                 self._pump(reader, to_writer, answers=False), self._pump(to_reader, writer, answers=True)
             )
-        self._pairs.discard(pair)
-        for each in pair:
-            each.transport.abort()
+        finally:
+            self._pairs.discard(pair)
+            to_writer.transport.abort()
 
     async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, answers: bool) -> None:
         """Pass bytes on until either side is gone."""

@@ -7,6 +7,7 @@ unknown end. Each writer's values are its own, so that nothing in the log is a s
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -22,7 +23,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, ClientConfig
 from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import ClientError, OutOfTurn, ProducerUnusable, TransactionFailed
 from oncelog.sim.checkers.history import Outcome, Poll, Seen, Stream, Transaction, Write
 
 TRANSACTIONAL: Final = TopicName("transactional")
@@ -107,6 +108,10 @@ class TransactionalWriter(Worker):
                     self._once()
             except Fatal:
                 time.sleep(_PAUSE_S)
+        self.close()
+
+    def close(self) -> None:
+        """At the end."""
 
     def history(self) -> list[Transaction]:
         """All transactions, with the offsets that became known."""
@@ -223,10 +228,17 @@ class OncelogWriter(TransactionalWriter):
     """With our own client, Transactions V2."""
 
     _client: Client | None = None
+    _producer: TransactionalProducer | None = None
 
-    def open(self) -> None:
+    def close(self) -> None:
+        if self._producer is not None:
+            with contextlib.suppress(ClientError):
+                self._producer.close()
         if self._client is not None:
             self._client.close()
+
+    def open(self) -> None:
+        self.close()
         config = ClientConfig(
             client_id=self.name,
             retry_backoff_ms=20,
@@ -260,8 +272,6 @@ class OncelogWriter(TransactionalWriter):
             raise Fatal from None
 
     def _retried(self, call: Callable[[], Any]) -> None:
-        from oncelog.client.errors import OutOfTurn, ProducerUnusable, TransactionFailed
-
         while True:
             try:
                 call()
