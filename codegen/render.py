@@ -26,7 +26,7 @@ IMPORTS = (
     ("oncelog.wire.chunks", ("Records",)),
     (
         "oncelog.wire.message",
-        ("FETCH_MAX_ELEMENTS", "NEVER_FLEXIBLE", "NO_UUID", "PRODUCE_MAX_ELEMENTS", "Request", "Response"),
+        ("NEVER_FLEXIBLE", "NO_UUID", "PRODUCE_MAX_ELEMENTS", "Request", "Response"),
     ),
     ("oncelog.wire.reader", ("Reader",)),
     ("oncelog.wire.writer", ("Writer",)),

@@ -56,7 +56,7 @@ MODULES = (
 )
 """kio's package names, which are our module names, by API key."""
 
-MAX_ELEMENTS = {"ProduceRequest": "PRODUCE_MAX_ELEMENTS", "FetchRequest": "FETCH_MAX_ELEMENTS"}
+MAX_ELEMENTS = {"ProduceRequest": "PRODUCE_MAX_ELEMENTS"}
 """Messages that may not have as many elements in their arrays as others."""
 
 TIME_SUFFIX = "_ms"

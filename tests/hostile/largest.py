@@ -80,6 +80,14 @@ def array_paths(cls: type[Message]) -> list[Path]:
     return list(_array_paths(import_module(cls.__module__), cls))
 
 
+def largest_of(cls: type[Message], path: Path, version: int, topic_id: bytes) -> bytes:
+    """The largest frame with its elements at ``path``."""
+    found = _fitting(cls, import_module(cls.__module__), path, version, topic_id)
+    if found is None:
+        raise ValueError(f"{cls.__name__} v{version} has no {path}")
+    return found[1]
+
+
 def request_of(cls: type[Message], path: Path, count: int, version: int, topic_id: bytes) -> bytes | None:
     """A frame with ``count`` elements at ``path``; None when the version cannot say what is in it."""
     return _encoded(cls, import_module(cls.__module__), path, count, version, topic_id)

@@ -21,7 +21,7 @@ from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.fetch_reads import FetchReads, failed, topic_name
 from oncelog.handlers.leadership import exists
-from oncelog.handlers.waits import Steps, UntilReadable
+from oncelog.handlers.waits import NextTurn, Steps, UntilReadable
 from oncelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -50,6 +50,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
+_MANY: Final = 5000
 _TOPIC_IDS_SINCE: Final = 13
 _CURRENT_LEADER_SINCE: Final = 16
 _ZSTD_SINCE: Final = 10
@@ -81,10 +82,28 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | Steps[Fet
         max_bytes=min(request.max_bytes, context.broker.config.get("fetch.max.bytes")),
         read_committed=request.isolation_level == READ_COMMITTED,
     )
+    if len(readable) + len(refused) > _MANY:
+        return _in_turns(request, context, session, reads, refused)
     answers = reads.read()
     if reads.urgent or request.max_wait_ms <= 0:
         return _respond(session, answers + refused, context)
     return _wait(request, context, session, reads, refused)
+
+
+def _in_turns(
+    request: FetchRequest,
+    context: Context,
+    session: FetchContext,
+    reads: FetchReads,
+    refused: list[tuple[FetchPartition, PartitionData]],
+) -> Steps[FetchResponse]:
+    """As any other, but others have their turn before thousands of partitions are read, and before they are told."""
+    yield NextTurn()
+    answers = reads.read()
+    if not reads.urgent and request.max_wait_ms > 0:
+        return (yield from _wait(request, context, session, reads, refused))
+    yield NextTurn()
+    return _respond(session, answers + refused, context)
 
 
 def _wait(

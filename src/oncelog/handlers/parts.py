@@ -87,7 +87,8 @@ _SEPARABLE: Final[dict[str, tuple[_Items, ...]]] = {
     "DeleteRecords": (_Items("topics", "topics", attrgetter("name")),),
     "OffsetForLeaderEpoch": (_Items("topics", "topics", attrgetter("topic")),),
     "AddPartitionsToTxn": (_Items("transactions", "results_by_transaction", attrgetter("transactional_id")),),
-    "WriteTxnMarkers": (_Items("markers", "markers", attrgetter("producer_id")),),
+    # Markers of one producer share a result, but not a thousand of them.
+    "WriteTxnMarkers": (_Items("markers", "markers", id),),
     "DescribeConfigs": (_Items("resources", "results", _RESOURCE, _known_types),),
     "AlterConfigs": (_Items("resources", "responses", _RESOURCE),),
     "IncrementalAlterConfigs": (_Items("resources", "responses", _RESOURCE),),

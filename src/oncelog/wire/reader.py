@@ -318,7 +318,7 @@ class CompactReader(Reader):
     _string_length = _length
 
     def nullable_string(self) -> str | None:
-        """As :meth:`Reader.nullable_string`; nearly all are shorter than 127 bytes, and requests may have 50,000."""
+        """As :meth:`Reader.nullable_string`; nearly all are shorter than 127 bytes, and requests may have 30,000."""
         position = self.position
         if position < self.end:
             length_and_one = self.view[position]

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Self
 
 from oncelog.wire.chunks import Records
-from oncelog.wire.message import FETCH_MAX_ELEMENTS, NO_UUID, Request, Response
+from oncelog.wire.message import NO_UUID, Request, Response
 from oncelog.wire.reader import Reader
 from oncelog.wire.writer import Writer
 
@@ -403,7 +403,6 @@ class FetchRequest(Request[FetchResponse]):
     MIN_VERSION = 4
     MAX_VERSION = 18
     FIRST_FLEXIBLE_VERSION = 12
-    MAX_ELEMENTS = FETCH_MAX_ELEMENTS
 
     cluster_id: str | None = None
     replica_id: int = -1

@@ -1,0 +1,168 @@
+"""What a hostile peer costs a real server process: its memory's peak, and how long it lets others wait.
+
+Linux keeps both for us: the peak of the resident memory can be set back (``clear_refs``), and ``schedstat`` says what
+the main thread has run for. A wait is measured in that, where it can be: a busy machine makes nobody look guilty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from oncelog.wire.chunks import join_chunks
+from oncelog.wire.header import RequestHeader, encode_request
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from tests.hostile.largest import KNOWN
+from tests.peers.clients.sweep.wire import Wire
+from tests.peers.oncelog_serve import OncelogServe
+
+_PING = join_chunks(encode_request(RequestHeader(18, 0, 7, "ping"), ApiVersionsRequest()))
+
+
+def server_pid(port: int) -> int:
+    """The process that listens on a port of this machine."""
+    wanted = f":{port:04X}"
+    inodes = {
+        line.split()[9]
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
+        if line.split()[1].endswith(wanted) and line.split()[3] == "0A"
+    }
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                links = (os.readlink(link) for link in (entry / "fd").iterdir())
+                if any(link == f"socket:[{inode}]" for link in links for inode in inodes):
+                    return int(entry.name)
+    raise RuntimeError(f"nobody listens on {port}")
+
+
+class Server:
+    """A broker process, and what it costs."""
+
+    def __init__(self, **properties: str) -> None:
+        self._serve = OncelogServe(properties={key.replace("_", "."): value for key, value in properties.items()})
+        self.pid = 0
+
+    def __enter__(self) -> Self:
+        self._serve.__enter__()
+        self.pid = server_pid(self._serve.port)
+        with Wire(self._serve.bootstrap_servers) as wire:
+            self.topic_id = wire.topic(KNOWN)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._serve.__exit__(kind, error, trace)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where it listens."""
+        return self._serve.bootstrap_servers
+
+    def connect(self) -> socket.socket:
+        """A connection that waits no longer than 30 s."""
+        connection = socket.create_connection((self._serve.host, self._serve.port), timeout=30)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def ran_s(self) -> float:
+        """What its main thread has run for."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]) / 1e9
+
+    def forget_peak(self) -> None:
+        """The peak of the memory begins here."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def memory(self, what: str = "VmHWM") -> int:
+        """Peak of the resident memory in bytes; ``VmRSS``: what it is now."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(what):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError(f"no {what}")
+
+
+class Waits(threading.Thread):
+    """Another client that asks something small again and again: the longest it had to wait."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(daemon=True)
+        self._server = server
+        self._over = threading.Event()
+        self.worst_s = 0.0
+        """What the server's loop ran for meanwhile."""
+        self.worst_wall_s = 0.0
+        self.asked = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        """Ask until it is over."""
+        with self._server.connect() as connection:
+            while not self._over.is_set() or not self.asked:
+                ran_s, started_s = self._server.ran_s(), time.monotonic()
+                connection.sendall(_PING)
+                read_answer(connection)
+                self.worst_s = max(self.worst_s, self._server.ran_s() - ran_s)
+                self.worst_wall_s = max(self.worst_wall_s, time.monotonic() - started_s)
+                self.asked += 1
+
+
+class Acknowledgements(Waits):
+    """Another client that produces with acks=all."""
+
+    def run(self) -> None:
+        """Produce until it is over."""
+        with Wire(self._server.bootstrap_servers) as wire:
+            while not self._over.is_set() or not self.asked:
+                started_s = time.monotonic()
+                answer = wire.produce(KNOWN, b"v")
+                assert answer.responses[0].partition_responses[0].error_code == 0
+                self.worst_wall_s = max(self.worst_wall_s, time.monotonic() - started_s)
+                self.asked += 1
+
+
+def slowness() -> float:
+    """How many times slower than at its best this machine is now: others take caches and the other half of a core."""
+    samples = []
+    for _ in range(300):
+        started_s = time.thread_time()
+        sum(number * number for number in range(10_000))
+        samples.append(time.thread_time() - started_s)
+    samples.sort()
+    return samples[len(samples) * 3 // 4] / samples[0]
+
+
+def read_answer(connection: socket.socket) -> int:
+    """Read one response away, without keeping it; its size, 0 when the connection was closed instead."""
+    start = b""
+    while len(start) < 4:
+        try:
+            piece = connection.recv(4 - len(start))
+        except ConnectionResetError:
+            return 0
+        if not piece:
+            return 0
+        start += piece
+    size = left = int.from_bytes(start, "big")
+    while left:
+        left -= len(connection.recv(min(left, 1 << 20))) or left
+    return size
+
+
+def announced(size: int) -> bytes:
+    """The start of a Produce request of ``size`` bytes."""
+    return struct.pack(">ihhi", size, 0, 9, 1) + b"\xff\xff"
