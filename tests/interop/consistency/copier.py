@@ -59,6 +59,7 @@ class Order:
     """Records in a source partition."""
     transaction_timeout_ms: int
     stall_share: float
+    stall_s: float
 
     def command(self) -> list[str]:
         """How to run it."""
@@ -139,10 +140,10 @@ class Copier:
         self._journal.note(ended=name, commit=True)
 
     def _stall(self) -> None:
-        """Now and then, longer than a transaction may take."""
+        """Now and then, for longer than is allowed."""
         if self._chance.random() < self._order.stall_share:
             self._journal.note(stalled=True)
-            time.sleep(1.5 * self._order.transaction_timeout_ms / 1000)
+            time.sleep(self._order.stall_s)
 
     def _abort(self, name: str) -> None:
         self._journal.note(ending=name, commit=False)

@@ -51,7 +51,9 @@ class Plan:
     """Fault → how often, in proportion to the others."""
     transaction_timeout_ms: int = 3_000
     stall_share: float = 0.001
-    """How often a copier sleeps longer than a transaction may take: before it begins, its offsets, its end."""
+    """How often a copier sleeps for too long: before it begins, its offsets, its end."""
+    stall_s: float | None = None
+    """None: half as long again as a transaction may take."""
     timeout_s: float = 3600.0
     drain_timeout_s: float = 60.0
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class Plan:
             count=self.each,
             transaction_timeout_ms=self.transaction_timeout_ms,
             stall_share=self.stall_share,
+            stall_s=1.5 * self.transaction_timeout_ms / 1000 if self.stall_s is None else self.stall_s,
         )
 
 
@@ -135,7 +138,7 @@ def _harass(plan: Plan, broker: OncelogServe, copiers: Copiers, reader: Reader) 
     chance = random.Random(plan.seed)
     deadline = time.monotonic() + plan.timeout_s
     due, seen = time.monotonic(), 0
-    while copiers.look():
+    while copiers.look() and not reader.saw_twice:
         if time.monotonic() > deadline:
             if plan.broker_command is not None:
                 copiers.stop()

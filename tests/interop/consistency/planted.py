@@ -11,8 +11,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.cli.main import invoke
+from oncelog.core.groups import commits
 from oncelog.core.transactions import requests
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.node.transaction_coordinators import TransactionCoordinators
@@ -65,10 +67,16 @@ def reuse_an_epoch() -> None:
     requests.fence = ends_as_it_is  # type: ignore[assignment]  # the fault
 
 
+def ignore_the_generation() -> None:
+    """A member that was thrown out of its group still commits offsets with its transaction (KIP-447)."""
+    commits._transactional_refusal = lambda group, request: ErrorCode.NONE
+
+
 FAULTS: Final[dict[str, Callable[[], None]]] = {
     "skip-a-marker": skip_a_marker,
     "answer-before-append": answer_before_append,
     "reuse-an-epoch": reuse_an_epoch,
+    "ignore-the-generation": ignore_the_generation,
 }
 
 

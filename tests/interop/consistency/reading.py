@@ -22,6 +22,9 @@ class Reader:
 
     def __init__(self, bootstrap: str) -> None:
         self.polls: list[Poll] = []
+        self.saw_twice = False
+        """Two copies of one record of the source."""
+        self._seen: set[str] = set()
         self._bootstrap = bootstrap
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -44,6 +47,9 @@ class Reader:
                 if message.error() is None:
                     seen = Seen(message.offset() or 0, (message.value() or b"").decode())
                     found.setdefault(message.partition() or 0, []).append(seen)
+                    original = seen.value.partition("/")[0]
+                    self.saw_twice |= original in self._seen
+                    self._seen.add(original)
             now = time.monotonic_ns()
             self.polls += [Poll("reader", of_copy(index), now, records) for index, records in found.items()]
         consumer.close()

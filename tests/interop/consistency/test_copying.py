@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,19 +35,23 @@ def test_everything_is_copied_once_though_everybody_is_killed(client: str, group
     assert sum(outcomes.faults[kind] for kind in plan.faults) >= 2
 
 
+PLANS = {
+    "skip-a-marker": Plan(4, 1500, faults={}, stall_share=0),
+    "answer-before-append": Plan(4, 1500, faults={}, stall_share=0),
+    "reuse-an-epoch": Plan(4, 6000, pause_s=(0.1, 0.3), frozen_s=(0.02, 0.3), faults={"replaced": 1}, stall_share=0),
+    # It is thrown out while it sleeps, since our client says that it lives only when it polls; its transaction goes on.
+    "ignore-the-generation": Plan(4, 6000, "oncelog", True, sources=3, faults={}, stall_share=0.03, stall_s=4),
+}
+
+
 @pytest.mark.parametrize("fault", planted.FAULTS)
 def test_a_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     """Not by what is missing alone: the copiers may be stopped before they are done."""
-    faults = {"replaced": 1.0} if fault == "reuse-an-epoch" else {}
-    plan = Plan(
-        seed=4,
-        events=6000 if faults else 1500,
-        pause_s=(0.1, 0.3),
-        frozen_s=(0.02, 0.3),
-        faults=faults,
-        transaction_timeout_ms=1000,
-        stall_share=0,
-        timeout_s=5,
+    outlives_its_sleep = fault == "ignore-the-generation"
+    plan = replace(
+        PLANS[fault],
+        transaction_timeout_ms=8000 if outlives_its_sleep else 1000,
+        timeout_s=40 if outlives_its_sleep else 10,
         drain_timeout_s=2,
         broker_command=planted.command(fault),
     )
