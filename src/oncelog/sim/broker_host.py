@@ -45,7 +45,7 @@ from oncelog.node.events import (
 from oncelog.node.node import Node
 from oncelog.node.settings import read_settings
 from oncelog.ports import Conflict, OpenFile
-from oncelog.sim.files import MemoryFiles, PowerLost
+from oncelog.sim.files import MemoryFiles, PowerLost, ProcessKilled
 from oncelog.sim.kernel import Happening, Kernel
 from oncelog.sim.network import Address, Connection, Network
 from oncelog.sim.observing import NobodyWatches, Watcher
@@ -207,7 +207,7 @@ class BrokerHost:
         except (PowerLost, OSError, StartRefused) as error:
             self.deaths.append(f"at start: {error!r}")
             session.close()
-            self._bury(silent=isinstance(error, PowerLost))
+            self._bury(silent=isinstance(error, PowerLost) and not self._was_killed(error))
             return False
         return True
 
@@ -239,6 +239,20 @@ class BrokerHost:
         """End the machine: what was not synced may be lost, or torn."""
         self.kernel.trace(f"broker {self.broker_id} lost power")
         self._bury(silent=True)
+
+    def _end(self, end: PowerLost) -> None:
+        """What files have raised in the middle of an event."""
+        if self._was_killed(end):
+            self.kill()
+        else:
+            self.lose_power()
+
+    def _was_killed(self, end: BaseException) -> bool:
+        """Whether only the process has ended; then the next one may go on."""
+        if not isinstance(end, ProcessKilled):
+            return False
+        self.files.let_process_die()
+        return True
 
     def shut_down(self) -> None:
         """End the process cleanly; it takes a while (see ``is_up``)."""
@@ -281,8 +295,8 @@ class BrokerHost:
             return
         try:
             self._carry_out(process, process.node.handle(event, self.now_ms()))
-        except PowerLost:
-            self.lose_power()
+        except PowerLost as end:
+            self._end(end)
 
     def _accept(self, connection: Connection) -> _Peer:
         process = self._process
@@ -375,8 +389,8 @@ class BrokerHost:
         try:
             for file in effect.files:
                 self._sync_file(file)
-        except PowerLost:
-            self.lose_power()
+        except PowerLost as end:
+            self._end(end)
             return
         except OSError as error:
             failure = error
@@ -397,8 +411,8 @@ class BrokerHost:
             next(slices)
         except StopIteration:
             self.dispatch(process, JobFinished(token))
-        except PowerLost:
-            self.lose_power()
+        except PowerLost as end:
+            self._end(end)
         except Exception as error:  # noqa: BLE001 - a failed job is told to the node, as the runtime does
             self.dispatch(process, JobFinished(token, error))
         else:
@@ -440,8 +454,8 @@ class BrokerHost:
     def _stop(self, process: _Process, _effect: Stopped) -> None:
         try:
             process.node.logs.close(process.node.broker_epoch)
-        except PowerLost:
-            self.lose_power()
+        except PowerLost as end:
+            self._end(end)
             return
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EIO):

@@ -49,8 +49,11 @@ def format_plan(plan: Sequence[Fault]) -> str:
 
 def draw_plan(entropy: random.Random, length_ms: int) -> list[Fault]:
     """Which kinds, how often, and when."""
-    kinds = sorted(KINDS)
-    used = entropy.sample(kinds, entropy.randint(1, min(6, len(kinds))))
+    used: list[str] = []
+    for kinds, most, share in _FAMILIES:
+        if entropy.random() < share:
+            used += entropy.sample(kinds, entropy.randint(1, most))
+    used = used or [entropy.choice(sorted(KINDS))]
     pause_ms = entropy.choice((2_000, 5_000, 10_000))
     plan, at_ms = [], 0
     while (at_ms := at_ms + 1 + int(entropy.expovariate(1 / pause_ms))) < length_ms:
@@ -120,6 +123,30 @@ async def _power_cut_while_writing(world: World, fault: Fault) -> None:
     world.broker.files.lose_power_after(fault.choice % 200)
 
 
+async def _power_cut_at_sync(world: World, fault: Fault) -> None:
+    """The machine loses power when something is written and not synced: whoever spoke too soon has lied."""
+    world.broker.files.lose_power_at_sync(fault.choice % 8)
+
+
+async def _kill_while_writing(world: World, fault: Fault) -> None:
+    """The process is killed in the middle of an event (no memory is left); what it has written stays."""
+    world.broker.files.lose_power_after(fault.choice % 200, only_process=True)
+
+
+async def _damaged_files(world: World, fault: Fault) -> None:
+    """The process is killed, and files that can be made anew (indexes, snapshots) are damaged before it comes back."""
+
+    def end() -> None:
+        broker = world.broker
+        broker.kill()
+        entropy = random.Random(fault.choice)
+        paths = broker.files.paths(".index", ".timeindex", ".snapshot")
+        for path in entropy.sample(paths, min(len(paths), 1 + fault.choice % 4)):
+            broker.files.flip_bit(path, entropy.randrange(8 * (broker.files.size(path) or 0)))
+
+    await _down_for(world, fault, end)
+
+
 async def _restart(world: World, fault: Fault) -> None:
     """A clean shutdown and a start."""
     await _down_for(world, fault, world.broker.shut_down)
@@ -145,6 +172,13 @@ async def _failing_sync(world: World, fault: Fault) -> None:
     world.broker.files.fail_syncs(1)
 
 
+async def _failing_sync_then_power_cut(world: World, fault: Fault) -> None:
+    """A sync fails, and soon after the power does: what the page cache still has is nowhere else (fsyncgate)."""
+    world.broker.files.fail_syncs(1 + fault.choice % 3)
+    await asyncio.sleep(fault.choice % 1_000 / 1000)
+    await _power_cut(world, fault)
+
+
 async def _full_disk(world: World, fault: Fault) -> None:
     """The disk is full for a while."""
     files = world.broker.files
@@ -164,6 +198,12 @@ async def _slow_facts(world: World, fault: Fault) -> None:
 async def _clock_jump(world: World, fault: Fault) -> None:
     """The broker's clock is set forward."""
     world.broker.clock_ms += fault.choice % 20_000
+    world.broker.set_alarm()
+
+
+async def _clock_set_back(world: World, fault: Fault) -> None:
+    """The broker's clock is set back a little."""
+    world.broker.clock_ms -= fault.choice % 2_000
     world.broker.set_alarm()
 
 
@@ -230,22 +270,41 @@ def _pick(world: World, fault: Fault) -> ClientHost | None:
     return world.hosts[names[fault.choice % len(names)]] if names else None
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "clock-jump": _clock_jump,
-    "cut-down": _cut_down,
-    "cut-up": _cut_up,
-    "failing-sync": _failing_sync,
-    "full-disk": _full_disk,
-    "hold-connection": _hold_connection,
+_BROKER: Final[Mapping[str, Kind]] = {
+    "damaged-files": _damaged_files,
     "kill": _kill,
-    "kill-client": _kill_client,
-    "lossy-network": _lossy_network,
+    "kill-while-writing": _kill_while_writing,
     "power-cut": _power_cut,
+    "power-cut-at-sync": _power_cut_at_sync,
     "power-cut-while-writing": _power_cut_while_writing,
-    "repeated-requests": _repeated_requests,
-    "reset": _reset,
     "restart": _restart,
+}
+_DISK: Final[Mapping[str, Kind]] = {
+    "failing-sync": _failing_sync,
+    "failing-sync-power-cut": _failing_sync_then_power_cut,
+    "full-disk": _full_disk,
     "slow-disk": _slow_disk,
     "slow-facts": _slow_facts,
+}
+_CLIENTS: Final[Mapping[str, Kind]] = {
+    "cut-down": _cut_down,
+    "cut-up": _cut_up,
+    "hold-connection": _hold_connection,
+    "kill-client": _kill_client,
+    "lossy-network": _lossy_network,
+    "repeated-requests": _repeated_requests,
+    "reset": _reset,
+}
+_TIME: Final[Mapping[str, Kind]] = {
+    "clock-jump": _clock_jump,
+    "clock-set-back": _clock_set_back,
     "stall": _stall,
 }
+KINDS: Final[Mapping[str, Kind]] = {**_BROKER, **_DISK, **_CLIENTS, **_TIME}
+_FAMILIES: Final = (
+    (sorted(_BROKER), 3, 0.8),
+    (sorted(_DISK), 2, 0.4),
+    (sorted(_CLIENTS), 3, 0.8),
+    (sorted(_TIME), 1, 0.2),
+)
+"""Kinds, how many of them a seed uses at most, and how often it uses any: what matters most meets itself often."""

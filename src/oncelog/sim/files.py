@@ -26,6 +26,10 @@ class PowerLost(BaseException):
     handles errors may take it for one."""
 
 
+class ProcessKilled(PowerLost):
+    """Only the process stopped in the middle of something: what it has written is there."""
+
+
 class _Node:
     """What a file holds now, and what it surely holds after a crash."""
 
@@ -134,6 +138,8 @@ class MemoryFiles:
         self._written = 0
         self._failing_syncs = 0
         self._changes_left: int | None = None
+        self._syncs_left: int | None = None
+        self._end: type[PowerLost] = PowerLost
         self._names: Names = {"": None}
         self._durable_names: Names = {"": None}
         self._journal: list[tuple[frozenset[str], Names]] = []
@@ -220,12 +226,19 @@ class MemoryFiles:
         self._durable_names = dict(names)
         self._journal.clear()
         self._failing_syncs = 0
-        self._changes_left = None
+        self._nothing_ends()
         self.generation += 1
 
     def flip_bit(self, path: str, bit: int) -> None:
-        """Change one bit of a file, as a bad disk does."""
-        self._node(path).data[bit // 8] ^= 1 << (bit % 8)
+        """Change one bit of a file, as a bad disk does: for good, where that part of it is on the disk."""
+        node = self._node(path)
+        node.data[bit // 8] ^= 1 << (bit % 8)
+        if bit // 8 < len(node.durable):
+            node.durable[bit // 8] = node.data[bit // 8]
+
+    def paths(self, *endings: str) -> Sequence[str]:
+        """All files that hold something and whose names end like one of ``endings``, in order."""
+        return sorted(path for path, node in self._names.items() if node and node.data and path.endswith(endings))
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Replace all a file holds, behind everybody's back."""
@@ -245,16 +258,29 @@ class MemoryFiles:
         """Let the next ``count`` syncs fail with EIO."""
         self._failing_syncs = count
 
-    def lose_power_after(self, changes: int) -> None:
-        """Let every change after the next ``changes`` ones raise PowerLost."""
+    def lose_power_after(self, changes: int, *, only_process: bool = False) -> None:
+        """Let every change after the next ``changes`` ones raise PowerLost (``only_process``: ProcessKilled)."""
         self._changes_left = changes
+        self._end = ProcessKilled if only_process else PowerLost
+
+    def lose_power_at_sync(self, syncs: int) -> None:
+        """Let every sync after the next ``syncs`` ones raise PowerLost, with what it was to make durable not so."""
+        self._syncs_left = syncs
+
+    def let_process_die(self) -> None:
+        """The process that was to be killed is gone; another may go on."""
+        self._nothing_ends()
 
     def changing(self) -> None:
         """Something is about to be changed."""
         if self._changes_left is not None:
             if self._changes_left == 0:
-                raise PowerLost
+                raise self._end
             self._changes_left -= 1
+
+    def _nothing_ends(self) -> None:
+        self._changes_left = self._syncs_left = None
+        self._end = PowerLost
 
     @property
     def used(self) -> int:
@@ -265,7 +291,7 @@ class MemoryFiles:
         """No trouble any more."""
         self.capacity = None
         self._failing_syncs = 0
-        self._changes_left = None
+        self._nothing_ends()
 
     def make_cold(self, path: str, cold: bool = True) -> None:
         """Take a file out of the page cache (or put it back)."""
@@ -280,6 +306,10 @@ class MemoryFiles:
     def sync_or_fail(self) -> None:
         """Count a sync, or fail it as asked for."""
         self.changing()
+        if self._syncs_left is not None:
+            if self._syncs_left == 0:
+                raise PowerLost
+            self._syncs_left -= 1
         self.sync_count += 1
         if self._failing_syncs:
             self._failing_syncs -= 1

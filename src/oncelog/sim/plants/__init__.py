@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from oncelog.sim.plants.groups import CLIENTS, GROUPS
+from oncelog.sim.plants.logs import LOGS
 from oncelog.sim.plants.planting import Plant
 from oncelog.sim.plants.required import REQUIRED
+from oncelog.sim.plants.transactions import TRANSACTIONS
 
-PLANTS: Final[Mapping[str, Plant]] = {plant.name: plant for plant in REQUIRED}
+PLANTS: Final[Mapping[str, Plant]] = {
+    plant.name: plant for plant in (*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CLIENTS)
+}
 
 __all__ = ["PLANTS", "Plant"]

@@ -57,7 +57,7 @@ def _forget_parked(right: Any) -> Any:
     now = every(5)
 
     def make_ready(self: Parking, transactional_id: Any) -> None:
-        if now():
+        if transactional_id in self._parked and now():
             for waiting in self._parked.pop(transactional_id, ()):
                 self.answered(waiting.token)
             return
