@@ -40,6 +40,8 @@ def broker(data_directory: Path, log: Path, *options: str) -> Iterator[tuple[str
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:

@@ -14,9 +14,9 @@ from tests.peers.apache_kafka import ApacheKafka
 FAST = ClientConfig(retry_backoff_ms=10, retry_timeout_ms=20_000, unknown_topic_grace_ms=3_000)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """Apache Kafka with verification off."""
+    """Apache Kafka with verification off. Modules run in random order, so it stays until the end of the run."""
     with ApacheKafka(tmp_path_factory.mktemp("kafka"), properties=WITHOUT_VERIFICATION) as one:
         yield one
 
