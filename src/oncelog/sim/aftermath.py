@@ -23,9 +23,15 @@ NEVER_MS: Final = 2**31 - 1
 """The time-out of a transaction in two phases."""
 
 
-def partitions_of(topics: Sequence[Topic]) -> list[TopicPartition]:
-    """All partitions of the topics, in order."""
-    return [TopicPartition(TopicName(topic.name), index) for topic in topics for index in range(topic.partitions)]
+async def partitions_of(client: AsyncClient, topics: Sequence[Topic]) -> list[TopicPartition]:
+    """All partitions of the topics as they are at the end, in order; a topic may have gone meanwhile, or grown."""
+    found = await client.metadata([topic.name for topic in topics])
+    return [
+        TopicPartition(name, index)
+        for name, topic in sorted(found.items())
+        if topic.exists
+        for index in sorted(topic.partitions)
+    ]
 
 
 async def offsets_of(client: AsyncClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offsets]:

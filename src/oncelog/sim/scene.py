@@ -53,6 +53,7 @@ def _draw_config(draws: random.Random) -> Mapping[str, str]:
         "group.initial.rebalance.delay.ms": str(draws.choice((0, 500))),
         "log.cleaner.backoff.ms": str(draws.choice((1_000, 15_000))),
         "log.retention.check.interval.ms": str(draws.choice((1_000, 20_000))),
+        "transaction.two.phase.commit.enable": "true",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(draws.choice((1_000, 10_000))),
     }
 

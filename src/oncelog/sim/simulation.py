@@ -21,7 +21,7 @@ from oncelog.sim.aftermath import drain, groups_of, offsets_of, partitions_of, t
 from oncelog.sim.checkers.anomalies import check
 from oncelog.sim.checkers.disk.logs import Kept
 from oncelog.sim.checkers.disk.observer import check_disk
-from oncelog.sim.checkers.liveness import Aftermath, check_liveness
+from oncelog.sim.checkers.liveness import AT_REST, Aftermath, check_liveness
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.faults import Fault
 from oncelog.sim.observing import WireWatcher
@@ -37,7 +37,7 @@ LIVENESS_S: Final = 120
 LAST_LINES: Final = 400
 """Of the trace, kept for a report."""
 _DOWNGRADE: Final = 2
-_DISK_DID_IT: Final = ("PowerLost", "Errno 5]", "Errno 28]", "input/output error", "no space left")
+_DISK_DID_IT: Final = ("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left")
 
 
 @dataclass(slots=True)
@@ -161,9 +161,10 @@ class Simulation:
             await _create(client, self.topics)
 
     async def _drain(self, host: ClientHost) -> None:
-        healed_at_ms, partitions = host.now_ms, partitions_of(self.topics)
+        healed_at_ms = host.now_ms
         async with host.client() as client:
             await self._let_time_outs_pass(host, client)
+            partitions = await partitions_of(client, self.topics)
             aftermath = Aftermath(
                 healed_at_ms=healed_at_ms,
                 bound_ms=LIVENESS_S * 1000,
@@ -181,7 +182,8 @@ class Simulation:
         """What dead clients left open ends by its time-out: wait for that, within the bound."""
         until_ms = host.now_ms + LIVENESS_S * 1000
         while host.now_ms < until_ms:
-            if all(one.state != "Ongoing" or one.two_phase for one in await transactions_of(client)):
+            at_rest = AT_REST.issuperset((await groups_of(client)).values())
+            if at_rest and all(one.state != "Ongoing" or one.two_phase for one in await transactions_of(client)):
                 break
             await host.sleep(1_000)
         await host.sleep(1_000)
@@ -198,6 +200,7 @@ class Simulation:
         recorder, broker = self.recorder, self.world.broker
         kept = Kept(
             compacted=frozenset(recorder.compacted),
+            rewritten=frozenset(recorder.rewritten),
             expiring=frozenset(recorder.expiring),
             recreated=frozenset(one.topic for one in recorder.deletions),
         )
@@ -214,6 +217,8 @@ class Simulation:
 
     def _look_at_broker(self) -> None:
         """What no broker may ever do: fail at a request, or stop for no reason."""
+        if self.recorder.objections:
+            _violated(f"S4 a wrong answer: {self.recorder.objections[0]}")
         if self.world.loop.failures:
             _violated(f"S1 a client failed: {self.world.loop.failures[0]!r}")
         broker = self.world.broker

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from oncelog.base.ids import TopicPartition
-from oncelog.sim.checkers import offsets
+from oncelog.sim.checkers import copies, offsets
 from oncelog.sim.checkers.facts import Facts, Incarnation
 from oncelog.sim.checkers.history import History, Outcome
 
@@ -243,4 +243,5 @@ ANOMALIES: Final[Mapping[str, Rule]] = {
     "H16 log start": log_starts_moved,
     "H17 lost offset commit": offsets.lost_commits,
     "H18 unread before commit": offsets.unread_before_commit,
+    "H19 not copied exactly once": copies.not_exactly_once,
 }

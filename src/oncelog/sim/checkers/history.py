@@ -142,6 +142,15 @@ class Trim(NamedTuple):
     acknowledged: bool
 
 
+class Copied(NamedTuple):
+    """One topic is copied into another in transactions; a copy's value is ``anything|value of the source``."""
+
+    source: str
+    target: str
+    group: str
+    """Commits how far it is."""
+
+
 @dataclass(frozen=True)
 class History:
     """All of it."""
@@ -166,3 +175,4 @@ class History:
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     """At the end; 0 where nothing is said."""
     trims: Sequence[Trim] = ()
+    copies: Sequence[Copied] = ()

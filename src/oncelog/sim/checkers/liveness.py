@@ -52,7 +52,7 @@ class Aftermath:
     waiting: Sequence[Waiting] = ()
 
 
-_AT_REST: Final = frozenset({"Stable", "Empty", "Dead"})
+AT_REST: Final = frozenset({"Stable", "Empty", "Dead"})
 _DECIDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
@@ -85,7 +85,7 @@ def held_back(aftermath: Aftermath) -> Iterator[str]:
 def unstable_groups(aftermath: Aftermath) -> Iterator[str]:
     """A group is still rebalancing."""
     for group, state in sorted(aftermath.groups.items()):
-        if state not in _AT_REST:
+        if state not in AT_REST:
             yield f"{group} is {state}"
 
 

@@ -34,6 +34,10 @@ class Stage:
     recorder: Recorder
     transaction_version: int = 2
 
+    def object(self, what: str) -> None:
+        """An answer came that no broker may give: the simulation fails with it."""
+        self.recorder.objections.append(what)
+
     def entropy(self, purpose: str) -> random.Random:
         """A stream of chance."""
         return self.world.kernel.entropy(purpose)

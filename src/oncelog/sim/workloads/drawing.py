@@ -4,18 +4,43 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
+from oncelog.sim.workloads.administering import Administrators
 from oncelog.sim.workloads.base import Workload
+from oncelog.sim.workloads.churning import Churn
+from oncelog.sim.workloads.cleaning import Cleaning
+from oncelog.sim.workloads.copying import Copiers
+from oncelog.sim.workloads.grouping import Consumers
+from oncelog.sim.workloads.plain import Plain
 from oncelog.sim.workloads.producing import Producers
+from oncelog.sim.workloads.two_phase import Committers
 
-KINDS: Final[Mapping[str, Callable[[str, random.Random, int], Workload]]] = {
-    "produce": Producers.draw,
+
+class Kind(NamedTuple):
+    """How often it is drawn, and from which transaction.version on."""
+
+    weight: int
+    least_version: int
+    draw: Callable[[str, random.Random, int], Workload]
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "administer": Kind(2, 1, Administrators.draw),
+    "churn": Kind(2, 1, Churn.draw),
+    "clean": Kind(2, 1, Cleaning.draw),
+    "consume": Kind(3, 1, Consumers.draw),
+    "copy": Kind(4, 1, Copiers.draw),
+    "plain": Kind(1, 1, Plain.draw),
+    "produce": Kind(4, 1, Producers.draw),
+    "two-phase": Kind(3, 2, Committers.draw),
 }
 """Every workload that can be drawn, by name."""
 
 
 def draw_workloads(entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """One to three, of kinds by chance."""
-    kinds = [entropy.choice(sorted(KINDS)) for _ in range(entropy.randint(1, 3))]
-    return [KINDS[kind](f"{kind}{index}", entropy, transaction_version) for index, kind in enumerate(kinds)]
+    """One or two, of kinds by chance."""
+    kinds = [name for name, kind in KINDS.items() if kind.least_version <= transaction_version]
+    weights = [KINDS[name].weight for name in kinds]
+    drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))
+    return [KINDS[kind].draw(f"{kind}{index}", entropy, transaction_version) for index, kind in enumerate(drawn)]

@@ -10,15 +10,17 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
-from oncelog.client.errors import TransactionFailed
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import Outcome, Stream, Transaction, Write
+from oncelog.sim.checkers.history import Stream, Write
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.recording import Writes
+from oncelog.sim.workloads.transacting import one_transaction
 from oncelog.sim.world import ClientHost
 
 SETTINGS: Final = ProducerSettings(delivery_timeout_ms=20_000)
+LONGEST_PAUSE_MS: Final = 30_000
+"""Within a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Producers:
         """By chance."""
         transactional = entropy.random() < 0.7
         timeout_ms = entropy.choice((2_000, 10_000, 60_000))
-        pause_ms = entropy.choice((50, 200, 500))
+        pause_ms = entropy.choice((20, 50, 150))
         return cls(name, entropy.randint(1, 3), entropy.randint(1, 4), pause_ms, transactional, timeout_ms)
 
     def topics(self) -> list[Topic]:
@@ -108,29 +110,19 @@ class _InTransactions(_Producing):
         async with host.client() as client, AsyncTransactionalProducer(client, settings, SETTINGS) as producer:
             await producer.initialize()
             while not host.stopping:
-                await self.one_transaction(host, producer)
+                await one_transaction(
+                    self.stage,
+                    host,
+                    producer,
+                    lambda writes: self.fill(host, producer, writes),
+                    entropy=self.entropy,
+                    aborts=0.2,
+                )
                 await self.pause(host)
 
-    async def one_transaction(self, host: ClientHost, producer: AsyncTransactionalProducer) -> None:
-        """Begin, send, end, and write down what is known of it."""
-        kernel, timeout_ms = self.stage.world.kernel, self.workload.timeout_ms
-        writes, outcome, ending_at = Writes(kernel), Outcome.ABORTED, None
-        producer.on_outcome = writes.take
-        name = f"{host.name}@{kernel.now_us}"
-        try:
-            producer.begin()
-            await self.send_some(producer, writes)
+    async def fill(self, host: ClientHost, producer: AsyncTransactionalProducer, writes: Writes) -> None:
+        """Send, and now and then take longer than the time-out."""
+        await self.send_some(producer, writes)
+        if self.entropy.random() < 0.02:
             await producer.flush()
-            if self.entropy.random() < 0.1:
-                await host.sleep(self.entropy.randint(0, 2 * timeout_ms))
-            if self.entropy.random() < 0.2:
-                await producer.abort()
-            else:
-                ending_at, outcome = kernel.now_us, Outcome.UNKNOWN
-                await producer.commit()
-                outcome = Outcome.COMMITTED
-        except TransactionFailed:
-            await producer.abort()
-        finally:
-            transaction = Transaction(name, host.name, writes.all(), outcome, ending_at)
-            self.stage.recorder.transactions.append(transaction)
+            await host.sleep(self.entropy.randint(0, min(2 * self.workload.timeout_ms, LONGEST_PAUSE_MS)))

@@ -12,6 +12,7 @@ from oncelog.client.machine.producer import Outcome as BatchOutcome
 from oncelog.client.machine.reading import read_fetched
 from oncelog.sim.checkers.history import (
     Commit,
+    Copied,
     Deletion,
     GroupPartition,
     History,
@@ -102,6 +103,11 @@ class Recorder:
         self.followed_groups: set[str] = set()
         self.compacted: set[str] = set()
         self.expiring: set[str] = set()
+        self.rewritten: set[str] = set()
+        """Topics whose batches the broker changes: it sets times, or compresses anew."""
+        self.copies: list[Copied] = []
+        self.objections: list[str] = []
+        """Answers that no broker may give."""
 
     def polled(
         self,
@@ -136,4 +142,5 @@ class Recorder:
             expiring=frozenset(self.expiring),
             log_starts=dict(self.log_starts),
             trims=list(self.trims),
+            copies=list(self.copies),
         )

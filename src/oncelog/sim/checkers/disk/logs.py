@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from oncelog.base.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition
 from oncelog.sim.checkers.disk.scan import ScannedLog
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
 
@@ -59,7 +59,8 @@ def one_log(log: ScannedLog, kept: Kept, *, torn: bool) -> Iterator[Finding]:
                 f"{log.partition}@{header.base_offset}: producer {header.producer_id} at {header.producer_epoch}",
             )
         epochs[header.producer_id] = header.producer_epoch
-        if not header.is_control and header.base_sequence >= 0:
+        if not header.is_control and header.base_sequence >= 0 and log.partition.topic not in INTERNAL_TOPICS:
+            # Offsets of a transaction are all written with sequence 0, as Apache Kafka's coordinator does.
             name = header.producer_id, header.producer_epoch, header.base_sequence
             other = sequences.setdefault(name, header.base_offset)
             if other != header.base_offset:

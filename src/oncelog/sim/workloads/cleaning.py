@@ -1,0 +1,212 @@
+"""Logs that are cleaned while clients work on them: compaction with tombstones, retention by time, DeleteRecords."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.aio.producer import AsyncProducer
+from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.sim.checkers.history import Stream, Trim, Write
+from oncelog.sim.workloads.administration import delete_records
+from oncelog.sim.workloads.base import Stage, Topic
+from oncelog.sim.workloads.members import note_seek
+from oncelog.sim.workloads.producing import SETTINGS
+from oncelog.sim.workloads.recording import TOMBSTONE_HEADER, Writes
+from oncelog.sim.workloads.transacting import one_transaction
+from oncelog.sim.world import ClientHost
+
+COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "3000",
+    "segment.ms": "2000",
+}
+EXPIRING: Final = {"retention.ms": "15000", "segment.ms": "3000"}
+TRIMMED: Final = {"segment.ms": "1000"}
+POLICIES: Final[Mapping[str, Mapping[str, str]]] = {"compact": COMPACTED, "expire": EXPIRING, "trim": TRIMMED}
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """One topic whose log loses records by ``policy``, with producers and readers."""
+
+    name: str
+    policy: str
+    partitions: int
+    producers: int
+    transactional: bool
+    keys: int
+    pause_ms: int
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Cleaning:
+        """By chance."""
+        return cls(
+            name,
+            entropy.choice(("compact", "compact", "expire", "trim")),
+            entropy.randint(1, 3),
+            entropy.randint(1, 3),
+            entropy.random() < 0.5,
+            entropy.choice((3, 20, 200)),
+            entropy.choice((20, 50, 150)),
+        )
+
+    def topics(self) -> list[Topic]:
+        """One."""
+        return [Topic(self.name, self.partitions, POLICIES[self.policy])]
+
+    def start(self, stage: Stage) -> None:
+        """Producers, a reader, and whoever deletes records."""
+        recorder = stage.recorder
+        if self.policy == "compact":
+            recorder.compacted.add(self.name)
+        elif self.policy == "expire":
+            recorder.expiring.add(self.name)
+        else:
+            stage.supervise(f"{self.name}-trim", _Trimming(stage, self))
+        stage.supervise(f"{self.name}-read", _Reading(stage, self))
+        kind = _InTransactions if self.transactional else _Idempotent
+        for index in range(self.producers):
+            stage.supervise(f"{self.name}-{index}", kind(stage, self, f"{self.name}-{index}"))
+
+    async def look_back(self, stage: Stage, client: AsyncClient) -> None:
+        """Nothing but the records counts."""
+
+
+class _Trimming:
+    """DeleteRecords up to somewhere, now and then."""
+
+    def __init__(self, stage: Stage, workload: Cleaning) -> None:
+        self.stage = stage
+        self.workload = workload
+        self.entropy = stage.entropy(f"{workload.name}-trim")
+
+    async def __call__(self, host: ClientHost) -> None:
+        entropy, work, trims = self.entropy, self.workload, self.stage.recorder.trims
+        async with host.client() as client, AsyncConsumer(client) as consumer:
+            while not host.stopping:
+                await host.sleep(entropy.randint(1, 8_000))
+                partition = TopicPartition(TopicName(work.name), entropy.randrange(work.partitions))
+                end = (await consumer.list_offsets({partition: -1}))[partition]
+                before, index = entropy.randint(0, end), len(trims)
+                trims.append(Trim(partition, before, False))
+                try:
+                    await delete_records(client, partition, before)
+                except BrokerRefused as error:
+                    if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                        raise
+                else:
+                    trims[index] = Trim(partition, before, True)
+
+
+class _Reading:
+    """Reads on, and starts over where its offset is gone, and now and then just so."""
+
+    def __init__(self, stage: Stage, workload: Cleaning) -> None:
+        self.stage = stage
+        self.workload = workload
+        self.entropy = stage.entropy(f"{workload.name}-read")
+
+    async def __call__(self, host: ClientHost) -> None:
+        work = self.workload
+        isolated = self.entropy.random() < 0.5
+        partitions = [TopicPartition(TopicName(work.name), index) for index in range(work.partitions)]
+        fetch = FetchSettings(max_wait_ms=250, read_committed=isolated, partition_max_bytes=3_000)
+        async with host.client() as client:
+            while not host.stopping:
+                until_ms = host.now_ms + self.entropy.randint(2_000, 30_000)
+                async with AsyncConsumer(client, fetch) as consumer:
+                    positions = await consumer.list_offsets(dict.fromkeys(partitions, -2))
+                    for partition in partitions:
+                        note_seek(self.stage, host.name, partition, read_committed=isolated)
+                    await consumer.assign(positions)
+                    await self.read(host, consumer, until_ms, isolated)
+
+    async def read(self, host: ClientHost, consumer: AsyncConsumer, until_ms: int, isolated: bool) -> None:
+        """Until a time, or until an offset is gone."""
+        while not host.stopping and host.now_ms < until_ms:
+            for fetched in await consumer.poll(250):
+                if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    return
+                if fetched.error_code:
+                    raise ClientError(f"{fetched.partition}: {fetched.error_code}")
+                self.stage.recorder.polled(host.name, fetched, read_committed=isolated)
+            await host.sleep(self.entropy.randint(1, 200))
+
+
+class _Producing:
+    """Keyed records; on compacted topics some are tombstones, whose value is in a header."""
+
+    def __init__(self, stage: Stage, workload: Cleaning, name: str) -> None:
+        self.stage = stage
+        self.workload = workload
+        self.name = name
+        self.entropy = stage.entropy(name)
+        self.count = 0
+
+    async def __call__(self, host: ClientHost) -> None:
+        raise NotImplementedError
+
+    async def send_some(self, producer: AsyncProducer, writes: Writes) -> None:
+        """A handful; a key stays in its partition."""
+        work = self.workload
+        for _ in range(self.entropy.randint(1, 6)):
+            self.count += 1
+            number = self.entropy.randrange(work.keys)
+            key, value = f"k{number}", f"{self.name}/{self.count}"
+            tombstone = work.policy == "compact" and self.entropy.random() < 0.1
+            partition = TopicPartition(TopicName(work.name), number % work.partitions)
+            writes.sending(Write(partition, value, key=key, tombstone=tombstone))
+            await producer.send(
+                partition.topic,
+                None if tombstone else value.encode(),
+                key=key.encode(),
+                partition=partition.partition,
+                headers=((TOMBSTONE_HEADER, value.encode()),) if tombstone else (),
+            )
+
+    async def pause(self, host: ClientHost) -> None:
+        """Between two rounds."""
+        await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
+
+
+class _Idempotent(_Producing):
+    async def __call__(self, host: ClientHost) -> None:
+        writes = Writes(self.stage.world.kernel)
+        try:
+            async with host.client() as client, AsyncProducer(client, SETTINGS) as producer:
+                producer.on_outcome = writes.take
+                while not host.stopping:
+                    await self.send_some(producer, writes)
+                    await producer.flush()
+                    await self.pause(host)
+        finally:
+            self.stage.recorder.streams.append(Stream(host.name, writes.all()))
+
+
+class _InTransactions(_Producing):
+    async def __call__(self, host: ClientHost) -> None:
+        settings = TransactionSettings(self.name, timeout_ms=10_000)
+        async with host.client() as client, AsyncTransactionalProducer(client, settings, SETTINGS) as producer:
+            await producer.initialize()
+            while not host.stopping:
+                await one_transaction(
+                    self.stage,
+                    host,
+                    producer,
+                    lambda writes: self.send_some(producer, writes),
+                    entropy=self.entropy,
+                    aborts=0.25,
+                )
+                await self.pause(host)

@@ -1,0 +1,153 @@
+"""Producers that promise less, or send more: acks 0 and 1, retries without idempotence, large and compressed batches,
+topics whose time the broker sets.
+
+What was not acknowledged by all replicas is in the history as unknown, however it was answered.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.aio.producer import AsyncProducer
+from oncelog.client.errors import ClientError
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.client.machine.producer import ProducerSettings
+from oncelog.records.compression import Codec
+from oncelog.sim.checkers.history import Outcome, Stream, Write
+from oncelog.sim.workloads.base import Stage, Topic
+from oncelog.sim.workloads.recording import Writes
+from oncelog.sim.world import ClientHost
+
+BATCH_BYTES = 900_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """``producers`` programs with one kind of acknowledgement, and a reader."""
+
+    name: str
+    producers: int
+    partitions: int
+    pause_ms: int
+    acks: int
+    codec: Codec
+    most_bytes: int
+    """Of a value; the larger, the fewer."""
+    append_time: bool
+    recompressed: str
+    """compression.type of the topic."""
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Plain:
+        """By chance."""
+        return cls(
+            name,
+            entropy.randint(2, 4),
+            entropy.randint(1, 3),
+            entropy.choice((20, 50, 150)),
+            entropy.choice((0, 1, 1, -1, -1)),
+            entropy.choice(list(Codec)),
+            entropy.choice((0, 200, 20_000)),
+            entropy.random() < 0.4,
+            entropy.choice(("producer", "producer", "producer", "uncompressed", "gzip", "lz4")),
+        )
+
+    def topics(self) -> list[Topic]:
+        """One."""
+        configs = {"compression.type": self.recompressed, "segment.bytes": "1048576"}
+        if self.append_time:
+            configs["message.timestamp.type"] = "LogAppendTime"
+        return [Topic(self.name, self.partitions, configs)]
+
+    def start(self, stage: Stage) -> None:
+        """A program for each."""
+        if self.append_time or self.recompressed != "producer":
+            stage.recorder.rewritten.add(self.name)
+        for index in range(self.producers):
+            stage.supervise(f"{self.name}-{index}", _Sending(stage, self, f"{self.name}-{index}"))
+        stage.supervise(f"{self.name}-read", _Reading(stage, self))
+
+    async def look_back(self, stage: Stage, client: AsyncClient) -> None:
+        """Nothing but the records counts."""
+
+
+class _PlainProducer(AsyncProducer):
+    """Without a producer id, whatever the acks."""
+
+    def __init__(self, client: AsyncClient, settings: ProducerSettings) -> None:
+        super().__init__(client, settings)
+        self._idempotent = False
+
+
+class _Sending:
+    """One batch a partition at a time: nothing else would keep the order of the answers."""
+
+    def __init__(self, stage: Stage, workload: Plain, name: str) -> None:
+        self.stage = stage
+        self.workload = workload
+        self.name = name
+        self.entropy = stage.entropy(name)
+        self.count = 0
+
+    async def __call__(self, host: ClientHost) -> None:
+        work = self.workload
+        settings = ProducerSettings(
+            batch_bytes=BATCH_BYTES, codec=work.codec, acks=work.acks, delivery_timeout_ms=20_000
+        )
+        writes = Writes(self.stage.world.kernel)
+        try:
+            async with host.client() as client, _PlainProducer(client, settings) as producer:
+                producer.on_outcome = writes.take
+                while not host.stopping:
+                    await self.send_some(producer, writes)
+                    await producer.flush()
+                    await host.sleep(self.entropy.randint(1, 2 * work.pause_ms))
+        finally:
+            sent = [self.as_known(write) for write in writes.all()]
+            self.stage.recorder.streams.append(Stream(host.name, sent, idempotent=False))
+
+    async def send_some(self, producer: AsyncProducer, writes: Writes) -> None:
+        """A batch or two."""
+        work, entropy = self.workload, self.entropy
+        for _ in range(entropy.randint(1, 3 if work.most_bytes > 1_000 else 20)):
+            self.count += 1
+            size = entropy.randint(0, work.most_bytes)
+            filling = entropy.choice((entropy.randbytes(size // 4).hex(), "x" * size))
+            value = f"{self.name}/{self.count}/{filling}"
+            partition = TopicPartition(TopicName(work.name), entropy.randrange(work.partitions))
+            writes.sending(Write(partition, value))
+            await producer.send(partition.topic, value.encode(), partition=partition.partition)
+
+    def as_known(self, write: Write) -> Write:
+        """Less than acks=all is nothing to rely on."""
+        if self.workload.acks == -1 or write.outcome is not Outcome.COMMITTED:
+            return write
+        return write._replace(outcome=Outcome.UNKNOWN, offset=None)
+
+
+class _Reading:
+    """Reads all of it, from the beginning."""
+
+    def __init__(self, stage: Stage, workload: Plain) -> None:
+        self.stage = stage
+        self.workload = workload
+        self.entropy = stage.entropy(f"{workload.name}-read")
+
+    async def __call__(self, host: ClientHost) -> None:
+        work = self.workload
+        fetch = FetchSettings(max_wait_ms=250, partition_max_bytes=self.entropy.choice((1, 5_000, 1_000_000)))
+        partitions = [TopicPartition(TopicName(work.name), index) for index in range(work.partitions)]
+        async with host.client() as client, AsyncConsumer(client, fetch) as consumer:
+            await consumer.assign(dict.fromkeys(partitions, 0))
+            while not host.stopping:
+                for fetched in await consumer.poll(250):
+                    if fetched.error_code:
+                        raise ClientError(f"{fetched.partition}: {fetched.error_code}")
+                    self.stage.recorder.polled(host.name, fetched, read_committed=False)
+                await host.sleep(self.entropy.randint(1, 200))
