@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 SYNC_WORKERS: Final = 8
 _LOG: Final = logging.getLogger("oncelog.broker")
-_LONGEST_SLEEP_S: Final = 3600.0
+_LONGEST_SLEEP_S: Final = 1.0
+"""The clock may be set ahead while the alarm sleeps: then what is due, and all that comes after it, waits no longer."""
 
 
 class Execution:
