@@ -42,7 +42,7 @@ def _fragile(data: bytes) -> None:
     reader = Reader(data, 10)
     size = reader.int16()
     if size > 0x1000:
-        bytearray(64 << 20)
+        bytearray(8 << 20)
     if reader.int8() == 2:
         [][reader.int8()]
 

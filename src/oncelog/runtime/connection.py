@@ -29,7 +29,7 @@ TURN_S: Final = 0.01
 """How long the requests that one peer sent at once are worked on before others have their turn."""
 
 LEAST_PROGRESS_BYTES: Final = 64 * KIB
-LEAST_PROGRESS_SHARE: Final = 16
+LEAST_PROGRESS_SHARE: Final = 64
 """Of an unfinished request within the time after which it counts as stalled: so many bytes, and this part of what
 has arrived."""
 
