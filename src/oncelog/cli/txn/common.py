@@ -113,17 +113,21 @@ def told_on_terminal() -> Iterator[Told]:
         yield lambda done, total: None
         return
     started = time.monotonic()
+    shown = False
 
     def tell(done: int, total: int | None) -> None:
+        nonlocal shown
         if time.monotonic() - started > _PATIENCE_S:
+            shown = True
             sys.stderr.write(f"{_CLEAR_LINE}{done} of {total} requests answered")
             sys.stderr.flush()
 
     try:
         yield tell
     finally:
-        sys.stderr.write(_CLEAR_LINE)
-        sys.stderr.flush()
+        if shown:
+            sys.stderr.write(_CLEAR_LINE)
+            sys.stderr.flush()
 
 
 def sentences(lines: Iterable[str], indent: str = "  ") -> None:

@@ -20,6 +20,7 @@ from oncelog.cli.txn.common import (
     cells,
     confirmed,
     scope_of,
+    sentences,
     tell_unanswered,
 )
 
@@ -54,11 +55,11 @@ def abort(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """End hanging transactions by a marker to their partition. Shows them first, asks, and checks each once more.
+    """End hanging transactions by a marker to their partition.
 
-    What is live, completing or in two-phase commit is refused. On oncelog the leader takes the marker only for the
-    transaction that begins at exactly this offset; on Apache Kafka, which knows no such thing, the check is repeated
-    immediately before, and the race that remains is stated.
+    Shows them first, asks, and checks each once more. What is live, completing or in two-phase commit is refused. On
+    oncelog the leader takes the marker only for the transaction that begins at exactly this offset; on Apache Kafka,
+    which knows no such thing, the check is repeated immediately before, and the race that remains is stated.
 
     \b
     Examples:
@@ -161,7 +162,7 @@ def _show(
     for one, text in refused:
         print(f"oncelog: {one.where} from {one.start_offset} is refused: {text}", file=sys.stderr)
     for race in dict.fromkeys(race for one in wanted if (race := race_of(one)) is not None):
-        print(f"note: {race}.")
+        sentences([f"{race[0].upper()}{race[1:]}."], indent="")
 
 
 def _abort_all(
@@ -216,10 +217,11 @@ def force_terminate(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Abort an id's open transaction through its coordinator, on all its partitions, also a prepared one.
+    """Have the coordinator abort an id's open transaction.
 
-    Its producer is fenced. A transaction prepared for two-phase commit is aborted even if it was decided outside to
-    commit it: be sure that nobody has. A transaction that the coordinator has forgotten is ended by abort.
+    On all its partitions, and also a prepared one. Its producer is fenced. A transaction prepared for two-phase
+    commit is aborted even if it was decided outside to commit it: be sure that nobody has. A transaction that the
+    coordinator has forgotten is ended by abort.
 
     \b
     Examples:

@@ -43,10 +43,11 @@ def find_hanging(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find transactions that no coordinator is going to end, in the whole cluster or a part of it.
+    """Find transactions that no coordinator is going to end.
 
-    Every open transaction is laid beside what its coordinator says. It hangs when the coordinator has forgotten it,
-    moved past its epoch, or does not list the partition; it is live while the coordinator lists it, however old it is.
+    Looks at the whole cluster, or a part of it. Every open transaction is laid beside what its coordinator says. It
+    hangs when the coordinator has forgotten it, moved past its epoch, or does not list the partition; it is live
+    while the coordinator lists it, however old it is.
 
     \b
     Examples:
@@ -116,7 +117,10 @@ def explain(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell why a consumer of committed records does not advance: which transaction, whose, since when, and what to do.
+    """Tell why a consumer of committed records is stuck.
+
+    Which transaction holds it, whose, since when, what its coordinator says, who else waits, when it clears by itself,
+    and the command that ends it. A consumer that no transaction holds is told that, and what else it is.
 
     \b
     Examples:

@@ -40,7 +40,9 @@ def list_(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """List transactional ids of all coordinators, and say which of them did not answer.
+    """List the transactional ids of all coordinators.
+
+    Coordinators that do not answer are named on stderr: ids that are not in the list may be theirs.
 
     \b
     Examples:
@@ -75,7 +77,9 @@ def describe(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what coordinators know of transactional ids, and how far their partitions can be read.
+    """Show what coordinators know of transactional ids.
+
+    State, producer, time-out, start, and of each partition how far it can be read.
 
     \b
     Examples:
@@ -173,7 +177,9 @@ def producers(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the producers that partition leaders remember, and where their open transactions begin.
+    """Show the producers that partition leaders remember.
+
+    START is where an open transaction begins; ID whose it is, where the leader knows that (oncelog's do).
 
     \b
     Examples:

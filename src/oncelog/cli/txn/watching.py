@@ -55,8 +55,9 @@ def watch(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look again and again: a table that refreshes, a line of JSON each time, or metrics for Prometheus.
+    """Look again and again, for eyes, scripts or Prometheus.
 
+    A table that refreshes; with --json a line each time; with --prometheus metrics of clusters that are not ours.
     With --fail-on-hanging it ends with exit code 2 as soon as a transaction hangs.
 
     \b
