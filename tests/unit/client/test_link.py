@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -34,9 +35,10 @@ def listening() -> Iterator[Callable[[bytes | None], Address]]:
                     return
                 sockets.append(connection)
                 if answer is not None:
-                    connection.recv(1000)
-                    connection.sendall(answer)
-                    connection.shutdown(socket.SHUT_WR)
+                    with contextlib.suppress(OSError):  # the client may hang up first
+                        connection.recv(1000)
+                        connection.sendall(answer)
+                        connection.shutdown(socket.SHUT_WR)
 
         threads.append(threading.Thread(target=serve))
         threads[-1].start()
