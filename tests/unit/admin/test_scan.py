@@ -77,6 +77,13 @@ def test_a_broker_that_is_down_is_reported_and_the_rest_is_seen(cluster: FakeClu
     assert any("broker 2" in str(one) and "cannot be reached" in str(one) for one in found.unanswered)
 
 
+def test_finding_nothing_where_nothing_was_seen_is_no_finding(cluster: FakeCluster) -> None:
+    assert not look(cluster, Scope(("t",))).saw_nothing
+    cluster.down.add(2)
+    assert not look(cluster, Scope(("t",))).saw_nothing
+    assert look(cluster, Scope(partitions=(T1,))).saw_nothing
+
+
 def test_a_partition_whose_leader_moved_is_asked_again(cluster: FakeCluster) -> None:
     cluster.open(T0, 7)
     cluster.know("x", 7, T0)

@@ -136,6 +136,11 @@ class Scan:
     partitions: int = 0
     now_ms: int = 0
 
+    @property
+    def saw_nothing(self) -> bool:
+        """Whether no partition at all could be looked at, so that finding nothing means nothing."""
+        return bool(self.unanswered) and not self.partitions
+
     def of(self, *verdicts: Verdict) -> list[OpenTransaction]:
         """Those with one of the verdicts."""
         return [one for one in self.transactions if one.verdict in verdicts]

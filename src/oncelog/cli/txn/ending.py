@@ -144,6 +144,8 @@ def _found(
         return [find_one(client, where, start_offset, min_age_ms=age_ms)], age_ms
     found = scan(client, scope_of([topic] if topic else None, partition, broker), min_age_ms=min_age_ms)
     tell_unanswered(found.unanswered)
+    if found.saw_nothing:
+        raise typer.Exit(EXIT_REFUSED)
     return found.of(Verdict.HANGING), min_age_ms
 
 

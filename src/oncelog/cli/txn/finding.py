@@ -81,6 +81,8 @@ def find_hanging(
             first = hanging[0].producer
             more = cluster_options(bootstrap, properties, command_config)
             print(f"why, and what to do: oncelog txn explain --topic {first.topic} --partition {first.partition}{more}")
+    if found.saw_nothing:
+        raise typer.Exit(1)
     if fail_on_hanging and hanging:
         raise typer.Exit(EXIT_HANGING)
 
