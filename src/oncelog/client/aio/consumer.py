@@ -19,8 +19,6 @@ from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
 
-_Arrived = list[Fetched] | ClientError
-
 
 class AsyncConsumer:
     """Raw batches of assigned partitions; ``machine.reading.read_fetched`` makes records of them."""
@@ -29,7 +27,7 @@ class AsyncConsumer:
         self._client = client
         self.positions = Positions(client.view, settings or FetchSettings())
         self._links: dict[int, AsyncLink] = {}
-        self._sent: dict[asyncio.Task[_Arrived], int] = {}
+        self._sent: dict[asyncio.Task[ClientError | None], int] = {}
         self._here: list[Fetched] = []
         self._failing_since_ms: int | None = None
         self._attempt = 0
@@ -83,12 +81,10 @@ class AsyncConsumer:
             waiting: list[asyncio.Future[Any]] = [*self._sent, *interrupt]
             done, _ = await asyncio.wait(waiting, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
             ended = finished(self._sent, done)
-            arrived = [task.result() for task in ended]
+            failures = [task.result() for task in ended]
             for task in ended:
                 del self._sent[task]
-            for one in arrived:  # all that came is kept before anything may raise
-                self._here += one if isinstance(one, list) else []
-            for one in arrived:
+            for one in failures:
                 await self._note(one)
             if not left:
                 break
@@ -120,7 +116,8 @@ class AsyncConsumer:
             if broker not in self._sent.values():
                 self._sent[asyncio.create_task(self._fetch(broker))] = broker
 
-    async def _fetch(self, broker: int) -> _Arrived:
+    async def _fetch(self, broker: int) -> ClientError | None:
+        """Ask, and take in what is answered as soon as it comes: a later ``assign`` or ``seek`` drops it."""
         asked: Mapping[TopicPartition, int] = {}
         try:
             link = self._links.get(broker)
@@ -128,11 +125,11 @@ class AsyncConsumer:
                 link = self._links[broker] = await self._client.connect(broker)
             partitions = self.positions.leaders(loop_ms()).get(broker)  # connecting took time, and they may have gone
             if not partitions:
-                return []
+                return None
             message, asked, at_most = self.positions.request(partitions)
             timeout_ms = self._client.config.request_timeout_ms + message.max_wait_ms
             response = await link.call(message, link.versions.choose(message, at_most), timeout_ms)
-            return self.positions.answered(asked, response, loop_ms())
+            self._here += self.positions.answered(asked, response, loop_ms())
         except PeerError as error:
             await self._links.pop(broker).close()
             self.positions.lost(asked)
@@ -142,10 +139,11 @@ class AsyncConsumer:
             for partition in self.positions.leaders(loop_ms()).get(broker, ()):
                 self._client.view.forget(partition.topic)
             return error
+        return None
 
-    async def _note(self, arrived: _Arrived) -> None:
-        if isinstance(arrived, ClientError):
-            await self._failed(arrived)
+    async def _note(self, failure: ClientError | None) -> None:
+        if failure is not None:
+            await self._failed(failure)
         else:
             self._failing_since_ms, self._attempt = None, 0
 
