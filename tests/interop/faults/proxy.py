@@ -13,13 +13,12 @@ import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
 _CHUNK: Final = 64 << 10
 _POLL_S: Final = 0.005
-_TURNS_TO_CLOSE: Final = 5
-"""Of the loop, until an aborted transport has closed its socket."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class Proxy:
         self._target = target
         self._weather = FINE
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
+        self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
@@ -79,12 +79,12 @@ class Proxy:
             self._server.close()
             self._weather = replace(FINE, connects=False)
             while others := asyncio.all_tasks() - {asyncio.current_task()}:
-                for pair in list(self._pairs):
-                    for writer in pair:
-                        writer.transport.abort()
+                for writer in list(self._writers):
+                    writer.transport.abort()
                 await asyncio.wait(others, timeout=_POLL_S)
-            for _ in range(_TURNS_TO_CLOSE):
-                await asyncio.sleep(0)
+            for writer in list(self._writers):
+                writer.transport.abort()
+            await asyncio.sleep(_POLL_S)
 
         self._call(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -98,6 +98,7 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         with contextlib.suppress(OSError, asyncio.CancelledError):  # asyncio's streams report a cancelled one as a bug
             if self._weather.connects:
                 await self._connect(reader, writer)
@@ -105,6 +106,7 @@ class Proxy:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         to_reader, to_writer = await asyncio.open_connection(*self._target)
+        self._writers.add(to_writer)
         pair = (writer, to_writer)
         self._pairs.add(pair)
         try:
