@@ -5,14 +5,23 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode
+from oncelog.handlers import list_groups
+from oncelog.node import large_answers
 from oncelog.node.events import Continue, Continued
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
+from oncelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic
 
@@ -123,3 +132,47 @@ def test_a_client_that_leaves_takes_its_large_request_with_it(driver):
     assert other.ask(MetadataRequest(topics=[]), 9).topics == []
     assert driver.fatal is None
     assert not driver.reports
+
+
+def test_the_answer_to_all_topics_is_encoded_in_turns_once_and_shared(driver, monkeypatch):
+    monkeypatch.setattr(large_answers, "FEW", 10)
+    monkeypatch.setattr(large_answers, "SLICE_BYTES", 100)
+    peer = driver.connect()
+    wanted = [CreatableTopic(name=f"t{number:03}", num_partitions=2, replication_factor=1) for number in range(30)]
+    peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)
+    driver.turns = 0
+    first = peer.ask(MetadataRequest(topics=None), 9)
+    turns = driver.turns
+    assert turns >= 1
+    assert peer.ask(MetadataRequest(topics=None), 9) == first
+    assert driver.turns == turns
+    assert [topic.name for topic in first.topics] == [f"t{number:03}" for number in range(30)]
+    assert {len(topic.partitions) for topic in first.topics} == {2}
+
+
+def test_many_groups_are_listed_in_turns(driver, monkeypatch):
+    monkeypatch.setattr(list_groups, "_GROUPS_A_TURN", 2)
+    peer = driver.connect()
+    create_topic(peer, "t")
+    peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+    names = [f"g{number}" for number in range(7)]
+    for name in names:
+        partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=0)]
+        topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
+        peer.ask(OffsetCommitRequest(group_id=name, generation_id_or_member_epoch=-1, topics=[topic]), 7)
+    driver.turns = 0
+    response = peer.ask(ListGroupsRequest(), 4)
+    assert sorted(group.group_id for group in response.groups) == names
+    assert driver.turns == 4
+    assert not peer.ask(ListGroupsRequest(states_filter=["Stable"]), 4).groups
+
+
+def test_a_page_of_many_topics_is_described_in_turns(driver):
+    peer = driver.connect()
+    create_topic(peer, "t7")
+    asked = [TopicRequest(name=f"t{number}") for number in range(3000)]
+    driver.turns = 0
+    response = peer.ask(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=2000), 0)
+    assert driver.turns >= 3
+    assert [topic.name for topic in response.topics] == sorted(topic.name for topic in asked)
+    assert [topic.name for topic in response.topics if topic.error_code == 0] == ["t7"]

@@ -7,6 +7,8 @@ connections' turns in between; then it stands in the response as one element tha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.units import KIB
@@ -46,10 +48,14 @@ def is_large(response: Message) -> bool:
     return bool(_large_arrays(response))
 
 
+@cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind))
+
+
 def _large_arrays(response: Message) -> list[str]:
     found: list[str] = []
-    names: tuple[str, ...] = response.__slots__
-    for name in names:
+    for name in _field_names(type(response)):
         value = getattr(response, name, None)
         if type(value) is list and len(value) > FEW and hasattr(value[0], "write"):
             found.append(name)

@@ -202,7 +202,8 @@ class Execution:
 
     def _continue(self, _effect: Continue) -> None:
         self._continues += 1
-        self._loop.call_soon(self._continued)
+        # Once round: what has arrived meanwhile comes before it, not behind it.
+        self._loop.call_soon(self._loop.call_soon, self._continued)
 
     def _continued(self) -> None:
         self._continues -= 1
