@@ -13,8 +13,14 @@ from oncelog.wire.apis import WIRE_APIS
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header
 
+JOIN_GROUP: Final = 11
+SYNC_GROUP: Final = 14
+PATIENCE_MS: Final = 2_500
+"""For an answer in calm times; clients have a little more."""
 _MODULES: Final = {api.key: api.module for api in WIRE_APIS}
 _CLASSES: dict[int, Any] = {}
+_MAY_WAIT: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
+"""What is answered when others have done their part, however long that takes."""
 
 
 class Watcher(Protocol):
@@ -52,10 +58,13 @@ class WireWatcher:
         self.requests = 0
         self.on_answer: Callable[[Connection, RequestHeader, Any, Any], None] | None = None
         """Told every exchange that was answered: connection, header, request, response."""
+        self.calm_since_ms: int | None = None
+        """From when on nothing is wrong: every request that comes later has to be answered soon."""
         self._observer = observer
         self._now_ms = now_ms
         self._on_violation = on_violation
-        self._asked: dict[tuple[int, int], tuple[RequestHeader, Any]] = {}
+        self._asked: dict[int, dict[int, tuple[RequestHeader, Any, int]]] = {}
+        """By connection and correlation id, with the time."""
 
     def received(self, connection: Connection, frame: Buffer) -> None:
         self.requests += 1
@@ -65,17 +74,18 @@ class WireWatcher:
             request = request_class(header.api_key).decode(data[position:], header.api_version)
         except (PeerError, KeyError):
             return  # the broker answers that in its own way
-        self._asked[connection.number, header.correlation_id] = header, request
-        self._observer.received(connection.number, header.correlation_id, header.api_version, request, self._now_ms())
+        now_ms = self._now_ms()
+        self._asked.setdefault(connection.number, {})[header.correlation_id] = header, request, now_ms
+        self._observer.received(connection.number, header.correlation_id, header.api_version, request, now_ms)
         self._look()
 
     def sent(self, connection: Connection, data: bytes) -> None:
         frame = memoryview(data)[4:]
         correlation_id = int.from_bytes(frame[:4], "big")
-        asked = self._asked.pop((connection.number, correlation_id), None)
+        asked = self._asked.get(connection.number, {}).pop(correlation_id, None)
         if asked is None:
             return
-        header, request = asked
+        header, request, _ = asked
         _, position = decode_response_header(frame, header.api_key, header.api_version)
         response = request.response_class().decode(frame[position:], header.api_version)
         self._observer.answered(connection.number, correlation_id, response, self._now_ms())
@@ -85,6 +95,12 @@ class WireWatcher:
 
     def disconnected(self, connection: Connection) -> None:
         self._observer.disconnected(connection.number)
+        for header, request, asked_ms in self._asked.pop(connection.number, {}).values():
+            waited_ms = self._now_ms() - asked_ms
+            calm = self.calm_since_ms is not None and asked_ms >= self.calm_since_ms
+            if calm and waited_ms >= PATIENCE_MS and header.api_key not in _MAY_WAIT:
+                what = f"{type(request).__name__} of {connection.client} waited {waited_ms} ms in calm times"
+                self._on_violation(f"L5 request without an answer: {what}")
 
     def died(self, *, power_lost: bool) -> None:
         self._asked.clear()

@@ -1,7 +1,8 @@
 """One seed: a world, workloads, a plan of faults, a time to heal, and every checker.
 
 Safety phase: workloads run while faults happen; nothing wrong may ever be seen. Liveness phase: everything is mended;
-every program must come to its end within :data:`LIVENESS_S` of virtual time, and no transaction may stay open. Then all
+while workloads go on for a while every request must be answered; then every program must come to its end within
+:data:`LIVENESS_S` of virtual time, and no transaction may stay open. Then all
 topics are drained, the broker is shut down, and history, wire and disk are checked. A run stops at its first violation.
 """
 
@@ -34,6 +35,10 @@ from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeatur
 
 SAFETY_S: Final = 120
 LIVENESS_S: Final = 120
+SETTLING_S: Final = 5
+"""After the healing, until everybody is connected again."""
+CALM_S: Final = 15
+"""Then nothing is wrong for so long: whatever is asked has to be answered."""
 LAST_LINES: Final = 400
 """Of the trace, kept for a report."""
 _DOWNGRADE: Final = 2
@@ -131,6 +136,9 @@ class Simulation:
         world.kernel.trace("heal")
         faults.heal(world)
         self._look_at_broker()
+        await asyncio.sleep(SETTLING_S)
+        self.watcher.calm_since_ms = world.kernel.now_ms()
+        await asyncio.sleep(CALM_S)
         await self._come_to_rest()
         await world.on_host("drain", self._drain)
         self._raise(check(self.recorder.history()))
