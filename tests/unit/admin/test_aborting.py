@@ -62,7 +62,7 @@ def test_the_marker_names_start_and_epochs_and_the_audit_frames_it(cluster: Fake
     markers = Markers(cluster)
     log = tmp_path / "new" / "audit.jsonl"
     result = end(cluster, audit=audit_file(log))
-    assert (result.error, result.stable_before, result.stable_after) == (None, 10, 21)
+    assert (result.error, result.warning, result.stable_before, result.stable_after) == (None, None, 10, 21)
     (marker,) = markers.taken
     sent = (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.start_offset)
     assert sent == (7, 3, 0, 10)
@@ -101,6 +101,21 @@ def test_what_is_live_by_now_gets_no_marker(cluster: FakeCluster) -> None:
     assert (markers.taken, [one["outcome"] for one in lines]) == ([], ["refused"])
     assert abort(cluster, found, min_age_ms=0, force=True).error is None
     assert len(markers.taken) == 1
+
+
+def test_a_transaction_that_began_in_the_last_moment_is_told_about(cluster: FakeCluster) -> None:
+    markers = Markers(cluster)
+    write = markers.write
+
+    def begins_before(broker: int, message: Any) -> Any:
+        cluster.know("x", 7, T0)
+        cluster.ids["x"].producer_epoch = 3
+        return write(broker, message)
+
+    cluster.rules[write_txn_markers.WriteTxnMarkersRequest] = begins_before
+    result = end(cluster)
+    assert result.error is None
+    assert "oncelog txn force-terminate x" in (result.warning or "")
 
 
 def test_without_an_answer_there_is_no_marker(cluster: FakeCluster) -> None:

@@ -7,7 +7,8 @@
    Kafka passes the tag over and takes a marker for whatever the producer has open at that moment; there remains the
    time between the check and the marker, milliseconds, in which a producer that is alive *and of the same epoch* could
    begin its next transaction on the partition. The coordinator epoch is the one the leader told, 0 where it told none.
-4. Then the last stable offset is watched until it moves.
+4. Then the last stable offset is watched until it moves, and where that race could have happened the coordinator is
+   asked once more: a transaction that has begun on the partition in the meantime is told about, loudly.
 
 The rule: what a coordinator is going to end is never ended here, whatever the force: a prepared transaction is decided,
 and one of two-phase commit belongs to somebody outside. ``terminating`` asks the coordinator to end those.
@@ -15,14 +16,16 @@ and one of two-phase commit belongs to somebody outside. ``terminating`` asks th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from oncelog.admin.transactions.audit import Audit, entry_of, no_audit
 from oncelog.admin.transactions.bounds import wait_for
+from oncelog.admin.transactions.describing import describe_transactions
 from oncelog.admin.transactions.hanging import OpenTransaction, Scope, examine, scan
 from oncelog.admin.transactions.judging import Standing, Verdict
 from oncelog.admin.transactions.producers import describe_producers
+from oncelog.admin.transactions.terminating import is_open
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import SECOND_MS
@@ -60,7 +63,7 @@ class Aborted:
     """What became of one transaction. ``error`` is None when its marker was written.
 
     Offsets are None where they could not be read. ``next_start``: where the transaction begins that holds the
-    partition now, if one does.
+    partition now, if one does. ``warning``: the race may have been lost, and what to do then.
     """
 
     transaction: OpenTransaction
@@ -69,6 +72,7 @@ class Aborted:
     stable_after: int | None = None
     end_offset: int | None = None
     next_start: int | None = None
+    warning: str | None = None
 
 
 def refusal(one: OpenTransaction, *, force: bool = False) -> str | None:
@@ -130,8 +134,9 @@ def abort(
     except ClientError as error:
         audit(_entry(client, again, "failed", force, error=str(error)))
         return Aborted(again, str(error))
-    result = _watched(client, again)
-    audit(_entry(client, again, "aborted", force, stable_after=result.stable_after, end_offset=result.end_offset))
+    result = replace(_watched(client, again), warning=_begun_meanwhile(client, again))
+    seen = {"stable_after": result.stable_after, "end_offset": result.end_offset, "warning": result.warning}
+    audit(_entry(client, again, "aborted", force, **seen))
     return result
 
 
@@ -183,6 +188,24 @@ def _watched(client: Client, one: OpenTransaction) -> Aborted:
         rows = describe_producers(client, [one.where], open_only=True).rows
         holder = min((row.start_offset for row in rows if row.start_offset is not None), default=None)
     return Aborted(one, None, before, bounds.last_stable_offset, bounds.end_offset, holder)
+
+
+def _begun_meanwhile(client: Client, one: OpenTransaction) -> str | None:
+    """A warning where the same producer, at the same epoch, has a transaction on the partition by now."""
+    if race_of(one) is None or one.transactional_id is None or one.verdict is not Verdict.HANGING:
+        return None
+    row = describe_transactions(client, [one.transactional_id]).rows.get(one.transactional_id)
+    same = row is not None and (row.producer_id, row.producer_epoch) == (
+        one.producer.producer_id,
+        one.producer.producer_epoch,
+    )
+    if row is None or not same or not is_open(row) or one.where not in row.partitions:
+        return None
+    return (
+        f"{one.transactional_id!r} has begun its next transaction here at this very moment; if that was before the "
+        "marker, its first records here are aborted. To be sure that it does not commit without them: "
+        f"oncelog txn force-terminate {one.transactional_id}"
+    )
 
 
 def race_of(one: OpenTransaction) -> str | None:

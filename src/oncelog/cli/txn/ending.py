@@ -181,6 +181,8 @@ def _abort_all(
             print(f"oncelog: {at} was not aborted: {result.error}", file=sys.stderr)
         elif not as_json:
             print(f"{at} aborted: {_moved(result)}")
+        if result.warning is not None:
+            print(f"oncelog: warning: {at}: {result.warning}", file=sys.stderr)
     return results
 
 
@@ -206,6 +208,7 @@ def _document(one: OpenTransaction, outcome: str, error: str | None, result: Abo
             "last_stable_offset_before": result.stable_before,
             "last_stable_offset_after": result.stable_after,
             "end_offset": result.end_offset,
+            "warning": result.warning,
         }
     return document
 
