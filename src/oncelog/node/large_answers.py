@@ -7,9 +7,7 @@ connections' turns in between; then it stands in the response as one element tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog.base.units import KIB
 from oncelog.handlers.waits import NextTurn, Steps
@@ -48,14 +46,9 @@ def is_large(response: Message) -> bool:
     return bool(_large_arrays(response))
 
 
-@cache
-def _field_names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(item.name for item in fields(kind))
-
-
 def _large_arrays(response: Message) -> list[str]:
     found: list[str] = []
-    for name in _field_names(type(response)):
+    for name in cast("Any", response).__dataclass_fields__:
         value = getattr(response, name, None)
         if type(value) is list and len(value) > FEW and hasattr(value[0], "write"):
             found.append(name)
