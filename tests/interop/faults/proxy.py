@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import struct
 import threading
+import warnings
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -19,6 +21,7 @@ T = TypeVar("T")
 
 _CHUNK: Final = 64 << 10
 _POLL_S: Final = 0.005
+_END_S: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,9 @@ class Proxy:
             while others := asyncio.all_tasks() - {asyncio.current_task()}:
                 for writer in list(self._writers):
                     writer.transport.abort()
-                await asyncio.wait(others, timeout=_POLL_S)
+                _, waiting = await asyncio.wait(others, timeout=_END_S)
+                for task in waiting:  # on its way through bad weather
+                    task.cancel()
             for writer in list(self._writers):
                 writer.transport.abort()
             await asyncio.sleep(_POLL_S)
@@ -89,6 +94,10 @@ class Proxy:
         self._call(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        with warnings.catch_warnings():  # clients connect to the last: asyncio may hold sockets it never told us of
+            warnings.simplefilter("ignore", ResourceWarning)
+            del self._server
+            gc.collect()
 
     def _run(self) -> None:
         self._loop.run_forever()

@@ -15,6 +15,7 @@ PLANS = {
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the proxy's sockets, see its close
 @pytest.mark.parametrize("names", PLANS.values(), ids=PLANS)
 def test_what_was_acknowledged_is_kept_and_everybody_comes_to_rest(tmp_path, names) -> None:
     plan = Plan(seed=11, names=names, longest_s=0.8, quiet_s=(0.2, 0.5), swarm=False)
