@@ -25,6 +25,8 @@ class Generations:
         self._joined: dict[str, Rising] = defaultdict(Rising)
         self._synced: dict[str, Rising] = defaultdict(Rising)
         self._leaders: dict[tuple[str, int], str] = {}
+        self._instances: dict[str, str] = {}
+        """Group instance id by member id: a static member that comes back leads on under a new member id (KIP-345)."""
         self._ignored: set[str] = set()
 
     def restarted(self) -> None:
@@ -44,8 +46,11 @@ class Generations:
         self._told(self._joined[group], group, generation, asked)
         self._told(self._synced[group], group, generation, asked)
         self._joined[group].sent(index, generation)
-        leader = self._leaders.setdefault((group, generation), response.leader)
-        if leader != response.leader:
+        if asked.request.group_instance_id is not None:
+            self._instances[response.member_id] = asked.request.group_instance_id
+        leader = self._leaders.get((group, generation), response.leader)
+        self._leaders[group, generation] = response.leader
+        if self._instances.get(leader, leader) != self._instances.get(response.leader, response.leader):
             self._report(SHARED, f"{group}: generation {generation} is led by {leader} and by {response.leader}")
 
     def synced(self, asked: Exchange, response: SyncGroupResponse, index: int) -> None:
