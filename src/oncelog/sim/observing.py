@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from oncelog.base.errors import PeerError
 from oncelog.sim.checkers.wire.observer import WireObserver
-from oncelog.sim.network import Connection
+from oncelog.sim.network import PRODUCE, Connection
 from oncelog.wire.apis import WIRE_APIS
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header
@@ -98,7 +98,7 @@ class WireWatcher:
         for header, request, asked_ms in self._asked.pop(connection.number, {}).values():
             waited_ms = self._now_ms() - asked_ms
             calm = self.calm_since_ms is not None and asked_ms >= self.calm_since_ms
-            if calm and waited_ms >= PATIENCE_MS and header.api_key not in _MAY_WAIT:
+            if calm and waited_ms >= PATIENCE_MS and not _may_wait(header, request):
                 what = f"{type(request).__name__} of {connection.client} waited {waited_ms} ms in calm times"
                 self._on_violation(f"L5 request without an answer: {what}")
 
@@ -110,6 +110,11 @@ class WireWatcher:
     def _look(self) -> None:
         for rule, instances in self._observer.violations.items():
             self._on_violation(f"{rule}: {instances[0]}")
+
+
+def _may_wait(header: RequestHeader, request: Any) -> bool:
+    """Whether it is right that there is no answer: others have to come first, or none is wanted."""
+    return header.api_key in _MAY_WAIT or (header.api_key == PRODUCE and request.acks == 0)
 
 
 def request_class(api_key: int) -> Any:
