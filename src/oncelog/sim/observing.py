@@ -15,6 +15,7 @@ from oncelog.wire.header import RequestHeader, decode_request_header, decode_res
 
 JOIN_GROUP: Final = 11
 SYNC_GROUP: Final = 14
+_SIZE_BYTES: Final = 4
 PATIENCE_MS: Final = 2_500
 """For an answer in calm times; clients have a little more."""
 _MODULES: Final = {api.key: api.module for api in WIRE_APIS}
@@ -30,7 +31,7 @@ class Watcher(Protocol):
         """A request is handed to the node next; the buffer is the node's and must not be kept."""
 
     def sent(self, connection: Connection, data: bytes) -> None:
-        """The bytes of one response, size prefix included, have left."""
+        """The bytes of one response or several, size prefixes included, have left."""
 
     def disconnected(self, connection: Connection) -> None:
         """The broker knows that the connection is gone."""
@@ -80,7 +81,13 @@ class WireWatcher:
         self._look()
 
     def sent(self, connection: Connection, data: bytes) -> None:
-        frame = memoryview(data)[4:]
+        rest = memoryview(data)
+        while rest:  # what waited for an earlier answer leaves with it
+            end = _SIZE_BYTES + int.from_bytes(rest[:_SIZE_BYTES], "big")
+            self._answered(connection, rest[_SIZE_BYTES:end])
+            rest = rest[end:]
+
+    def _answered(self, connection: Connection, frame: memoryview) -> None:
         correlation_id = int.from_bytes(frame[:4], "big")
         asked = self._asked.get(connection.number, {}).pop(correlation_id, None)
         if asked is None:
