@@ -267,3 +267,15 @@ def test_compaction_leaves_large_values_whole() -> None:
         (3, 600 * KIB),
         (4, 600 * KIB),
     ]
+
+
+def test_an_aborted_value_does_not_outlive_a_committed_one_where_its_marker_is_segments_later() -> None:
+    world = World(COMPACT)
+    world.append(batch([b"committed"], keys=[b"k"]))
+    data = batch([b"aborted"], keys=[b"k"], producer=1, epoch=0, sequence=0, transactional=True)
+    world.append(data, verified=True)
+    world.log.roll(NOW)
+    world.mark(1, committed=False, epoch=1)
+    world.sync()
+    compact(world)
+    assert [(record.offset, record.value) for record in records(world.log) if record.key == b"k"] == [(0, b"committed")]

@@ -43,7 +43,6 @@ class Source(NamedTuple):
     file: OpenFile
     size_bytes: int
     end_offset: int
-    aborted: tuple[AbortedTransaction, ...]
 
 
 class Compact:
@@ -61,10 +60,14 @@ class Compact:
         self._limit = log.storage.max_decompressed_bytes
         self._offsets = OffsetMap(log.storage.cleaner_dedupe_buffer_bytes)
         self._sources = [
-            Source(segment, segment.file, segment.size_bytes, end, tuple(segment.aborted))
+            Source(segment, segment.file, segment.size_bytes, end)
             for index, segment in enumerate(log.segments.sealed())
             if (end := log.segments.end_of(index, log.log_end_offset)) <= what.upper_bound
         ]
+        # An aborted transaction is listed where its marker is: that may be segments after its data, and not sealed yet.
+        self._aborted: tuple[AbortedTransaction, ...] = tuple(
+            entry for segment in log.segments for entry in segment.aborted if entry.first_offset < what.upper_bound
+        )
         self._last_records = {
             entry.producer_id: LastRecord(entry.last_data_offset, entry.epoch)
             for entry in log.producers.entries.values()
@@ -92,6 +95,7 @@ class Compact:
         yield from self._map_keys()
         end = self._offsets.latest_offset + 1
         transactions = WalkedTransactions()
+        transactions.add_aborted(self._aborted)
         keep = BatchFilter(
             self._offsets,
             transactions,
@@ -108,12 +112,13 @@ class Compact:
     def _map_keys(self) -> Iterator[None]:
         """Fill the offset map from the dirty segments, as far as it goes."""
         first_dirty = self._what.first_dirty
+        dirty = [source for source in self._sources if source.end_offset > first_dirty]
         transactions = WalkedTransactions()
-        for source in self._sources:
-            if source.end_offset <= first_dirty:
-                continue
+        if dirty:  # those whose marker is before would never be taken to be at their end
+            begin = dirty[0].segment.base_offset
+            transactions.add_aborted(entry for entry in self._aborted if entry.last_offset >= begin)
+        for source in dirty:
             self._stop_if_closed()
-            transactions.add_aborted(source.aborted)
             done = 0
             for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
                 if not self._map_batch(source, position, header, transactions):
@@ -162,7 +167,6 @@ class Compact:
         self._results.append(([source.segment for source in group], target))
         for source in group:
             self._stop_if_closed()
-            transactions.add_aborted(source.aborted)
             done = 0
             for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
                 kept = keep.retain(header, source.file.read(position, header.size_bytes))

@@ -28,7 +28,7 @@ class WalkedTransactions:
         """Aborted transactions of which something was met before their marker."""
 
     def add_aborted(self, entries: Iterable[AbortedTransaction]) -> None:
-        """Aborted transactions of the segments that come next."""
+        """The aborted transactions whose markers come, all of them before the first batch is walked."""
         for entry in entries:
             heapq.heappush(self._coming, (entry.first_offset, entry))
 
