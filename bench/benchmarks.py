@@ -24,6 +24,8 @@ from bench.peers import (
     running,
 )
 from bench.report import Comparison, Figures, paired
+from bench.spark_source import Side, both_sides, fill_topics
+from bench.spark_source import goals as source_goals
 from bench.transactions import (
     committed_throughput,
     isolation_figures,
@@ -345,6 +347,28 @@ def find_hanging(options: Options) -> Comparison:
         return paired(comparison, (mine, side(theirs_s)), options.repeat, _progress)
 
 
+def spark_source(options: Options) -> Comparison:
+    """The Spark source beside Spark's own Kafka connector, to noop and to Parquet, on one broker (--theirs)."""
+    with _directory() as directory, running(options.theirs.broker(directory)) as broker, both_sides() as sides:
+        topics = fill_topics(broker, options.scale)
+        comparison = Comparison(f"Spark reads {options.theirs.name}", "oncelog", "the JVM connector", source_goals())
+
+        def figures(side: Side) -> dict[str, float]:
+            return {
+                name: value
+                for case, (topic, count) in topics.items()
+                for name, value in side.figures(broker, case, topic, count, directory).items()
+            }
+
+        for side in sides:  # the first round warms up compilers and caches
+            _progress(f"{comparison.title}: warming up")
+            figures(side)
+        for number in range(options.repeat):
+            _progress(f"{comparison.title}: {number + 1} of {options.repeat}")
+            comparison.add(figures(sides[0]), figures(sides[1]))
+        return comparison
+
+
 BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "produce": produce_100,
     "produce-1k": produce_1000,
@@ -361,4 +385,5 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "behind-aborted": behind_aborted,
     "load-ids": load_ids,
     "find-hanging": find_hanging,
+    "spark-source": spark_source,
 }

@@ -65,6 +65,13 @@ def create_topics(broker: Broker, count: int, partitions: int, prefix: str) -> l
     return names
 
 
+def create_topic(broker: Broker, name: str, partitions: int) -> None:
+    """Make one topic."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    for future in admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=60).values():
+        future.result(60)
+
+
 def delete_topics(broker: Broker, names: list[str]) -> None:
     """Remove topics, so that repetitions do not fill the disk."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})

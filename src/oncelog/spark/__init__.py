@@ -15,8 +15,18 @@ if TYPE_CHECKING:
     from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
     from oncelog.spark.loading import LoadReport, load
     from oncelog.spark.source import OncelogSource
+    from oncelog.spark.values import decode_values
 
-__all__ = ["DataLoss", "LoadReport", "OncelogSource", "OptionError", "SparkSourceError", "load", "register"]
+__all__ = [
+    "DataLoss",
+    "LoadReport",
+    "OncelogSource",
+    "OptionError",
+    "SparkSourceError",
+    "decode_values",
+    "load",
+    "register",
+]
 
 _MODULES = {
     "DataLoss": "errors",
@@ -24,6 +34,7 @@ _MODULES = {
     "OncelogSource": "source",
     "OptionError": "errors",
     "SparkSourceError": "errors",
+    "decode_values": "values",
     "load": "loading",
 }
 

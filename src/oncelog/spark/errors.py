@@ -22,10 +22,17 @@ class DataLoss(SparkSourceError):
 
     def __init__(self, partition: TopicPartition, wanted: int, available: int, reason: str) -> None:
         self.partition, self.wanted, self.available, self.reason = partition, wanted, available, reason
-        super().__init__(
-            f"topic {partition.topic!r}, partition {partition.partition}: wanted offset {wanted}, "
-            f"available is {available}: {reason}. If that is acceptable, set failOnDataLoss to false."
-        )
+        super().__init__(f"{self.place}: {self.what}. If that is acceptable, set failOnDataLoss to false.")
+
+    @property
+    def place(self) -> str:
+        """Which partition."""
+        return f"topic {self.partition.topic!r}, partition {self.partition.partition}"
+
+    @property
+    def what(self) -> str:
+        """What is lost, and why."""
+        return f"wanted offset {self.wanted}, available is {self.available}: {self.reason}"
 
     def __reduce__(self) -> tuple[type[DataLoss], tuple[TopicPartition, int, int, str]]:
         """Executors send their errors pickled."""

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, TopicPartition, uuid_text
 from oncelog.client.blocking import Client
+from oncelog.client.errors import UnknownTopic
+from oncelog.client.machine.metadata import TopicInfo
 from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
 from oncelog.spark.options import EARLIEST, LATEST, AtOffsets, AtTimestamps, Bound, SourceOptions
+from oncelog.spark.positions import Position
 from oncelog.spark.ranges import Offsets
 
 
@@ -28,21 +32,52 @@ class Planner:
         self._client = client
         self._options = options
 
-    def partitions(self) -> list[TopicPartition]:
+    def refresh(self, topics: Iterable[str] = ()) -> None:
+        """Ask again for ``topics``, or those that are subscribed to by name: partitions may have been added, topics
+        deleted and created anew."""
+        options = self._options
+        names = list(topics) or [partition.topic for partition in options.assign] or list(options.subscribe)
+        if names:
+            self._client.metadata(names)
+
+    def partitions(self, *, missing_topics: Literal["raise", "skip"] = "raise") -> list[TopicPartition]:
         """The partitions to read, sorted. Raises UnknownTopic for a subscribed topic that does not exist."""
         if self._options.assign:
-            topics = {partition.topic: self._client.topic(partition.topic) for partition in self._options.assign}
-            for partition in self._options.assign:
-                if partition.partition not in topics[partition.topic].partitions:
-                    raise OptionError(f"assigned partition {partition} does not exist")
-            return list(self._options.assign)
+            found = [one for one in self._options.assign if self._exists(one, missing_topics)]
+            return sorted(found)
         if self._options.subscribe_pattern is not None:
             pattern = re.compile(self._options.subscribe_pattern)
             everything = self._client.metadata().values()
             infos = [info for info in everything if not info.is_internal and pattern.fullmatch(info.name)]
         else:
-            infos = [self._client.topic(name) for name in self._options.subscribe]
+            named = (self._topic(name, missing_topics) for name in self._options.subscribe)
+            infos = [info for info in named if info is not None]
         return sorted(TopicPartition(info.name, number) for info in infos for number in info.partitions)
+
+    def _topic(self, name: str, missing: Literal["raise", "skip"]) -> TopicInfo | None:
+        try:
+            return self._client.topic(name)
+        except UnknownTopic:
+            if missing == "raise":
+                raise
+            return None
+
+    def _exists(self, partition: TopicPartition, missing: Literal["raise", "skip"]) -> bool:
+        info = self._topic(partition.topic, missing)
+        exists = info is not None and partition.partition in info.partitions
+        if not exists and missing == "raise":
+            raise OptionError(f"assigned partition {partition} does not exist")
+        return exists
+
+    def position(self, offsets: Offsets) -> Position:
+        """``offsets`` with the ids that their topics have now."""
+        view = self._client.view.topics
+        ids = {p.topic: view[p.topic].topic_id for p in offsets if p.topic in view and view[p.topic].exists}
+        return Position(offsets, {topic: uuid_text(one) for topic, one in ids.items() if one != NO_TOPIC_ID})
+
+    def at_or_after(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Offsets:
+        """The first offset whose record is as late; the log's end where none is."""
+        return self._resolve(AtTimestamps(everywhere_ms=timestamp_ms), list(partitions), "timestamp", LATEST)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Log start offsets."""

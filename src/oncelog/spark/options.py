@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.base.units import MIB, MINUTE_MS
+from oncelog.base.units import MIB, MINUTE_MS, SECOND_MS
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.spark.errors import OptionError
+from oncelog.spark.option_values import boolean, duration_ms, integer, json_object, optional, optional_positive
+from oncelog.spark.positions import NOTE_MARK
 from oncelog.spark.ranges import OffsetRange
 
-T = TypeVar("T")
 Named = Literal["earliest", "latest"]
 
 EARLIEST: Final = -2
@@ -36,10 +37,8 @@ _REFUSED_CLIENT_KEYS: Final = {
     "enable.auto.commit": "Spark keeps the offsets; nothing is committed to the cluster",
     "interceptor.classes": "there are no Java classes here",
 }
-_REFUSED_OPTIONS: Final = {
-    "minOffsetsPerTrigger": "PySpark's read limits cannot wait for a number of rows with a delay",
-    "maxTriggerDelay": "PySpark's read limits cannot wait for a number of rows with a delay",
-}
+_VALUE_FORMATS: Final = ("binary", "utf8")
+_DECODED_BY_SPARK: Final = ("json", "avro")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +78,15 @@ class SourceOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * MINUTE_MS
+    offset_retries: int = 3
+    """How often to look again when a log seems shorter than it was: a new leader may be behind for a moment."""
+    offset_retry_interval_ms: int = SECOND_MS
+    pushdown: bool = False
+    value_as_text: bool = False
+    held_after_ms: int = 10 * SECOND_MS
+    """How long a last stable offset may stand below the log's end before the transaction that holds it is named."""
     no_progress_timeout_ms: int = 2 * MINUTE_MS
     ranges: tuple[OffsetRange, ...] | None = None
 
@@ -107,6 +115,14 @@ class SourceOptions:
             raise OptionError("ending offset not valid in streaming queries")
         if self.ranges is not None:
             raise OptionError("ranges not valid in streaming queries")
+        if self.pushdown:
+            raise OptionError("pushdown not valid in streaming queries: Spark pushes filters into batch readers only")
+        lowest, highest = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if lowest is not None and highest is not None and lowest > highest:
+            raise OptionError(
+                f"The value of minOffsetsPerTrigger({lowest}) must be less than or equal to "
+                f"maxOffsetsPerTrigger({highest})"
+            )
         return self
 
 
@@ -119,9 +135,6 @@ def _refuse(offsets: Mapping[TopicPartition, int], refused: int, message: str) -
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Check ``given`` and give it types. Raises OptionError; ConfigError for a wrong ``kafka.*`` value."""
     options = {name.lower(): str(value) for name, value in given.items()}
-    for name, reason in _REFUSED_OPTIONS.items():
-        if name.lower() in options:
-            raise OptionError(f"Option '{name}' is not supported: {reason}")
     client_options = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
     for name, instead in _REFUSED_CLIENT_KEYS.items():
         if name in client_options:
@@ -138,18 +151,25 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         client=ClientConfig.from_properties(client_options),
         fetch=_fetch_settings(client_options),
         subscribe=_subscribe(options),
-        subscribe_pattern=_optional(options, "subscribePattern", _pattern),
-        assign=_optional(options, "assign", _assign) or (),
+        subscribe_pattern=optional(options, "subscribePattern", _pattern),
+        assign=optional(options, "assign", _assign) or (),
         starting=_bound(options, "starting"),
         ending=_bound(options, "ending"),
         latest_when_no_timestamp_matches=strategy == "latest",
-        fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
-        include_headers=_boolean(options, "includeHeaders", default=False),
-        min_partitions=_optional_positive(options, "minPartitions"),
-        max_records_per_partition=_optional_positive(options, "maxRecordsPerPartition"),
-        max_offsets_per_trigger=_optional_positive(options, "maxOffsetsPerTrigger"),
-        no_progress_timeout_ms=_optional_positive(options, "kafkaConsumer.pollTimeoutMs") or 2 * MINUTE_MS,
-        ranges=_optional(options, "ranges", _ranges),
+        fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
+        include_headers=boolean(options, "includeHeaders", default=False),
+        min_partitions=optional_positive(options, "minPartitions"),
+        max_records_per_partition=optional_positive(options, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=optional_positive(options, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=optional_positive(options, "minOffsetsPerTrigger"),
+        max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay", 15 * MINUTE_MS),
+        offset_retries=optional_positive(options, "fetchOffset.numRetries") or 3,
+        offset_retry_interval_ms=duration_ms(options, "fetchOffset.retryIntervalMs", SECOND_MS),
+        pushdown=boolean(options, "pushdown", default=False),
+        value_as_text=_value_format(options) == "utf8",
+        held_after_ms=duration_ms(options, "heldAfter", 10 * SECOND_MS),
+        no_progress_timeout_ms=optional_positive(options, "kafkaConsumer.pollTimeoutMs") or 2 * MINUTE_MS,
+        ranges=optional(options, "ranges", _ranges),
     )
 
 
@@ -178,6 +198,18 @@ def _subscribe(options: Mapping[str, str]) -> tuple[str, ...]:
     return topics
 
 
+def _value_format(options: Mapping[str, str]) -> str:
+    given = options.get("value.format", "binary").lower()
+    if given in _DECODED_BY_SPARK:
+        raise OptionError(
+            f"value.format={given} is decoded by Spark's own functions, after the source: "
+            f"oncelog.spark.decode_values(frame, {given!r}, schema)"
+        )
+    if given not in _VALUE_FORMATS:
+        raise OptionError(f"value.format must be one of {', '.join(_VALUE_FORMATS)}, json, avro; got {given!r}")
+    return given
+
+
 def _pattern(text: str) -> str:
     if not text.strip():
         raise OptionError(f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{text}'")
@@ -189,9 +221,9 @@ def _pattern(text: str) -> str:
 
 
 def _assign(text: str) -> tuple[TopicPartition, ...]:
-    parsed = _json_object(text, _ASSIGN_EXAMPLE, "assign")
+    parsed = json_object(text, _ASSIGN_EXAMPLE, "assign")
     partitions = [
-        TopicPartition(TopicName(topic), _integer(partition, text, _ASSIGN_EXAMPLE))
+        TopicPartition(TopicName(topic), integer(partition, text, _ASSIGN_EXAMPLE))
         for topic, numbers in parsed.items()
         for partition in (numbers if isinstance(numbers, list) else [numbers])
     ]
@@ -233,53 +265,15 @@ def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> B
 
 def _partition_values(text: str, option: str) -> dict[TopicPartition, int]:
     values: dict[TopicPartition, int] = {}
-    for topic, partitions in _json_object(text, _OFFSETS_EXAMPLE, option).items():
+    for topic, partitions in json_object(text, _OFFSETS_EXAMPLE, option).items():
+        if topic.startswith(NOTE_MARK):
+            continue  # offsets copied from a query's progress or checkpoint
         if not isinstance(partitions, dict):
             raise OptionError(f"Expected e.g. {_OFFSETS_EXAMPLE} for option '{option}', got {text}")
         for partition, value in partitions.items():
-            number = _integer(partition, text, _OFFSETS_EXAMPLE)
-            values[TopicPartition(TopicName(topic), number)] = _integer(value, text, _OFFSETS_EXAMPLE)
+            number = integer(partition, text, _OFFSETS_EXAMPLE)
+            values[TopicPartition(TopicName(topic), number)] = integer(value, text, _OFFSETS_EXAMPLE)
     return values
-
-
-def _json_object(text: str, example: str, option: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        parsed = None
-    if not isinstance(parsed, dict):
-        raise OptionError(f"Expected e.g. {example} for option '{option}', got {text}")
-    return parsed
-
-
-def _integer(value: object, text: str, example: str) -> int:
-    try:
-        return int(str(value))
-    except ValueError:
-        raise OptionError(f"Expected e.g. {example}, got {text}") from None
-
-
-def _optional(options: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
-    text = options.get(name.lower())
-    return None if text is None else parse(text)
-
-
-def _optional_positive(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    if not text.strip().isdigit() or int(text) == 0:
-        raise OptionError(f"{name} must be positive, got {text!r}")
-    return int(text)
-
-
-def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"{name} must be 'true' or 'false', got {text!r}")
-    return text.lower() == "true"
 
 
 def _fetch_settings(client_options: Mapping[str, str]) -> FetchSettings:
@@ -289,7 +283,7 @@ def _fetch_settings(client_options: Mapping[str, str]) -> FetchSettings:
         raise OptionError(f"kafka.isolation.level must be 'read_uncommitted' or 'read_committed', not {isolation!r}")
 
     def number(name: str, default: int) -> int:
-        return _optional_positive(client_options, name) or default
+        return optional_positive(client_options, name) or default
 
     return FetchSettings(
         max_wait_ms=number("fetch.max.wait.ms", 500),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oncelog.client.blocking import Client, Fetched
 
 _TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timestamp")
+_VALUE: Final = column_schema(include_headers=False).get_field_index("value")
 _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
 
@@ -88,7 +89,8 @@ def _decode(options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> It
     try:
         for decoded in decode(fetched.records, selection, fetched.aborted):
             if decoded.rows.num_rows:
-                yield _with_microseconds(decoded.rows)
+                rows = _with_microseconds(decoded.rows)
+                yield _with_text(rows) if options.value_as_text else rows
     except CorruptBatch as error:
         raise SparkSourceError(f"{wanted.topic_partition}, from offset {fetched.position}: {error}") from error
 
@@ -100,3 +102,10 @@ def _with_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
     except pa.ArrowInvalid:
         raise SparkSourceError("a record's timestamp is too far from 1970 for microseconds in 64 bits") from None
     return rows.set_column(_TIMESTAMP, _SPARK_TIMESTAMP, timestamps)
+
+
+def _with_text(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Values as text, as ``CAST(value AS STRING)`` has them: the same bytes, whether they are UTF-8 or not."""
+    value = rows.column(_VALUE)
+    text = pa.Array.from_buffers(pa.string(), len(value), value.buffers(), value.null_count, value.offset)
+    return rows.set_column(_VALUE, pa.field("value", pa.string()), text)

@@ -81,7 +81,10 @@ def test_kafka_options_configure_the_client_and_the_fetch() -> None:
         ({**BASE, "subscribe": "t", "failOnDataLoss": "maybe"}, "failOnDataLoss must be 'true' or 'false'"),
         ({**BASE, "subscribe": "t", "kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not"),
         ({**BASE, "subscribe": "t", "kafka.isolation.level": "all"}, "kafka.isolation.level must be"),
-        ({**BASE, "subscribe": "t", "minOffsetsPerTrigger": "5"}, "'minOffsetsPerTrigger' is not supported"),
+        ({**BASE, "subscribe": "t", "minOffsetsPerTrigger": "-5"}, "minOffsetsPerTrigger must be positive"),
+        ({**BASE, "subscribe": "t", "maxTriggerDelay": "soon"}, "maxTriggerDelay must be a duration such as"),
+        ({**BASE, "subscribe": "t", "value.format": "xml"}, "value.format must be one of"),
+        ({**BASE, "subscribe": "t", "value.format": "json"}, "oncelog.spark.decode_values"),
     ],
 )
 def test_what_is_wrong_is_named(given: dict[str, str], message: str) -> None:

@@ -1,0 +1,58 @@
+"""One Spark process under measurement: `python -m bench.spark_side`, told what to read a line at a time.
+
+Each side of a comparison has a process of its own, so that its memory is its own. A request is a JSON object: the
+``format`` to read with, the ``options``, and ``to``, a directory for Parquet or nothing for the noop sink. The answer
+is the seconds that the write took.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.spark.connector_jars import connector_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HEAP: str = "2g"
+_COLUMNS = ("key", "value", "partition", "offset", "timestamp")
+
+
+def write(spark: SparkSession, wanted: dict[str, Any]) -> float:
+    """Read a topic into its sink."""
+    frame = spark.read.format(wanted["format"]).options(**wanted["options"]).load()
+    place = wanted.get("to")
+    started = time.perf_counter()
+    if place is None:
+        frame.write.format("noop").mode("overwrite").save()
+    else:
+        frame.select(*_COLUMNS).write.mode("overwrite").parquet(place)
+    took = time.perf_counter() - started
+    if place is not None:
+        shutil.rmtree(place)
+    return took
+
+
+def main() -> int:
+    """Serve requests until the input ends."""
+    from oncelog.spark.session import local_session
+
+    jars, reason = connector_jars()
+    if not jars:
+        print(json.dumps({"error": reason}), flush=True)
+        return 1
+    config = {"spark.jars": ",".join(map(str, jars)), "spark.driver.memory": HEAP, "spark.sql.session.timeZone": "UTC"}
+    with local_session(master="local[2]", config=config) as spark:
+        spark.sparkContext.setLogLevel("ERROR")
+        print(json.dumps({"ready": spark.version}), flush=True)
+        for line in sys.stdin:
+            print(json.dumps({"seconds": write(spark, json.loads(line))}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

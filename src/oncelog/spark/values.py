@@ -1,0 +1,88 @@
+"""Values decoded by Spark's own functions, in batch and streaming queries alike: one call behind ``load()``.
+
+A Python data source has to name its columns before Spark plans anything and cannot call Spark's functions from a task,
+so JSON and Avro are decoded in the plan behind it: by ``from_json`` and ``from_avro``, in the JVM, with their options
+and their rules for what cannot be parsed. (Text needs no decoding: the source's option ``value.format=utf8``.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from oncelog.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+FORMATS: Final = ("json", "avro", "utf8", "binary")
+_AVRO_CLASS: Final = "org.apache.spark.sql.avro.AvroUtils"
+
+
+def decode_values(
+    frame: DataFrame,
+    value_format: str,
+    schema: str | StructType | None = None,
+    *,
+    column: str = "value",
+    skip_bytes: int = 0,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """``frame`` with its ``column`` decoded; the other columns stay as they are.
+
+    ``value_format`` is ``json`` (``schema``: DDL such as ``"id BIGINT, name STRING"``, or a StructType), ``avro``
+    (``schema``: Avro's JSON), ``utf8`` or ``binary``. ``skip_bytes`` leaves out what stands before each value: 5 for
+    the header of Confluent's serializers. ``options`` go to Spark's function (``mode``,
+    ``columnNameOfCorruptRecord``, …). What cannot be parsed is null, unless they say otherwise.
+
+    Raises OptionError for a format that does not exist, a schema that is missing, and Avro without Spark's package.
+    """
+    from pyspark.sql import functions
+
+    chosen = value_format.lower()
+    if chosen not in FORMATS:
+        raise OptionError(f"value.format must be one of {', '.join(FORMATS)}, got {value_format!r}")
+    raw = functions.col(column)
+    if skip_bytes:
+        raw = functions.expr(f"substring(`{column}`, {int(skip_bytes) + 1})")
+    return frame.withColumn(column, _decoded(frame, raw, chosen, schema, dict(options or {})))
+
+
+def _decoded(
+    frame: DataFrame, raw: Column, value_format: str, schema: str | StructType | None, options: dict[str, str]
+) -> Column:
+    from pyspark.sql import functions
+
+    if value_format == "binary":
+        return raw
+    if value_format == "utf8":
+        return raw.cast("string")
+    if schema is None:
+        raise OptionError(f"value.format={value_format} needs a schema")
+    if value_format == "json":
+        return functions.from_json(raw.cast("string"), schema, options)
+    if not isinstance(schema, str):
+        raise OptionError("value.format=avro needs a schema in Avro's JSON, as text")
+    _check_avro(frame)
+    from pyspark.sql.avro.functions import from_avro
+
+    return from_avro(raw, schema, options)
+
+
+def _check_avro(frame: DataFrame) -> None:
+    """Spark's Avro functions are in a package of their own; without it they fail in words that name no cause."""
+    session = frame.sparkSession
+    jvm = getattr(session, "_jvm", None)
+    if jvm is None:
+        return  # Spark Connect: the server knows
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
+
+    try:
+        jvm.java.lang.Class.forName(_AVRO_CLASS, False, loader)
+    except Py4JJavaError:
+        package = f"org.apache.spark:spark-avro_2.13:{session.version}"
+        raise OptionError(
+            f"value.format=avro needs Spark's Avro package: start the session with spark.jars.packages={package}"
+        ) from None
