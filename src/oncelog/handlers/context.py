@@ -81,6 +81,9 @@ class Broker(Protocol):
     def transaction_shards(self) -> Iterable[TransactionShard]:
         """All loaded transaction shards of this broker (ListTransactions)."""
 
+    def transactions_loading(self) -> bool:
+        """Whether a transaction shard of this broker has not read its log yet: it would not know what is open."""
+
     def transaction_shard(self, transactional_id: TransactionalId) -> TransactionShard | None:
         """The loaded shard that coordinates an id, None when :meth:`coordinates_transaction` says why not."""
 

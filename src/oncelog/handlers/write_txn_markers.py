@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition here",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has gone while the marker was being made durable",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has gone while the marker was being made durable, or "
+    "(administrator) the coordinators here have not read their logs yet: they may have decided or prepared it",
     ErrorCode.REQUEST_TIMED_OUT: "the marker is not durable within request.timeout.ms",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is newer, or (administrator) not exactly this one",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a coordinator of a newer epoch has written here",
@@ -109,9 +110,12 @@ def _administrators_refusal(marker: Marker, log: PartitionLog, context: Context)
     opened = log.transactions.get(log.partition, marker.producer_id)
     if entry is None or opened is None or opened.start_offset != marker.start_offset:
         return ErrorCode.NONE
-    if entry.epoch == marker.producer_epoch and protection(context.broker, opened, entry) is not None:
-        return ErrorCode.INVALID_TXN_STATE
-    return ErrorCode.NONE
+    if entry.epoch != marker.producer_epoch:
+        return ErrorCode.NONE
+    if context.broker.transactions_loading():
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    protected = protection(context.broker, opened, entry) is not None
+    return ErrorCode.INVALID_TXN_STATE if protected else ErrorCode.NONE
 
 
 def _marker(marker: WritableTxnMarker, log: PartitionLog, version: int) -> Marker:

@@ -316,6 +316,10 @@ class Node:
         """See ``handlers.context.Broker``."""
         return self._transactions.shards()
 
+    def transactions_loading(self) -> bool:
+        """See ``handlers.context.Broker``."""
+        return self._transactions.is_loading()
+
     def transaction_shard(self, transactional_id: TransactionalId) -> TransactionShard | None:
         """See ``handlers.context.Broker``."""
         return self._transactions.shard_of(transactional_id)

@@ -269,6 +269,20 @@ class TestTwoPhaseCommit:
         assert abort(driver, prepared, start) is ErrorCode.INVALID_TXN_STATE
         assert not stable(driver)
 
+    def test_nor_before_the_coordinators_have_read_their_logs(self) -> None:
+        driver = made()
+        prepared = Producer(driver, "prepared", two_phase=True)
+        prepared.add(0)
+        start = prepared.write()
+        driver.session.close()
+        driver.hold_syncs = driver.hold_jobs = True
+        driver.start()
+        assert driver.node.transactions_loading()
+        assert abort(driver, prepared, start) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        driver.hold_syncs = driver.hold_jobs = False
+        driver.release()
+        assert abort(driver, prepared, start) is ErrorCode.INVALID_TXN_STATE
+
 
 class TestAdministrators:
     def test_an_orphan_is_aborted_and_the_record_says_all_of_it(self) -> None:

@@ -118,6 +118,9 @@ class LogBroker:
     def group_shards(self) -> Iterable[GroupShard]:
         return ()
 
+    def transactions_loading(self) -> bool:
+        return False
+
     def coordinates(self, group_id: GroupId) -> ErrorCode:
         return ErrorCode.NOT_COORDINATOR
 

@@ -54,6 +54,9 @@ class TransactionBroker(LogBroker):
         self._tokens = 0
         self._replies: dict[int, Any] = {}
 
+    def transactions_loading(self) -> bool:
+        return False
+
     def transaction_shards(self) -> Iterable[TransactionShard]:
         return [] if self.refusal is not ErrorCode.NONE else self.shards
 

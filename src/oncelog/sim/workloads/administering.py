@@ -158,5 +158,5 @@ class _Administrator:
         )
         response = await client.request(WriteTxnMarkersRequest(markers=[marker]))
         code = response.markers[0].topics[0].partitions[0].error_code
-        if code not in allowed | {ErrorCode.KAFKA_STORAGE_ERROR}:
+        if code not in allowed | {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
             self.stage.object(f"a marker for {partition}, {state}: answered {code}")
