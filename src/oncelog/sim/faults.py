@@ -270,14 +270,16 @@ def _pick(world: World, fault: Fault) -> ClientHost | None:
     return world.hosts[names[fault.choice % len(names)]] if names else None
 
 
-_BROKER: Final[Mapping[str, Kind]] = {
+_PROCESS: Final[Mapping[str, Kind]] = {
     "damaged-files": _damaged_files,
     "kill": _kill,
     "kill-while-writing": _kill_while_writing,
+    "restart": _restart,
+}
+_POWER: Final[Mapping[str, Kind]] = {
     "power-cut": _power_cut,
     "power-cut-at-sync": _power_cut_at_sync,
     "power-cut-while-writing": _power_cut_while_writing,
-    "restart": _restart,
 }
 _DISK: Final[Mapping[str, Kind]] = {
     "failing-sync": _failing_sync,
@@ -300,9 +302,10 @@ _TIME: Final[Mapping[str, Kind]] = {
     "clock-set-back": _clock_set_back,
     "stall": _stall,
 }
-KINDS: Final[Mapping[str, Kind]] = {**_BROKER, **_DISK, **_CLIENTS, **_TIME}
+KINDS: Final[Mapping[str, Kind]] = {**_PROCESS, **_POWER, **_DISK, **_CLIENTS, **_TIME}
 _FAMILIES: Final = (
-    (sorted(_BROKER), 3, 0.8),
+    (sorted(_PROCESS), 2, 0.5),
+    (sorted(_POWER), 2, 0.6),
     (sorted(_DISK), 2, 0.4),
     (sorted(_CLIENTS), 3, 0.8),
     (sorted(_TIME), 1, 0.2),

@@ -5,21 +5,23 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import Offset
 from oncelog.core.transactions import requests
 from oncelog.core.transactions import transaction as transitions
 from oncelog.core.transactions.markers import OutstandingMarkers
 from oncelog.core.transactions.model import EndReply
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.core.transactions.states import AT_REST, COMPLETED, TransactionState
+from oncelog.core.transactions.states import COMPLETED, TransactionState
 from oncelog.core.transactions.timers import TimerKey, TimerKind
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.node.coordinators import Coordinators
 from oncelog.node.group_coordinators import GroupCoordinators
+from oncelog.node.node import Node
 from oncelog.node.producer_ids import ProducerIds
 from oncelog.node.transaction_coordinators import TransactionCoordinators
 from oncelog.sim.plants.planting import Plant, every
 
-SOON_MS: Final = 20_000
+SOON_MS: Final = 3_000
 
 
 def _wrong_outcome(right: Any) -> Any:
@@ -41,15 +43,12 @@ def _marker_before_decision(right: Any) -> Any:
     return follow_up
 
 
-def _complete_at_first_marker(right: Any) -> Any:
-    def settle(self: OutstandingMarkers, transactional_id: Any, partitions: Any) -> bool:
-        awaited = self._awaited[transactional_id]
-        had_any = bool(awaited)
-        right(self, transactional_id, partitions)
-        awaited.clear()
-        return had_any
+def _complete_before_markers(right: Any) -> Any:
+    def write_marker(self: Node, partition: Any, marker: Any) -> Offset:
+        right(self, partition, marker)
+        return Offset(0)
 
-    return settle
+    return write_marker
 
 
 def _answered_early(kind: type[Any]) -> Any:
@@ -115,12 +114,12 @@ def _late_end_decides(right: Any) -> Any:
 def _partition_forgotten(right: Any) -> Any:
     now = every(9)
 
-    def add(transaction: Transaction, added: Any, client_version: int, now_ms: int) -> Any:
-        following = right(transaction, added, client_version, now_ms)
-        begun = transaction.state not in AT_REST
-        return following._replace(partitions=transaction.partitions) if begun and now() else following
+    def prepare(transaction: Transaction, **how: Any) -> Any:
+        if len(transaction.partitions) > 1 and now():
+            transaction = transaction._replace(partitions=transaction.partitions[:-1])
+        return right(transaction, **how)
 
-    return add
+    return prepare
 
 
 def _epoch_not_raised(right: Any) -> Any:
@@ -190,11 +189,11 @@ TRANSACTIONS: Final = (
         _answered_early(TransactionCoordinators),
     ),
     Plant(
-        "complete-at-first-marker",
-        "a transaction is complete when its first marker is written",
-        OutstandingMarkers,
-        "settle",
-        _complete_at_first_marker,
+        "complete-before-markers",
+        "a transaction is complete before its markers are on disk",
+        Node,
+        "write_marker",
+        _complete_before_markers,
     ),
     Plant(
         "skip-prepared-at-load",
@@ -233,9 +232,9 @@ TRANSACTIONS: Final = (
     ),
     Plant(
         "partition-forgotten",
-        "a partition that joins an open transaction is not noted now and then",
+        "the last partition that has joined a transaction is not ended with it, now and then",
         transitions,
-        "add_partitions",
+        "prepare",
         _partition_forgotten,
     ),
     Plant(
