@@ -1,0 +1,321 @@
+"""The commit protocol of mode ``2pc``: begin, claim, decide, commit, sweep. Pure: what it needs is asked with ``yield``.
+
+A program is a generator that yields an *ask* (the classes below are the port) and is sent its answer; whoever drives it
+does the I/O: ``cluster`` over the blocking client, a model in the tests. Killing a process is not sending an answer.
+
+Why it is safe, one line a rule; the names R1–R4 are ``register``'s:
+
+P1  ``Fence`` (InitProducerId on the query's own id) and a ``Read`` after it make a ``Write`` a compare-and-set: who
+    fences later makes it fail. So the first decision of an epoch wins (R1).
+P2  A task opens a transaction only by ``Claim``, itself a compare-and-set on its id: it names the identity that was found
+    *before* the register allowed the task to write. Between the two nobody can have claimed the id: a task that slept
+    through a decision, a restart or the next epoch is fenced, and never aborts what another returned.
+    The register is read once more after it: an equal claim of two tasks is answered as a retry to the slower one.
+P3  What is listed was seen open in its own identity after the fence; then the decision is written (R2).
+P4  After the decision EndTxn(commit) names exactly the listed identities. Repeating it is recognised; an id that is not
+    known any more was ended and forgotten long since. Any other identity is an error with the rows concerned.
+P5  The sweep lists first, then proves that the fence is still held (``Stage`` is refused otherwise), then aborts by exact
+    identity. Whatever the next run or epoch opens has another identity, so a slow sweep cannot hit it.
+P6  What a run that was not decided left open is aborted, never committed.
+
+What it must not do: abort or claim by name alone, or decide what a message does not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from oncelog.client.machine.transaction_values import StoredTransaction
+from oncelog.spark.sink.errors import FencedDriver, LostRows, NotOpen, SinkError, Superseded
+from oncelog.spark.sink.register import (
+    Attempt,
+    Listed,
+    Register,
+    Standing,
+    State,
+    begun,
+    decided,
+    done,
+    given_up,
+    standing,
+)
+
+PREFIX: Final = "oncelog-sink"
+CLAIM_ATTEMPTS: Final = 20
+
+
+def driver_id(query: str) -> str:
+    """The transactional id that only one driver of the query holds."""
+    return f"{PREFIX}/{query}"
+
+
+def task_id(query: str, partition: int, attempt: str) -> str:
+    """The transactional id of one attempt of one task; no two live attempts share it, later epochs do."""
+    return f"{PREFIX}/{query}/{partition}/{attempt}"
+
+
+def task_prefix(query: str) -> str:
+    """What the ids of all tasks of a query begin with."""
+    return f"{PREFIX}/{query}/"
+
+
+# The port.
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """InitProducerId on the query's id. Answer: None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The register as it is now: every write that was answered before is in it. Answer: Register or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write the register in a transaction of the query's id. Answer: whether it was; False when we are fenced."""
+
+    register: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """As ``Write``, but only begun: True says that we were not fenced yet. ``Publish`` makes it visible."""
+
+    register: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Commit what was staged. Answer: whether it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """What the coordinators know of these ids. Answer: id → Found, without ids they do not know."""
+
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOpen:
+    """The open transactions of ids that begin with ``prefix``. Answer: a sequence of StoredTransaction."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """InitProducerId on a task's id, if its identity still is ``found`` (None: if the id does not exist).
+
+    Answer: the new identity (StoredTransaction), or None when somebody else has come."""
+
+    transactional_id: str
+    found: Found | None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """EndTxn by a stored identity, from this process. Answer: Ended."""
+
+    stored: StoredTransaction
+    commit: bool
+
+
+Ask = Fence | Read | Write | Stage | Publish | Describe | ListOpen | Claim | End
+Program = Generator[Ask, Any, Any]
+
+
+class Found(NamedTuple):
+    """The present identity of a transactional id."""
+
+    producer_id: int
+    producer_epoch: int
+    is_open: bool
+
+
+class Ended(Enum):
+    """What an EndTxn came to."""
+
+    DONE = "carried out, now or before"
+    UNKNOWN = "the id is not known (any more)"
+    OTHER = "it has another identity or outcome by now"
+
+
+class Turn(Enum):
+    """What a task does."""
+
+    WRITE = "claim an id and write"
+    DRAIN = "the epoch is decided: read the input to its end, write nothing"
+
+
+# Tasks.
+
+
+def begin(attempt: Attempt) -> Generator[Ask, Any, Turn]:
+    """Make the register say that this run has begun. Raises Superseded; FencedDriver is tried again by the caller."""
+    register: Register | None = yield Read()
+    if (turn := _turn(register, attempt)) is not None:
+        return turn
+    yield Fence()
+    register = yield Read()
+    if (turn := _turn(register, attempt)) is not None:
+        return turn
+    if standing(register, attempt) is Standing.FINISH_FIRST:
+        assert register is not None
+        yield from _finish(register, attempt.query, accept_loss=None)
+        register = yield Read()
+        yield Fence()
+        register = yield Read()
+    yield from _write(begun(register, attempt))
+    return Turn.WRITE
+
+
+def claim(attempt: Attempt, transactional_id: str) -> Generator[Ask, Any, StoredTransaction | None]:
+    """A new identity of the task's id; None when the epoch was decided meanwhile. Raises Superseded, SinkError."""
+    for _ in range(CLAIM_ATTEMPTS):
+        found: dict[str, Found] = yield Describe((transactional_id,))
+        register: Register | None = yield Read()
+        if _turn(register, attempt) is not Turn.WRITE:
+            return None
+        claimed: StoredTransaction | None = yield Claim(transactional_id, found.get(transactional_id))
+        if claimed is None:
+            continue
+        register = yield Read()
+        return claimed if _turn(register, attempt) is Turn.WRITE else None
+    raise SinkError(f"{transactional_id} is claimed again and again by others; are two queries using one checkpoint?")
+
+
+def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Ask, Any, bool]:
+    """After everything is flushed: whether the transaction still may count. If not, a twin has won, and it is aborted."""
+    register: Register | None = yield Read()
+    where = standing(register, attempt)
+    if where is Standing.WRITE:
+        return True
+    if register is not None and where is Standing.DECIDED and any(one.stored == stored for one in register.listed):
+        return True
+    yield End(stored, commit=False)
+    if where is Standing.STALE:
+        raise Superseded(_superseded(attempt))
+    return False
+
+
+# The driver.
+
+
+def commit(
+    attempt: Attempt, listed: Iterable[Listed], *, accept_loss: int | None = None
+) -> Generator[Ask, Any, tuple[Listed, ...]]:
+    """Decide the epoch, commit exactly what is listed, sweep. What was committed; the same again changes nothing.
+
+    Raises Superseded, FencedDriver, NotOpen (nothing was decided: run again), LostRows.
+    """
+    ours = tuple(listed)
+    register: Register | None = yield Read()
+    if standing(register, attempt) is Standing.DONE:
+        return ()
+    _stop_if_stale(register, attempt)
+    yield Fence()
+    register = yield Read()
+    where = standing(register, attempt)
+    if where is Standing.DONE:
+        return ()
+    _stop_if_stale(register, attempt)
+    if where is Standing.FINISH_FIRST:
+        raise SinkError(f"epoch {attempt.epoch} is to be committed, but {register} is not done")
+    if where is not Standing.DECIDED:
+        if where is Standing.BEGIN and ours:
+            raise Superseded(
+                f"epoch {attempt.epoch}: the register does not know this run; was the topic __oncelog_sink deleted?"
+            )
+        yield from _check_open(ours)
+        register = decided(register, attempt, ours)
+        yield from _write(register)
+    assert register is not None
+    return (yield from _finish(register, attempt.query, accept_loss=accept_loss))
+
+
+def abort(attempt: Attempt) -> Generator[Ask, Any, None]:
+    """Spark gave the run up: abort what it left open, unless it is decided or not the latest."""
+    register: Register | None = yield Read()
+    if standing(register, attempt) is not Standing.WRITE:
+        return
+    yield Fence()
+    register = yield Read()
+    if register is None or standing(register, attempt) is not Standing.WRITE:
+        return
+    yield from _sweep(attempt.query, given_up(register), keep=())
+
+
+def _finish(register: Register, query: str, *, accept_loss: int | None) -> Generator[Ask, Any, tuple[Listed, ...]]:
+    """End what was decided, abort the rest, say so."""
+    lost = []
+    for one in register.listed:
+        ended: Ended = yield End(one.stored, commit=True)
+        if ended is Ended.OTHER:
+            lost.append(one)
+    if lost and (yield Read()) != register:
+        raise Superseded(f"another driver of query {query} finished epoch {register.epoch} and has gone on")
+    if lost and accept_loss != register.epoch:
+        raise LostRows(register.epoch, tuple(lost))
+    yield from _sweep(query, done(register), keep=tuple(one.stored for one in register.listed))
+    return register.listed
+
+
+def _sweep(query: str, following: Register, keep: tuple[StoredTransaction, ...]) -> Generator[Ask, Any, None]:
+    """Abort what is open of the query, by exact identity, and write ``following`` (P5)."""
+    left: list[StoredTransaction] = yield ListOpen(task_prefix(query))
+    if not (yield Stage(following)):
+        raise FencedDriver(_fenced(query))
+    for stored in left:
+        if stored not in keep:
+            yield End(stored, commit=False)
+    if not (yield Publish()):
+        raise FencedDriver(_fenced(query))
+
+
+def _write(register: Register) -> Generator[Ask, Any, None]:
+    if not (yield Write(register)):
+        raise FencedDriver(_fenced(f"epoch {register.epoch}"))
+
+
+def _check_open(listed: tuple[Listed, ...]) -> Generator[Ask, Any, None]:
+    if not listed:
+        return
+    found: dict[str, Found] = yield Describe(tuple(one.stored.transactional_id for one in listed))
+    for one in listed:
+        name, producer_id, producer_epoch = one.stored
+        if found.get(name) != Found(producer_id, producer_epoch, True):
+            raise NotOpen(f"{one} is not open any more, so nothing was decided: start the query again")
+
+
+def _turn(register: Register | None, attempt: Attempt) -> Turn | None:
+    """What a task does; None when the run has to begin first. Raises Superseded."""
+    match standing(register, attempt):
+        case Standing.WRITE:
+            return Turn.WRITE
+        case Standing.DECIDED | Standing.DONE:
+            return Turn.DRAIN
+        case Standing.STALE:
+            raise Superseded(_superseded(attempt))
+    return None
+
+
+def _stop_if_stale(register: Register | None, attempt: Attempt) -> None:
+    if standing(register, attempt) is Standing.STALE:
+        raise Superseded(_superseded(attempt))
+
+
+def _superseded(attempt: Attempt) -> str:
+    return f"another run of epoch {attempt.epoch} of query {attempt.query} has begun since this one"
+
+
+def _fenced(what: str) -> str:
+    return f"another driver of the query has taken over ({what}); is it running twice on one checkpoint?"
+
+
+__all__ = ["Ask", "Attempt", "Ended", "Found", "State", "Turn", "abort", "begin", "claim", "commit", "confirm"]

@@ -1,0 +1,327 @@
+"""A cluster, a Spark and its processes as plain data: the commit protocol runs on them step by step, in any order.
+
+A step is one ask of one process, carried out whole. Any process may be killed before or after any step of it, drivers
+believed dead go on as zombies, tasks have twins that finish late. What may not happen is looked at after every step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog.client.machine.transaction_values import StoredTransaction
+from oncelog.spark.sink import protocol
+from oncelog.spark.sink.errors import FencedDriver, NotOpen, Superseded
+from oncelog.spark.sink.protocol import (
+    Claim,
+    Describe,
+    End,
+    Ended,
+    Fence,
+    Found,
+    ListOpen,
+    Publish,
+    Read,
+    Stage,
+    Turn,
+    Write,
+    task_id,
+)
+from oncelog.spark.sink.register import NEXT, Attempt, Listed, Register, State
+
+QUERY = "q"
+
+
+@dataclass
+class Transaction:
+    """A transactional id at its coordinator."""
+
+    producer_id: int
+    epoch: int = 0
+    last_epoch: int = -1
+    rows: list[str] | None = None
+    committed: bool | None = None
+
+
+@dataclass
+class Append:
+    """A produce request of a task."""
+
+    stored: StoredTransaction
+    row: str
+
+
+@dataclass
+class Model:
+    """The cluster."""
+
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    visible: list[str] = field(default_factory=list)
+    register: Register | None = None
+    staged: tuple[int, Register] | None = None
+    holder: int = -1
+    """The process that fenced last."""
+    decisions: dict[int, tuple[Listed, ...]] = field(default_factory=dict)
+
+    def answer(self, process: int, ask: Any) -> Any:
+        match ask:
+            case Fence():
+                self.holder, self.staged = process, None
+            case Read():
+                return self.register
+            case Write(register):
+                return self._write(process, register)
+            case Stage(register):
+                if self.holder != process:
+                    return False
+                self.staged = (process, register)
+                return True
+            case Publish():
+                if self.staged is None or self.staged[0] != process:
+                    return False
+                register, self.staged = self.staged[1], None
+                return self._write(process, register)
+            case Describe(names):
+                return {name: self._found(name) for name in names if name in self.transactions}
+            case ListOpen(prefix):
+                return [
+                    StoredTransaction(name, one.producer_id, one.epoch)
+                    for name, one in self.transactions.items()
+                    if name.startswith(prefix) and one.rows is not None
+                ]
+            case Claim(name, found):
+                return self._claim(name, found)
+            case End(stored, commit):
+                return self._end(stored, commit)
+            case Append(stored, row):
+                return self._append(stored, row)
+        return None
+
+    def _found(self, name: str) -> Found:
+        one = self.transactions[name]
+        return Found(one.producer_id, one.epoch, one.rows is not None)
+
+    def _write(self, process: int, register: Register) -> bool:
+        if self.holder != process:
+            return False
+        before = self.register
+        assert register.state in NEXT[before and before.state], f"{before} → {register}"
+        assert before is None or register.epoch >= before.epoch, "R3"
+        if register.state is State.DECIDED:
+            assert register.epoch not in self.decisions, "R1"
+            self.decisions[register.epoch] = register.listed
+        self.register = register
+        return True
+
+    def _claim(self, name: str, found: Found | None) -> StoredTransaction | None:
+        one = self.transactions.get(name)
+        if one is None:
+            one = self.transactions[name] = Transaction(len(self.transactions))
+            return StoredTransaction(name, one.producer_id, one.epoch)
+        if found is None or found.producer_id != one.producer_id:
+            return None
+        if found.producer_epoch == one.epoch:
+            self._over(one, False)
+            one.last_epoch = found.producer_epoch
+        elif found.producer_epoch != one.last_epoch or one.rows is not None:
+            return None  # what equals the last is answered as its retry, as a coordinator does
+        return StoredTransaction(name, one.producer_id, one.epoch)
+
+    def _over(self, one: Transaction, commit: bool) -> None:
+        if commit:
+            self.visible += one.rows or ()
+        one.rows, one.committed, one.last_epoch = None, commit, -1
+        one.epoch += 1
+
+    def _end(self, stored: StoredTransaction, commit: bool) -> Ended:
+        one = self.transactions.get(stored.transactional_id)
+        if one is None:
+            return Ended.UNKNOWN
+        if one.producer_id == stored.producer_id and one.epoch == stored.producer_epoch:
+            if one.rows is None and commit:
+                return Ended.OTHER
+            self._over(one, commit)
+            return Ended.DONE
+        is_retry = one.rows is None and one.epoch == stored.producer_epoch + 1 and one.committed is commit
+        return Ended.DONE if is_retry else Ended.OTHER
+
+    def _append(self, stored: StoredTransaction, row: str) -> bool:
+        one = self.transactions[stored.transactional_id]
+        if (one.producer_id, one.epoch) != (stored.producer_id, stored.producer_epoch):
+            return False
+        one.rows = [*(one.rows or ()), row]
+        one.last_epoch = -1
+        return True
+
+
+Process = Generator[Any, Any, Any]
+
+
+@dataclass
+class Message:
+    """A task's."""
+
+    listed: Listed | None
+
+
+class Fenced(Exception):
+    """A task's produce was refused."""
+
+
+def rows_of(epoch: int, partition: int) -> list[str]:
+    """The input; some partitions are empty."""
+    return [f"{epoch}/{partition}/{number}" for number in range((epoch + partition) % 3)]
+
+
+def task(attempt: Attempt, partition: int, name: str) -> Process:
+    rows = rows_of(attempt.epoch, partition)
+    if not rows:
+        return Message(None)
+    while True:
+        try:
+            turn = yield from protocol.begin(attempt)
+            break
+        except FencedDriver:
+            continue
+    if turn is Turn.DRAIN:
+        return Message(None)
+    stored = yield from protocol.claim(attempt, task_id(attempt.query, partition, name))
+    if stored is None:
+        return Message(None)
+    for row in rows:
+        if not (yield Append(stored, row)):
+            raise Fenced
+    if not (yield from protocol.confirm(attempt, stored)):
+        return Message(None)
+    return Message(Listed(stored, len(rows)))
+
+
+class Spark:
+    """A query: drivers, one believed alive at a time, and what is in its checkpoint."""
+
+    def __init__(self, seed: int, *, epochs: int = 3) -> None:
+        self.entropy = random.Random(seed)
+        self.model = Model()
+        self.epochs = epochs
+        self.checkpoint = 0
+        self.numbers = 0
+        self.zombies: list[Running] = []
+        self.haste = 0.1
+        """How often a zombie takes a step instead of who is believed alive: the slower, the later it strikes."""
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+    def run(self) -> None:
+        """Lives of drivers until the query is through; the last one undisturbed."""
+        for _ in range(self.entropy.randint(0, 9)):
+            self.haste = self.entropy.choice((0.02, 0.1, 0.3, 0.6))
+            self.life(deadly=self.entropy.choice((0.03, 0.12, 0.3)))
+        self.life(deadly=0)
+        assert self.checkpoint == self.epochs
+
+    def life(self, deadly: float) -> None:
+        while self.checkpoint < self.epochs:
+            if not self.epoch(deadly):
+                return
+            self.checkpoint += 1
+            if deadly and self.entropy.random() < 0.1:
+                return
+
+    def epoch(self, deadly: float) -> bool:
+        """One epoch by one driver; False when the driver died, after the commit or before."""
+        attempt = Attempt(QUERY, self.checkpoint, f"run{self.number()}")
+        before = self.expected(self.checkpoint)
+        tasks: dict[int, list[Running]] = {}
+        for partition in range(4):
+            twins = 1 + (self.entropy.random() < 0.3)
+            tasks[partition] = [
+                Running(self.number(), task(attempt, partition, f"0.{twin}")) for twin in range(twins)
+            ]
+        messages: dict[int, Message] = {}
+        everything = [one for twins in tasks.values() for one in twins]
+        while len(messages) < len(tasks):
+            running = [one for one in everything if one.alive]
+            if deadly and self.entropy.random() < deadly / 8:
+                self.leave([*running])
+                return False
+            one = self.step(running, deadly / 4)
+            for partition, twins in tasks.items():
+                if partition not in messages and one in twins and one.result is not None:
+                    messages[partition] = one.result
+                elif partition not in messages and not any(twin.alive for twin in twins):
+                    self.fail(attempt, everything, deadly)
+                    return self.retry(deadly)
+        left = [one for one in everything if one.alive]
+        if self.entropy.random() < 0.5:
+            self.zombies += left
+        listed = [message.listed for message in messages.values() if message.listed is not None]
+        driver = Running(self.number(), protocol.commit(attempt, listed))
+        while driver.alive:
+            self.step([driver], 0)
+            if driver.alive and deadly and self.entropy.random() < deadly:
+                self.leave([driver])
+                return False
+        if driver.error is not None:
+            return self.retry(deadly)
+        visible = sorted(self.model.visible)
+        assert visible == sorted([*before, *self.expected_of(self.checkpoint)]), "rows of the epoch, each once"
+        return not (deadly and self.entropy.random() < deadly)
+
+    def retry(self, deadly: float) -> bool:
+        """The query failed; whoever watches it starts it anew."""
+        return False if deadly else self.epoch(deadly)
+
+    def fail(self, attempt: Attempt, everything: list[Running], deadly: float) -> None:
+        if self.entropy.random() < 0.5:
+            self.leave([one for one in everything if one.alive])
+        if self.entropy.random() < 0.5:
+            abort = Running(self.number(), protocol.abort(attempt))
+            while abort.alive:
+                self.step([abort], 0)
+
+    def leave(self, running: list[Running]) -> None:
+        """Processes that nobody waits for: dead, or going on as zombies."""
+        self.zombies += [one for one in running if self.entropy.random() < 0.8]
+
+    def step(self, running: list[Running], deadly: float) -> Running:
+        late = self.zombies and self.entropy.random() < self.haste
+        one = self.entropy.choice(self.zombies if late else running)
+        one.step(self.model, twice=self.entropy.random() < 0.05)
+        if deadly and self.entropy.random() < deadly:
+            one.alive = False
+        self.zombies = [zombie for zombie in self.zombies if zombie.alive]
+        return one
+
+    def expected(self, epochs: int) -> list[str]:
+        return [row for epoch in range(epochs) for row in self.expected_of(epoch)]
+
+    def expected_of(self, epoch: int) -> list[str]:
+        return [row for partition in range(4) for row in rows_of(epoch, partition)]
+
+
+class Running:
+    """A process: what it asks next is answered by ``step``."""
+
+    def __init__(self, number: int, process: Process) -> None:
+        self.number = number
+        self.process = process
+        self.alive = True
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.answer: Any = None
+
+    def step(self, model: Model, *, twice: bool = False) -> None:
+        try:
+            ask = self.process.send(self.answer)
+        except StopIteration as stop:
+            self.alive, self.result = False, stop.value
+        except (Superseded, FencedDriver, NotOpen, Fenced) as error:
+            self.alive, self.error = False, error
+        else:
+            self.answer = model.answer(self.number, ask)
+            if twice and isinstance(ask, End):
+                self.answer = model.answer(self.number, ask)
