@@ -188,8 +188,7 @@ class MemoryFiles:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
         self._require_directory(_parent(new))
         self.changing()
-        moved = [path for path in self._names if path == old or path.startswith(f"{old}/")]
-        for path in moved:
+        for path in self._at_or_below(old):
             self._names[new + path[len(old) :]] = self._names.pop(path)
         self._note(_parent(old), _parent(new))
 
@@ -197,7 +196,7 @@ class MemoryFiles:
         if path not in self._names:
             return
         self.changing()
-        for name in [name for name in self._names if name == path or name.startswith(f"{path}/")]:
+        for name in self._at_or_below(path):
             node = self._names.pop(name)
             if node is not None:
                 self._written -= len(node.data)
@@ -320,6 +319,12 @@ class MemoryFiles:
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return node
+
+    def _at_or_below(self, path: str) -> list[str]:
+        """A file alone; a directory with all that is in it."""
+        if self._names[path] is not None:
+            return [path]
+        return [name for name in self._names if name == path or name.startswith(f"{path}/")]
 
     def _require_directory(self, path: str) -> None:
         if path not in self._names:
