@@ -1,0 +1,76 @@
+"""``oncelog sim``: exit codes, JSON, plans, dumps that are replayed, and plans made shorter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oncelog.cli.main import invoke
+from oncelog.sim.plants import PLANTS
+from oncelog.sim.simulation import simulate
+
+PLANT = "skip-marker"
+
+
+@pytest.fixture(scope="module")
+def failing_seed() -> int:
+    """A seed with transactions: the plant falls soon."""
+    return next(seed for seed in range(20) if simulate(seed, plant=PLANTS[PLANT].planted(), safety_s=10).violations)
+
+
+def test_plants_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["sim", "--list-plants"]) == 0
+    assert capsys.readouterr().out.splitlines() == list(PLANTS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--seed", "1", "--seeds", "2"],
+        ["--seed", "1", "--plant", "weeds"],
+        ["--seed", "1", "--plan", "{bad}"],
+        ["--replay", "{bad}"],
+    ],
+)
+def test_what_cannot_be_run_is_refused(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("no such thing\n")
+    assert invoke(["sim", *(one.format(bad=tmp_path / "bad") for one in arguments)]) == 2
+
+
+@pytest.mark.slow
+def test_a_seed_without_faults_is_clean_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "plan").write_text("")
+    assert invoke(["sim", "--seed", "100", "--plan", str(tmp_path / "plan"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told.keys() >= {"seed", "violations", "events", "virtual_s", "trace_sha256"}
+    assert (told["seed"], told["violations"], told["faults"]) == (100, [], [])
+    assert told["virtual_s"] >= 120
+    assert told["events"] > 0
+
+
+@pytest.mark.slow
+def test_a_failure_is_told_dumped_and_replayed_as_it_was(
+    failing_seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = str(tmp_path / "dump.json")
+    assert invoke(["sim", "--seed", str(failing_seed), "--plant", PLANT, "--json", "--dump", dump]) == 1
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert len(told["violations"]) == 1
+    assert f"violated: {told['violations'][0]}" in said.err
+    assert f"again: oncelog sim --seed {failing_seed} --plant {PLANT}" in said.err
+
+    assert invoke(["sim", "--replay", dump, "--json"]) == 1
+    again = json.loads(capsys.readouterr().out)
+    assert again == told
+
+
+@pytest.mark.slow
+def test_a_plan_is_made_as_short_as_may_be(failing_seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["sim", "--seed", str(failing_seed), "--plant", PLANT, "--minimise"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""  # the plant fails without any fault
+    assert "0 of " in said.err
