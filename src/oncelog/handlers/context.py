@@ -102,6 +102,9 @@ class Broker(Protocol):
     def readable_changed(self, partition: TopicPartition) -> None:
         """Tell the node that a handler moved a log's readable range otherwise (DeleteRecords)."""
 
+    def keep_log_starts(self) -> None:
+        """Make what DeleteRecords moved durable before it is answered. Raises OSError."""
+
     def disk_bytes(self) -> tuple[int, int]:
         """Size of the volume that holds the data, and what is free on it; −1 each when unknown."""
 

@@ -78,6 +78,7 @@ def _delete(partition: TopicPartition, offset: int, context: Context) -> int | E
     if offset > log.log_start_offset:
         try:
             log.delete_records_before(Offset(offset))
+            context.broker.keep_log_starts()
         except OSError:
             return ErrorCode.KAFKA_STORAGE_ERROR
         context.broker.readable_changed(partition)

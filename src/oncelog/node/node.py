@@ -364,6 +364,10 @@ class Node:
         """See ``handlers.context.Broker``."""
         self._readers.changed(partition)
 
+    def keep_log_starts(self) -> None:
+        """See ``handlers.context.Broker``."""
+        self.logs.checkpoint_log_starts()
+
     def disk_bytes(self) -> tuple[int, int]:
         """See ``handlers.context.Broker``."""
         return self.measure_disk()

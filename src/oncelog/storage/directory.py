@@ -180,9 +180,13 @@ class LogDirectory:
         """Write down recovery points, log starts, high watermarks and cleaned offsets. Syncs a handful of files."""
         self._write(RECOVERY_POINTS, {log.partition: log.durable_offset for log in self.logs.values()})
         self._write(HIGH_WATERMARKS, {log.partition: log.high_watermark for log in self.logs.values()})
+        self.checkpoint_log_starts()
+        self._write_cleaned()
+
+    def checkpoint_log_starts(self) -> None:
+        """Write down log starts that no file name tells; durable when it returns."""
         starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}
         self._write(LOG_START_OFFSETS, starts)
-        self._write_cleaned()
 
     def _before_first_compaction(self) -> None:
         """Write down of all logs that may be compacted that they may have gaps from now on: recovery must know."""

@@ -8,6 +8,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.records.batch import iter_headers
 from oncelog.records.record import read_records
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.heartbeat import HeartbeatRequest
 from tests.scenario.node.driver import Driver
@@ -269,3 +270,14 @@ def test_shutdown_brings_the_page_cache_to_disk():
 def test_group_requests_before_any_group_exists_are_refused_politely(driver):
     response = driver.connect().ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4)
     assert response.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_deleted_records_stay_deleted_after_a_power_cut(driver):
+    peer = driver.connect()
+    for value in (b"a", b"b", b"c"):
+        peer.ask(produce("t", batch(driver, value)), 9)
+    asked = DeleteRecordsPartition(partition_index=0, offset=2)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=1000)
+    assert peer.ask(request, 2).topics[0].partitions[0].low_watermark == 2
+    driver.crash_and_restart(1)
+    assert driver.node.logs.logs["t", 0].log_start_offset == 2

@@ -118,6 +118,9 @@ class LogBroker:
     def group_shards(self) -> Iterable[GroupShard]:
         return ()
 
+    def keep_log_starts(self) -> None:
+        self.logs.checkpoint_log_starts()
+
     def transactions_loading(self) -> bool:
         return False
 
