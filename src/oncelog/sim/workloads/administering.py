@@ -40,7 +40,7 @@ class Administrators:
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Administrators:
         """By chance."""
-        writers = replace(Producers.draw(name, entropy, transaction_version), transactional=True)
+        writers = replace(Producers.draw(name, entropy, transaction_version), transactional=True, producers=1)
         committers = Committers.draw(f"{name}-2pc", entropy, transaction_version) if transaction_version >= 2 else None
         return cls(name, entropy.randint(1, 2), writers, committers)
 
@@ -84,7 +84,7 @@ class _Administrator:
             async with host.client() as client:
                 for _ in range(self.entropy.randint(5, 50)):
                     await host.sleep(self.entropy.randint(1, 600))
-                    if host.stopping:
+                    if host.world.stopping:
                         return
                     try:
                         await self.one_look(client)

@@ -56,9 +56,9 @@ class Churn:
         """By chance."""
         return cls(
             name,
-            entropy.randint(1, 3),
+            entropy.randint(1, 2),
             entropy.random() < 0.6,
-            entropy.choice((20, 50, 150)),
+            entropy.choice((80, 150, 300)),
             entropy.choice((2_000, 8_000, 30_000)),
         )
 

@@ -56,10 +56,10 @@ class Cleaning:
             name,
             entropy.choice(("compact", "compact", "expire", "trim")),
             entropy.randint(1, 3),
-            entropy.randint(1, 3),
+            entropy.randint(1, 2),
             entropy.random() < 0.5,
             entropy.choice((3, 20, 200)),
-            entropy.choice((20, 50, 150)),
+            entropy.choice((50, 100, 200)),
         )
 
     def topics(self) -> list[Topic]:

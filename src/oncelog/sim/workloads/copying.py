@@ -49,7 +49,7 @@ class Copiers:
         """By chance."""
         writers = replace(Producers.draw(name, entropy, transaction_version), producers=1)
         copiers, in_group = entropy.randint(1, 3), entropy.random() < 0.6
-        return cls(name, writers, copiers, in_group, entropy.randint(1, 3), entropy.choice((20, 100, 300)))
+        return cls(name, writers, copiers, in_group, entropy.randint(1, 3), entropy.choice((20, 60, 120)))
 
     @property
     def target(self) -> TopicName:

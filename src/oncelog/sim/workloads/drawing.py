@@ -12,6 +12,7 @@ from oncelog.sim.workloads.churning import Churn
 from oncelog.sim.workloads.cleaning import Cleaning
 from oncelog.sim.workloads.copying import Copiers
 from oncelog.sim.workloads.grouping import Consumers
+from oncelog.sim.workloads.hostile import Hostile
 from oncelog.sim.workloads.plain import Plain
 from oncelog.sim.workloads.producing import Producers
 from oncelog.sim.workloads.two_phase import Committers
@@ -31,6 +32,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "clean": Kind(2, 1, Cleaning.draw),
     "consume": Kind(3, 1, Consumers.draw),
     "copy": Kind(4, 1, Copiers.draw),
+    "hostile": Kind(2, 2, Hostile.draw),
     "plain": Kind(1, 1, Plain.draw),
     "produce": Kind(4, 1, Producers.draw),
     "two-phase": Kind(3, 2, Committers.draw),
@@ -39,8 +41,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def draw_workloads(entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """One or two, of kinds by chance."""
+    """One, at times two, of kinds by chance: what several do at once is rarer than what one does alone."""
     kinds = [name for name, kind in KINDS.items() if kind.least_version <= transaction_version]
     weights = [KINDS[name].weight for name in kinds]
-    drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))
+    drawn = entropy.choices(kinds, weights, k=entropy.choice((1, 1, 1, 2)))
     return [KINDS[kind].draw(f"{kind}{index}", entropy, transaction_version) for index, kind in enumerate(drawn)]

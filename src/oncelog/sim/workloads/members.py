@@ -68,6 +68,7 @@ class Member(AsyncGroupConsumer):
         self._group = group
         self._isolated = fetch.read_committed
         self._processed: dict[TopicPartition, int] = {}
+        self._refusals: list[BrokerRefused] = []
 
     def took(self, fetched: Fetched) -> list[Seen]:
         """Write down what ``poll`` returned; its records."""
@@ -92,17 +93,17 @@ class Member(AsyncGroupConsumer):
     async def _commit(self) -> bool:
         """Whether it was agreed to: the consumer takes what is not for a reason to join again, and says nothing."""
         refused, self._membership.refused = self._membership.refused, self._note_refusal  # type: ignore[method-assign]  # for this call
-        self._refusal: BrokerRefused | None = None
+        self._refusals.clear()
         try:
             await super().commit()
         finally:
             self._membership.refused = refused  # type: ignore[method-assign]  # as it was
-        if self._refusal is not None:
-            refused(self._refusal)
-        return self._refusal is None
+        for error in self._refusals:
+            refused(error)
+        return not self._refusals
 
     def _note_refusal(self, error: BrokerRefused) -> None:
-        self._refusal = error
+        self._refusals.append(error)
 
     async def _began(self, positions: dict[TopicPartition, int]) -> None:
         self._anew(positions)

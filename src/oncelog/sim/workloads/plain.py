@@ -48,12 +48,12 @@ class Plain:
         """By chance."""
         return cls(
             name,
-            entropy.randint(2, 4),
             entropy.randint(1, 3),
-            entropy.choice((20, 50, 150)),
+            entropy.randint(1, 3),
+            entropy.choice((100, 200, 400)),
             entropy.choice((0, 1, 1, -1, -1)),
             entropy.choice(list(Codec)),
-            entropy.choice((0, 200, 20_000)),
+            entropy.choice((0, 200, 5_000)),
             entropy.random() < 0.4,
             entropy.choice(("producer", "producer", "producer", "uncompressed", "gzip", "lz4")),
         )
@@ -115,7 +115,7 @@ class _Sending:
     async def send_some(self, producer: AsyncProducer, writes: Writes) -> None:
         """A batch or two."""
         work, entropy = self.workload, self.entropy
-        for _ in range(entropy.randint(1, 3 if work.most_bytes > 1_000 else 20)):
+        for _ in range(entropy.randint(1, 3 if work.most_bytes > 1_000 else 8)):
             self.count += 1
             size = entropy.randint(0, work.most_bytes)
             filling = entropy.choice((entropy.randbytes(size // 4).hex(), "x" * size))

@@ -41,7 +41,7 @@ class Producers:
         """By chance."""
         transactional = entropy.random() < 0.7
         timeout_ms = entropy.choice((2_000, 10_000, 60_000))
-        pause_ms = entropy.choice((20, 50, 150))
+        pause_ms = entropy.choice((30, 80, 150))
         return cls(name, entropy.randint(1, 3), entropy.randint(1, 4), pause_ms, transactional, timeout_ms)
 
     def topics(self) -> list[Topic]:

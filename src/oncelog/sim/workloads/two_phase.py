@@ -17,7 +17,7 @@ from oncelog.client.aio.client import TRANSACTION_KEY, AsyncClient
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import ProducerUnusable, TransactionFailed
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
-from oncelog.sim.checkers.history import Completion, Outcome, Transaction, Write, outcome_of
+from oncelog.sim.checkers.history import Completion, Transaction, Write, outcome_of
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.members import DoubtingClient, doubting_client
 from oncelog.sim.workloads.producing import SETTINGS
@@ -76,9 +76,9 @@ class Committers:
         """By chance."""
         return cls(
             name,
+            entropy.randint(2, 4),
             entropy.randint(1, 3),
-            entropy.randint(1, 3),
-            entropy.choice((20, 50, 200)),
+            entropy.choice((20, 50, 100)),
             entropy.choice((0.0, 0.02, 0.1)),
             entropy.random() < 0.5,
         )
@@ -223,7 +223,7 @@ class _Outsider:
             async with host.client() as client:
                 for _ in range(self.entropy.randint(1, 5)):
                     await host.sleep(self.entropy.randint(1, 8_000))
-                    if host.stopping:
+                    if host.world.stopping:
                         return
                     await self.interfere(client)
 

@@ -1,0 +1,336 @@
+"""Clients that are late or wrong on purpose: old requests on old connections, wrong epochs, unknown ids.
+
+Everything here is legal on the wire. What must not happen is that any of it takes effect: the producer that it is done
+to writes its history as if it were alone, and every answer must be one of those that Apache Kafka gives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.link import AsyncLink
+from oncelog.client.errors import ClientError
+from oncelog.client.machine.requests import produce_request
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.sim.checkers.history import Outcome, Transaction, Write
+from oncelog.sim.network import Connection
+from oncelog.sim.workloads.base import Stage, Topic
+from oncelog.sim.workloads.producing import Producers
+from oncelog.sim.world import CLIENT_CONFIG, ClientHost
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
+from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.wire.messages.heartbeat import HeartbeatRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+END_TXN_VERSION: Final = 5
+PRODUCE_VERSION: Final = 13
+TXN_OFFSET_COMMIT_VERSION: Final = 5
+PASSING: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+"""What the state of the broker may say to anybody."""
+FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+WRONG_ID: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+
+
+@dataclass(frozen=True, slots=True)
+class Hostile:
+    """``attackers`` programs against the producers of ``victims``, and ``late`` ones that are late to themselves."""
+
+    name: str
+    victims: Producers
+    attackers: int
+    late: int
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Hostile:
+        """By chance."""
+        victims = replace(Producers.draw(name, entropy, transaction_version), transactional=True, producers=1)
+        return cls(name, victims, entropy.randint(1, 2), entropy.randint(1, 2))
+
+    def topics(self) -> list[Topic]:
+        """That of the victims."""
+        return self.victims.topics()
+
+    def start(self, stage: Stage) -> None:
+        """All of them."""
+        self.victims.start(stage)
+        for index in range(self.attackers):
+            stage.supervise(f"{self.name}-wrong{index}", _Attacker(stage, self, f"{self.name}-wrong{index}"))
+        for index in range(self.late):
+            stage.supervise(f"{self.name}-late{index}", _Late(stage, self, f"{self.name}-late{index}"))
+
+    async def look_back(self, stage: Stage, client: AsyncClient) -> None:
+        """Nothing but the records counts."""
+
+
+class _Attacker:
+    """Sends what is almost right in the name of others."""
+
+    def __init__(self, stage: Stage, workload: Hostile, name: str) -> None:
+        self.stage = stage
+        self.workload = workload
+        self.entropy = stage.entropy(name)
+        self.attacks = (
+            self.end_unknown,
+            self.end_by_another_id,
+            self.end_long_after,
+            self.initialise_by_another_id,
+            self.produce_long_after,
+            self.commit_as_nobody,
+            self.beat_as_nobody,
+        )
+
+    async def __call__(self, host: ClientHost) -> None:
+        while not host.stopping:
+            async with host.client() as client:
+                link = await client.link()
+                for _ in range(self.entropy.randint(10, 60)):
+                    if host.world.stopping:
+                        return
+                    victim = await self.a_victim(client)
+                    if victim is not None:
+                        await self.entropy.choice(self.attacks)(client, link, victim)
+                    await host.sleep(self.entropy.randint(1, 300))
+
+    async def a_victim(self, client: AsyncClient) -> TransactionState | None:
+        """A producer as its coordinator describes it."""
+        name = f"{self.workload.name}-{self.entropy.randrange(self.workload.victims.producers)}"
+        described = await client.request(DescribeTransactionsRequest(transactional_ids=[name]))
+        found = described.transaction_states[0]
+        return None if found.error_code or found.producer_id < 0 else found
+
+    async def end_unknown(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """EndTxn for an id that nobody has."""
+        request = EndTxnRequest(transactional_id="nobody", producer_id=victim.producer_id, committed=True)
+        expect(self.stage, "EndTxn of an unknown id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID)
+
+    async def end_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """EndTxn with another producer's id."""
+        request = EndTxnRequest(
+            transactional_id=victim.transactional_id,
+            producer_id=victim.producer_id + 100_000,
+            producer_epoch=victim.producer_epoch,
+            committed=self.entropy.random() < 0.5,
+        )
+        expect(self.stage, "EndTxn by another id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID)
+
+    async def end_long_after(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """EndTxn of a transaction that ended long ago, or will be."""
+        for epoch in (victim.producer_epoch - 2, victim.producer_epoch + 1_000):
+            if epoch < 0:
+                continue
+            request = EndTxnRequest(
+                transactional_id=victim.transactional_id,
+                producer_id=victim.producer_id,
+                producer_epoch=epoch,
+                committed=self.entropy.random() < 0.5,
+            )
+            code = (await link.call(request, END_TXN_VERSION)).error_code
+            expect(self.stage, f"EndTxn of epoch {epoch}, {victim.producer_epoch} is current", code, FENCED)
+
+    async def initialise_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """InitProducerId as somebody who never had the id."""
+        request = InitProducerIdRequest(
+            transactional_id=victim.transactional_id,
+            transaction_timeout_ms=10_000,
+            producer_id=victim.producer_id + 100_000,
+            producer_epoch=0,
+        )
+        code = (await link.call(request, 5)).error_code
+        expect(self.stage, "InitProducerId by another id", code, WRONG_ID, FENCED)
+
+    async def produce_long_after(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """A batch of a transaction that ended long ago."""
+        if victim.producer_epoch < 2:
+            return
+        partition = TopicPartition(TopicName(self.workload.name), 0)
+        await client.topic(partition.topic)
+        code = await produce(
+            client, link, partition, victim.transactional_id, victim.producer_id, victim.producer_epoch - 2, 0, b"late"
+        )
+        expect(self.stage, "Produce of an old epoch", code, FENCED, WRONG_ID, frozenset({ErrorCode.INVALID_TXN_STATE}))
+
+    async def commit_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """TxnOffsetCommit by a member that the group does not have, of an old epoch."""
+        offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        request = TxnOffsetCommitRequest(
+            transactional_id=victim.transactional_id,
+            group_id=self.workload.name,
+            producer_id=victim.producer_id,
+            producer_epoch=max(victim.producer_epoch - 2, 0),
+            generation_id=3,
+            member_id="nobody",
+            topics=[TxnOffsetCommitRequestTopic(name=self.workload.name, partitions=[offset])],
+        )
+        code = (await link.call(request, TXN_OFFSET_COMMIT_VERSION)).topics[0].partitions[0].error_code
+        refused = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.INVALID_TXN_STATE})
+        expect(self.stage, "TxnOffsetCommit by nobody", code, refused, FENCED, WRONG_ID)
+
+    async def beat_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """A heartbeat for a group that is not there."""
+        code = (await link.call(HeartbeatRequest(group_id="nobody's", generation_id=1, member_id="nobody"))).error_code
+        expect(self.stage, "Heartbeat of nobody", code, frozenset({ErrorCode.UNKNOWN_MEMBER_ID}))
+
+
+class _Late:
+    """Its EndTxn and Produce stay on an old connection, and come again on a new one first (KAFKA-17754)."""
+
+    def __init__(self, stage: Stage, workload: Hostile, name: str) -> None:
+        self.stage = stage
+        self.workload = workload
+        self.name = name
+        self.entropy = stage.entropy(name)
+        self.count = 0
+
+    async def __call__(self, host: ClientHost) -> None:
+        async with host.client() as client:
+            partition = TopicPartition(TopicName(self.workload.name), 0)
+            await client.topic(partition.topic)
+            address = client.view.brokers[await client.leader(partition)].address
+            init = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=10_000)
+            link = await client.link()
+            answer = await link.call(init, 5)
+            if answer.error_code:
+                raise ClientError(f"InitProducerId: {answer.error_code}")
+            epoch = answer.producer_epoch
+            while not host.stopping:
+                old = await AsyncLink.open(address, CLIENT_CONFIG)
+                try:
+                    epoch = await self.one_round(host, client, (old, link), partition, answer.producer_id, epoch)
+                finally:
+                    await old.close()
+                await host.sleep(self.entropy.randint(1, 600))
+
+    async def one_round(
+        self,
+        host: ClientHost,
+        client: AsyncClient,
+        links: tuple[AsyncLink, AsyncLink],
+        partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+    ) -> int:
+        """Two transactions; the end of the first is held back on the old link until the second has begun."""
+        old, link = links
+        name, now = f"{host.name}@{self.stage.world.kernel.now_us}", self.stage.world.kernel.now_us
+        self.count += 1
+        value = f"{self.name}/{self.count}"
+        commit = self.entropy.random() < 0.6
+        outcome = Outcome.UNKNOWN if commit else Outcome.ABORTED
+        try:
+            code = await produce(client, link, partition, self.name, producer_id, epoch, 0, value.encode())
+            if code:
+                outcome = Outcome.ABORTED
+                raise ClientError(f"Produce: {code}")
+            request = EndTxnRequest(
+                transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=commit
+            )
+            held = hold_newest(host)
+            late = asyncio.create_task(old.call(request, END_TXN_VERSION, CLIENT_CONFIG.request_timeout_ms))
+            again = await link.call(request, END_TXN_VERSION)
+            if again.error_code:
+                late.cancel()
+                raise ClientError(f"EndTxn: {again.error_code}")
+            outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+        finally:
+            write = Write(partition, value, sent_at=now)
+            ending_at = now if commit else None
+            self.stage.recorder.transactions.append(Transaction(name, host.name, [write], outcome, ending_at))
+        return await self.second(host, client, link, partition, producer_id, again.producer_epoch, held, late)
+
+    async def second(
+        self,
+        host: ClientHost,
+        client: AsyncClient,
+        link: AsyncLink,
+        partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+        held: Connection,
+        late: asyncio.Task[EndTxnResponse],
+    ) -> int:
+        """The next transaction; the late end of the one before comes in its middle and must not touch it."""
+        now = self.stage.world.kernel.now_us
+        self.count += 1
+        write, outcome, ending_at = Write(partition, f"{self.name}/{self.count}", sent_at=now), Outcome.ABORTED, None
+        try:
+            code = await produce(client, link, partition, self.name, producer_id, epoch, 0, write.value.encode())
+            if code:
+                raise ClientError(f"Produce: {code}")
+            was_held = held.up.cut
+            held.up.heal()
+            answer = await late
+            if was_held:
+                expect(self.stage, "EndTxn of the transaction before", answer.error_code, FENCED)
+            request = EndTxnRequest(
+                transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=True
+            )
+            ending_at, outcome = self.stage.world.kernel.now_us, Outcome.UNKNOWN
+            ended = await link.call(request, END_TXN_VERSION)
+            if ended.error_code:
+                raise ClientError(f"EndTxn: {ended.error_code}")
+            outcome = Outcome.COMMITTED
+            return ended.producer_epoch
+        finally:
+            late.cancel()
+            name = f"{host.name}@{now}+"
+            self.stage.recorder.transactions.append(Transaction(name, host.name, [write], outcome, ending_at))
+
+
+def hold_newest(host: ClientHost) -> Connection:
+    """The newest connection of the host takes what is sent, and delivers it later."""
+    newest = max(host.world.network.of(host.name), key=lambda one: one.number)
+    newest.up.cut = True
+    return newest
+
+
+def expect(stage: Stage, what: str, code: int, *allowed: frozenset[ErrorCode]) -> None:
+    """Object to any answer but these and those that pass."""
+    if not any(code in one for one in (*allowed, PASSING)):
+        stage.object(f"{what}: answered {code}")
+
+
+async def produce(
+    client: AsyncClient,
+    link: AsyncLink,
+    partition: TopicPartition,
+    transactional_id: str,
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    value: bytes,
+) -> int:
+    """One transactional batch of one record; the error code."""
+    data = build_batch(
+        [Record(-1, client.now_ms(), None, value, ())],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    message = produce_request(client.view, {partition: data}, -1, CLIENT_CONFIG.request_timeout_ms)
+    message.transactional_id = transactional_id
+    response = await link.call(message, PRODUCE_VERSION)
+    return response.responses[0].partition_responses[0].error_code
