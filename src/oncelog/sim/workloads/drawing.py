@@ -41,8 +41,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def draw_workloads(entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """One, at times two, of kinds by chance: what several do at once is rarer than what one does alone."""
+    """One or two, of kinds by chance."""
     kinds = [name for name, kind in KINDS.items() if kind.least_version <= transaction_version]
     weights = [KINDS[name].weight for name in kinds]
-    drawn = entropy.choices(kinds, weights, k=entropy.choice((1, 1, 1, 2)))
+    drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))
     return [KINDS[kind].draw(f"{kind}{index}", entropy, transaction_version) for index, kind in enumerate(drawn)]

@@ -249,6 +249,7 @@ class _Late:
             )
             held = hold_newest(host)
             late = asyncio.create_task(old.call(request, END_TXN_VERSION, CLIENT_CONFIG.request_timeout_ms))
+            late.add_done_callback(_seen)
             again = await link.call(request, END_TXN_VERSION)
             if again.error_code:
                 late.cancel()
@@ -297,6 +298,12 @@ class _Late:
             late.cancel()
             name = f"{host.name}@{now}+"
             self.stage.recorder.transactions.append(Transaction(name, host.name, [write], outcome, ending_at))
+
+
+def _seen(task: asyncio.Task[EndTxnResponse]) -> None:
+    """A late answer may fail after its round did: asyncio is told that somebody knows."""
+    if not task.cancelled():
+        task.exception()
 
 
 def hold_newest(host: ClientHost) -> Connection:
