@@ -180,15 +180,7 @@ class ProducerMachine:
         batch.attempts += 1
         if batch.encoded is None:
             self._number(state, batch)
-            batch.encoded = build_batch(
-                batch.records,
-                codec=self.settings.codec,
-                level=self.settings.level,
-                producer_id=state.identity[0],
-                producer_epoch=state.identity[1],
-                base_sequence=batch.sequence,
-                transactional=self._transactional,
-            )
+            batch.encoded = self._encode(batch, *state.identity)
         return batch
 
     def answered(
@@ -246,6 +238,17 @@ class ProducerMachine:
     def queue_depth(self) -> Mapping[TopicPartition, int]:
         """Batches waiting, by partition."""
         return {partition: len(state.queue) for partition, state in self._partitions.items() if state.queue}
+
+    def _encode(self, batch: PendingBatch, producer_id: int, producer_epoch: int) -> bytearray:
+        return build_batch(
+            batch.records,
+            codec=self.settings.codec,
+            level=self.settings.level,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=batch.sequence,
+            transactional=self._transactional,
+        )
 
     def _number(self, state: _Partition, batch: PendingBatch) -> None:
         if self.producer_id < 0:

@@ -1,0 +1,206 @@
+"""Arrow columns → record batches (format v2), in numpy and pyarrow, without a Python step per record.
+
+1. Lengths give every record's size, and so where batches are cut; varints are written for all records at once.
+2. A matrix of *binary views*, a row a record: what stands before the key, the key, what stands before the value, the
+   value. Small pieces lie in the view itself, keys and values are pointed at where they are; one cast to a binary array
+   copies everything into place (``pieces``). The zero that ends a record without headers begins the next one's first
+   piece, so records without a key take two views.
+3. CRC and header when identity and sequence are known (``seal_batch``), which may be on another try.
+
+The rule: for the same records these are the bytes of ``records.builder``. What the fast way cannot express (fields of
+128 MB and more, timestamps 37 hours apart in a batch) goes through that, record by record; so do headers.
+
+Needs the ``spark`` extra (numpy, pyarrow), so the broker must never import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from crc32c import crc32c
+
+from oncelog.base.ids import NO_LEADER_EPOCH
+from oncelog.records.batch import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+)
+from oncelog.records.builder import append_record
+from oncelog.records.columns.pieces import NONE_LENGTH, Field, Pieces, field_of, varint_width, zigzag
+from oncelog.records.compression import Codec, compress
+from oncelog.records.record import Record
+
+Array: TypeAlias = "pa.Array[Any]"
+Longs: TypeAlias = npt.NDArray[np.int64]
+
+CHUNK_BYTES: Final = 16 * 1024 * 1024
+"""Encoded at once: arrays of this size stay in the cache's neighbourhood, and offsets far from 32 bits."""
+CHUNK_ROWS: Final = 1 << 17
+_WIDEST: Final = 1 << 28
+_RECORD_OVERHEAD: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Columns of one partition: binary arrays (null is a null key or value), timestamps in milliseconds.
+
+    ``headers`` has for each record a list of (key, value), or None.
+    """
+
+    keys: Array | None
+    values: Array
+    timestamps: Longs
+    headers: list[tuple[tuple[str, bytes | None], ...]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def slice(self, start: int, end: int) -> Rows:
+        """Rows ``start`` to ``end`` (exclusive); nothing is copied."""
+        return Rows(
+            None if self.keys is None else self.keys.slice(start, end - start),
+            self.values.slice(start, end - start),
+            self.timestamps[start:end],
+            None if self.headers is None else self.headers[start:end],
+        )
+
+
+class Body(NamedTuple):
+    """The records of a batch, compressed if asked; what the header needs beside them."""
+
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+    codec: Codec
+    data: bytes | memoryview
+
+
+def encode(rows: Rows, *, batch_bytes: int, codec: Codec = Codec.NONE, level: int | None = None) -> Iterator[Body]:
+    """The rows in order, in batches of about ``batch_bytes`` before compression (a larger record alone)."""
+    if not len(rows):
+        return
+    keys = None if rows.keys is None else field_of(rows.keys)
+    values = field_of(rows.values)
+    sizes = values.sizes + (_RECORD_OVERHEAD if keys is None else keys.sizes + _RECORD_OVERHEAD)
+    cumulative = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(sizes, out=cumulative[1:])
+    for start, end in _cut(cumulative, CHUNK_BYTES, CHUNK_ROWS):
+        cuts = [one for one, _ in _cut(cumulative[start : end + 1], batch_bytes, CHUNK_ROWS)]
+        part = rows.slice(start, end)
+        for body in _encode_chunk(part, keys and keys.slice(start, end), values.slice(start, end), cuts):
+            yield body if codec is Codec.NONE else body._replace(codec=codec, data=compress(codec, body.data, level))
+
+
+def seal_batch(
+    body: Body, *, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1, transactional: bool = False
+) -> bytearray:
+    """The batch, whole, with base offset 0."""
+    batch = bytearray(HEADER_SIZE)
+    HEADER.pack_into(
+        batch,
+        0,
+        0,
+        HEADER_SIZE - LENGTH_PREFIX + len(body.data),
+        NO_LEADER_EPOCH,
+        MAGIC,
+        0,
+        int(body.codec) | TRANSACTIONAL * transactional,
+        body.count - 1,
+        body.base_timestamp,
+        body.max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        body.count,
+    )
+    batch += body.data
+    crc = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
+    batch[CRC_POSITION:ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
+    return batch
+
+
+def _cut(cumulative: Longs, limit_bytes: int, limit_rows: int) -> Iterator[tuple[int, int]]:
+    """Consecutive spans of at most so many bytes and rows, one row at least; from the running sum of sizes."""
+    count, start = len(cumulative) - 1, 0
+    while start < count:
+        fits = int(np.searchsorted(cumulative, cumulative[start] + limit_bytes, side="right")) - 1
+        end = min(max(start + 1, fits), start + limit_rows, count)
+        yield start, end
+        start = end
+
+
+def _encode_chunk(rows: Rows, keys: Field | None, values: Field, cuts: list[int]) -> Iterator[Body]:
+    starts = np.array(cuts)
+    counts = np.diff(starts, append=len(rows))
+    base = rows.timestamps[starts]
+    latest = np.maximum(np.maximum.reduceat(rows.timestamps, starts), NO_TIMESTAMP)
+    deltas = rows.timestamps - np.repeat(base, counts)
+    numbers = np.arange(len(rows)) - np.repeat(starts, counts)
+    span = int(rows.timestamps.max()) - int(rows.timestamps.min())
+    widest = max(values.longest, keys.longest if keys is not None else 0, 2 * span)
+    if rows.headers is not None or 4 * widest >= _WIDEST:
+        for at, (start, count) in enumerate(zip(cuts, counts.tolist(), strict=True)):
+            data = _one_by_one(rows.slice(start, start + count), int(base[at]))
+            yield Body(count, int(base[at]), int(latest[at]), Codec.NONE, data)
+        return
+    data, ends = _gather(keys, values, deltas, numbers)
+    view = memoryview(data)
+    for at, (start, count) in enumerate(zip(cuts, counts.tolist(), strict=True)):
+        first, last = int(ends[start]), int(ends[start + count])
+        yield Body(count, int(base[at]), int(latest[at]), Codec.NONE, view[first + 1 : last + 1])
+
+
+def _gather(keys: Field | None, values: Field, deltas: Longs, numbers: Longs) -> tuple[pa.Buffer, Longs]:
+    """All records after one another, and where each ends. One zero stands before the first record."""
+    count = len(values.lengths)
+    times, offsets, value_lengths = zigzag(deltas), zigzag(numbers), zigzag(values.lengths)
+    key_lengths = None if keys is None else zigzag(keys.lengths)
+    widths = varint_width(times) + varint_width(offsets) + varint_width(value_lengths)
+    if key_lengths is None:
+        sizes = widths + values.sizes + 3  # attributes, the key's length of −1, the header count
+    else:
+        sizes = widths + varint_width(key_lengths) + values.sizes + (keys.sizes if keys is not None else 0) + 2
+    lengths = zigzag(sizes)
+    head, rest = Pieces(count), Pieces(count)
+    head.byte(0)
+    head.varint(lengths)
+    head.byte(0)
+    head.varint(times)
+    if keys is None or key_lengths is None:
+        rest.varint(offsets)
+        rest.byte(NONE_LENGTH)
+        rest.varint(value_lengths)
+        data = Pieces.join([*Pieces.merged(head, rest), values], count)
+    else:
+        rest.varint(offsets)
+        rest.varint(key_lengths)
+        before_value = Pieces(count)
+        before_value.varint(value_lengths)
+        data = Pieces.join([*Pieces.merged(head, rest), keys, before_value, values], count)
+    ends = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes + varint_width(lengths), out=ends[1:])
+    return data, ends
+
+
+def _one_by_one(rows: Rows, base_timestamp: int) -> bytes:
+    """What the fast way cannot express."""
+    body = bytearray()
+    keys = [None] * len(rows) if rows.keys is None else rows.keys.to_pylist()
+    headers = rows.headers or [()] * len(rows)
+    columns = zip(keys, rows.values.to_pylist(), rows.timestamps.tolist(), headers, strict=True)
+    for number, (key, value, timestamp, one) in enumerate(columns):
+        append_record(body, Record(-1, timestamp, key, value, one), number, timestamp - base_timestamp)
+    return bytes(body)
+
+
+__all__ = ["Body", "Rows", "encode", "seal_batch"]
