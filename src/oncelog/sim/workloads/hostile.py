@@ -307,8 +307,11 @@ def _seen(task: asyncio.Task[EndTxnResponse]) -> None:
 
 
 def hold_newest(host: ClientHost) -> Connection:
-    """The newest connection of the host takes what is sent, and delivers it later."""
-    newest = max(host.world.network.of(host.name), key=lambda one: one.number)
+    """The newest connection of the host takes what is sent, and delivers it later. Raises ClientError."""
+    connections = host.world.network.of(host.name)
+    if not connections:
+        raise ClientError("the broker has gone")
+    newest = max(connections, key=lambda one: one.number)
     newest.up.cut = True
     return newest
 
