@@ -68,6 +68,18 @@ class OncelogSource(DataSource):
         """A streaming query's reader."""
         return OncelogStreamReader(self._checked(self._parsed().check_stream(), schema))
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write: the sink's (``oncelog.spark.sink``)."""
+        from oncelog.spark.sink.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - PySpark's name
+        """A streaming query's sink."""
+        from oncelog.spark.sink.writer import stream_writer
+
+        return stream_writer(self.options, schema)
+
     def _parsed(self) -> SourceOptions:
         return parse_options(self.options)
 

@@ -1,0 +1,10 @@
+"""Topics as Arrow record batches, without Spark: ``oncelog.read_arrow``. For notebooks, pandas, Polars, DuckDB.
+
+The same decoder as the Spark source's (``records.columns``), over the blocking client. ``places`` says where to begin
+and end, ``reader`` reads. Needs the ``spark`` extra's numpy and pyarrow, and no Java.
+"""
+
+from oncelog.arrow.places import Place
+from oncelog.arrow.reader import ArrowReader, RecordsGone, read_arrow
+
+__all__ = ["ArrowReader", "Place", "RecordsGone", "read_arrow"]

@@ -1,0 +1,143 @@
+"""``oncelog.read_arrow`` against a real broker in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import count
+
+import pyarrow as pa
+import pytest
+
+import oncelog
+from oncelog.admin.topics import NewTopic, create_topic, delete_records
+from oncelog.arrow import RecordsGone
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
+from oncelog.client.errors import ConfigError, UnknownTopic
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.testing import Broker
+
+TIME = 1_700_000_000_000
+NUMBERS = count()
+Make = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(broker: Broker) -> Iterator[Client]:
+    with Client(broker.bootstrap_servers) as made:
+        yield made
+
+
+def partition(topic: str, number: int = 0) -> TopicPartition:
+    return TopicPartition(TopicName(topic), number)
+
+
+@pytest.fixture
+def make(client: Client) -> Make:
+    def made(batches: int = 4, partitions: int = 2) -> str:
+        """Batches of five records, dealt out in turn; times rise by a second from record to record."""
+        topic = f"arrow-{next(NUMBERS)}"
+        create_topic(client, NewTopic(topic, partitions, configs={"retention.ms": "-1"}))
+        for batch in range(batches):
+            records = [Record(-1, TIME + 1000 * n, None, b"v%d" % n) for n in range(batch * 5, batch * 5 + 5)]
+            client.produce(partition(topic, batch % partitions), build_batch(records))
+        return topic
+
+    return made
+
+
+def values(topic: str | list[str], broker: Broker, **given: object) -> list[bytes]:
+    read = oncelog.read_arrow(topic, bootstrap_servers=broker.bootstrap_servers, **given)  # type: ignore[arg-type]  # its keywords
+    return sorted(read.to_table()["value"].to_pylist(), key=lambda value: int(value[1:]))
+
+
+def numbered(*numbers: int) -> list[bytes]:
+    return [b"v%d" % number for number in numbers]
+
+
+def test_everything_is_read_once_in_the_order_of_each_partition(broker: Broker, make: Make) -> None:
+    topic = make()
+    frame = oncelog.read_arrow(topic, bootstrap_servers=broker.bootstrap_servers).to_pandas()
+    assert sorted(frame["value"], key=lambda value: int(value[1:])) == numbered(*range(20))
+    assert [list(rows["offset"]) for _, rows in frame.groupby("partition")] == [list(range(10))] * 2
+
+
+def test_a_range_by_offset_by_time_and_by_name(broker: Broker, make: Make) -> None:
+    topic = make()
+    assert values(topic, broker, start={(topic, 0): 3}, end={(topic, 0): 6}) == numbered(3, 4, 10)
+    late = datetime.fromtimestamp(TIME / 1000 + 16.5, UTC)
+    assert values(topic, broker, start=late) == numbered(17, 18, 19)
+    assert values(topic, broker, end=late) == numbered(*range(17))
+    assert values(topic, broker, start="latest") == []
+    assert values(topic, broker, start=datetime.fromtimestamp(TIME / 1000 + 99, UTC)) == []
+
+
+def test_what_takes_arrow_streams_takes_the_reader(broker: Broker, make: Make) -> None:
+    read = oncelog.read_arrow([make(), make(1)], bootstrap_servers=broker.bootstrap_servers, include_headers=True)
+    stream = pa.RecordBatchReader.from_stream(read)
+    assert stream.schema == read.schema
+    assert stream.read_all().num_rows == 25
+
+
+def test_following_hands_out_batches_as_they_come_and_says_where_to_go_on(
+    broker: Broker, client: Client, make: Make
+) -> None:
+    topic = make(1, partitions=1)
+    with oncelog.read_arrow(topic, bootstrap_servers=broker.bootstrap_servers, end=None) as read:
+        batches = iter(read)
+        assert next(batches)["value"].to_pylist() == numbered(*range(5))
+        client.produce(partition(topic), build_batch([Record(-1, TIME, None, b"v5")]))
+        assert next(batches)["value"].to_pylist() == [b"v5"]
+        positions = read.positions
+    assert positions == {(topic, 0): 6}
+    client.produce(partition(topic), build_batch([Record(-1, TIME, None, b"v6")]))
+    assert values(topic, broker, start=positions) == [b"v6"]
+
+
+def test_following_ends_when_nothing_comes(broker: Broker, make: Make) -> None:
+    started = time.monotonic()
+    config = {"fetch.max.wait.ms": "10"}
+    assert len(values(make(), broker, end=None, idle_timeout_ms=40, config=config)) == 20
+    assert time.monotonic() - started < 5
+
+
+def test_aborted_records_are_left_out_if_asked(broker: Broker, client: Client, make: Make) -> None:
+    topic = make(0, partitions=1)
+    with TransactionalProducer(client, TransactionSettings(f"{topic}-id")) as producer:
+        producer.initialize()
+        for value, end in ((b"v1", producer.commit), (b"v2", producer.abort), (b"v3", producer.commit)):
+            producer.begin()
+            producer.send(topic, value, partition=0)
+            producer.flush()  # what is not sent yet would be dropped by an abort
+            end()
+    assert values(topic, broker, read_committed=True) == numbered(1, 3)
+    assert values(topic, broker) == numbered(1, 2, 3)
+
+
+def test_what_retention_removed_is_an_error_or_skipped(broker: Broker, client: Client, make: Make) -> None:
+    topic = make(partitions=1)
+    delete_records(client, {partition(topic): 15})
+    wanted = {(topic, 0): 2}
+    with pytest.raises(RecordsGone, match="has offsets 15 to 20; 2 was asked for"):
+        values(topic, broker, start=wanted)
+    assert values(topic, broker, start=wanted, on_gone="skip") == numbered(*range(15, 20))
+
+
+def test_wrong_questions_fail_at_once(broker: Broker, make: Make) -> None:
+    topic = make(1)
+    with pytest.raises(UnknownTopic):
+        values("arrow-missing", broker, config={"unknown.topic.grace.ms": "1"})
+    for given in ({"start": "noon"}, {"start": {(topic, 7): 0}}, {"end": {(topic, 0): -1}}, {"on_gone": "cry"}):
+        with pytest.raises(ConfigError):
+            values(topic, broker, **given)
+    with pytest.raises(ConfigError, match="no topics"):
+        values([], broker)
