@@ -112,7 +112,7 @@ class _Attacker:
                     victim = await self.a_victim(client)
                     if victim is not None:
                         await self.entropy.choice(self.attacks)(client, link, victim)
-                    await host.sleep(self.entropy.randint(1, 300))
+                    await host.sleep(self.entropy.randint(1, 800))
 
     async def a_victim(self, client: AsyncClient) -> TransactionState | None:
         """A producer as its coordinator describes it."""
