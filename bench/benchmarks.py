@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.arrow import ARROW_GOALS, measured
 from bench.clients import client_figures
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
 from bench.peers import (
@@ -35,7 +36,7 @@ from bench.transactions import (
     transactional_producer,
     write_ids,
 )
-from bench.workloads import consume, latencies_ms, percentile, produce, touch_all
+from bench.workloads import consume, fill, latencies_ms, percentile, produce, touch_all
 
 
 @dataclass(frozen=True)
@@ -347,6 +348,36 @@ def find_hanging(options: Options) -> Comparison:
         return paired(comparison, (mine, side(theirs_s)), options.repeat, _progress)
 
 
+def arrow(options: Options) -> Comparison:
+    """oncelog.read_arrow beside confluent-kafka put into Arrow columns, against both brokers."""
+    comparison = Comparison("Topics to Arrow", "oncelog.read_arrow", "confluent-kafka")
+    cases = [(size, codec) for size in (100, 1000) for codec in ("none", "lz4")]
+    with (
+        _directory() as directory,
+        running(options.ours.broker(directory)) as ours,
+        running(options.theirs.broker(directory)) as theirs,
+    ):
+        filled_: list[tuple[Broker, str, int, str]] = []
+        for peer, broker in ((options.ours, ours), (options.theirs, theirs)):
+            for size, codec in cases:
+                count = options.scaled(3_000_000 if size == 100 else 600_000) // 1000 * 1000
+                topic = f"arrow-{size}-{codec}"
+                fill(broker, topic, size, count, partitions=1, codec=codec)
+                filled_.append((broker, topic, count, f"{peer.name}: {size} B, {codec}"))
+
+        def side(client: str) -> Callable[[int], Figures]:
+            return lambda _: {
+                name: value
+                for broker, topic, count, label in filled_
+                for name, value in measured(client, broker, topic, count, label).items()
+            }
+
+        comparison.goals = {
+            f"{label}, {what}": goal for _, _, _, label in filled_ for what, goal in ARROW_GOALS.items()
+        }
+        return paired(comparison, (side("oncelog"), side("confluent-kafka")), options.repeat, _progress)
+
+
 def spark_source(options: Options) -> Comparison:
     """The Spark source beside Spark's own Kafka connector, to noop and to Parquet, on one broker (--theirs)."""
     with _directory() as directory, running(options.theirs.broker(directory)) as broker, both_sides() as sides:
@@ -386,4 +417,5 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "load-ids": load_ids,
     "find-hanging": find_hanging,
     "spark-source": spark_source,
+    "arrow": arrow,
 }

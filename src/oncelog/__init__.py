@@ -1,18 +1,18 @@
-"""oncelog: a commit log that speaks the Kafka protocol, with exactly-once that can be inspected."""
+"""oncelog: a commit log that speaks the Kafka protocol, with exactly-once that can be inspected.
+
+``read_arrow`` is imported when it is asked for: it needs numpy and pyarrow, which the broker never loads. Its type is
+in ``__init__.pyi``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from oncelog.arrow import read_arrow
-
-__all__ = ["read_arrow"]
+__all__ = ["read_arrow"]  # noqa: F822 - made by __getattr__
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs numpy and pyarrow when it is asked for: the broker never does."""
     if name != "read_arrow":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
