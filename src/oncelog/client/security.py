@@ -71,7 +71,9 @@ class TlsSettings:
         try:
             context = ssl.create_default_context(cafile=self.ca_location, cadata=self.ca_pem)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"ssl.ca.location={self.ca_location}: {_reason(error)}") from None
+            raise ConfigError(
+                f"ssl.ca.location (ssl.truststore.location) {self.ca_location}: {_reason(error)}"
+            ) from None
         context.check_hostname = self.check_host_name and self.verify
         if not self.verify:
             context.verify_mode = ssl.CERT_NONE
@@ -80,7 +82,7 @@ class TlsSettings:
                 # An empty password instead of none, or OpenSSL would ask for it on the terminal.
                 context.load_cert_chain(self.certificate_location, self.key_location, self.key_password or "")
             except (OSError, ValueError) as error:
-                text = f"ssl.certificate.location={self.certificate_location}: {_reason(error)}"
+                text = f"ssl.certificate.location (ssl.keystore.location) {self.certificate_location}: {_reason(error)}"
                 raise ConfigError(text) from None
         return context
 

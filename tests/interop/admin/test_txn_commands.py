@@ -159,6 +159,7 @@ def test_lists_producers_and_watching(run: Run, client: Client) -> None:
         (("force-terminate", "missing", "--yes"), 1, "its coordinator does not know it"),
         (("find-hanging", "-b", "127.0.0.1:1", "-X", "bootstrap.timeout.ms=0"), 1, "no broker at 127.0.0.1:1"),
         (("abort", "--all-hanging", "--audit-log", "/proc/no/such"), 1, "nothing was done"),
+        (("watch", "--count", "1", "-b", "127.0.0.1:1", "-X", "bootstrap.timeout.ms=0"), 1, "no broker at 127.0.0.1:1"),
     ],
 )
 def test_failures_say_what_to_do(
@@ -167,6 +168,14 @@ def test_failures_say_what_to_do(
     ran = run_at(oncelog_broker.bootstrap_servers)("txn", *arguments)
     assert (ran.code, ran.err.count("\n"), ran.out) == (code, 1, ""), ran
     assert says in ran.err
+
+
+@pytest.mark.parametrize("arguments", [("find-hanging", "--broker", "9"), ("list", "--coordinator", "9")])
+def test_a_broker_that_is_not_there_is_a_failure(run: Run, arguments: tuple[str, ...]) -> None:
+    ran = run("txn", *arguments, "--json")
+    assert (ran.code, json.loads(ran.out)) == (1, [])
+    assert "not answered: broker 9: " in ran.err
+    assert "is not in the cluster" in ran.err
 
 
 def test_metrics_for_clusters_that_are_not_ours(oncelog_broker: Broker) -> None:

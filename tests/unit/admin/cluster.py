@@ -111,7 +111,7 @@ class FakeCluster(Client):
 
     def link(self, broker: Any = "any") -> Any:
         chosen = broker if isinstance(broker, int) else next(index for index in (1, 2) if index not in self.down)
-        if chosen in self.down:
+        if chosen in self.down or chosen not in self._fakes:
             raise ConnectionLost(f"broker {chosen} cannot be reached")
         return self._fakes[chosen]
 

@@ -84,6 +84,13 @@ def test_finding_nothing_where_nothing_was_seen_is_no_finding(cluster: FakeClust
     assert look(cluster, Scope(partitions=(T1,))).saw_nothing
 
 
+def test_a_broker_that_is_not_there_is_no_broker_where_nothing_hangs(cluster: FakeCluster) -> None:
+    found = look(cluster, Scope(broker=9))
+    assert found.saw_nothing
+    assert "broker 9: what it leads: it is not in the cluster" in str(found.unanswered[0])
+    assert list_transactions(cluster, coordinators=[9]).answered == 0
+
+
 def test_a_partition_whose_leader_moved_is_asked_again(cluster: FakeCluster) -> None:
     cluster.open(T0, 7)
     cluster.know("x", 7, T0)

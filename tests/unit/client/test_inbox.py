@@ -40,6 +40,11 @@ def test_an_impossible_length_is_refused_before_its_bytes_come(size: int) -> Non
         inbox.feed(size.to_bytes(4, "big", signed=True))
 
 
+def test_a_port_that_speaks_tls_is_recognised() -> None:
+    with pytest.raises(PeerError, match=r"set security\.protocol to SSL or SASL_SSL"):
+        Inbox(1 << 28).feed(bytes.fromhex("15030300020250"))
+
+
 def test_a_large_frame_announced_and_not_sent_costs_little() -> None:
     inbox = Inbox(1 << 30)
     inbox.feed((1 << 30).to_bytes(4, "big") + bytes(1 << 17))

@@ -78,9 +78,9 @@ def test_what_cannot_be_honoured_is_refused_by_name(given: dict[str, str], named
 
 
 def test_files_that_cannot_be_used_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"ssl\.ca\.location=/nowhere"):
+    with pytest.raises(ConfigError, match=r"ssl\.ca\.location \(ssl\.truststore\.location\) /nowhere"):
         TlsSettings(ca_location="/nowhere").context()
-    with pytest.raises(ConfigError, match=r"ssl\.certificate\.location=/nowhere"):
+    with pytest.raises(ConfigError, match=r"ssl\.certificate\.location \(ssl\.keystore\.location\) /nowhere"):
         TlsSettings(certificate_location="/nowhere").context()
 
 

@@ -25,6 +25,7 @@ from oncelog.admin.transactions.describing import describe_transactions
 from oncelog.admin.transactions.hanging import OpenTransaction, Scope, examine, scan
 from oncelog.admin.transactions.judging import Standing, Verdict
 from oncelog.admin.transactions.producers import describe_producers
+from oncelog.admin.transactions.telling import quoted
 from oncelog.admin.transactions.terminating import is_open
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
@@ -75,13 +76,13 @@ class Aborted:
     warning: str | None = None
 
 
-def refusal(one: OpenTransaction, *, force: bool = False) -> str | None:
-    """Why this one is not to be ended by a marker; None when it may be."""
-    named = one.transactional_id
+def refusal(one: OpenTransaction, *, force: bool = False, options: str = "") -> str | None:
+    """Why this one is not to be ended by a marker; None when it may be. ``options`` name the cluster in a command."""
+    instead = f"oncelog txn force-terminate {quoted(one.transactional_id or 'ID')}{options}"
     if one.verdict is Verdict.TWO_PHASE:
         return (
             "a marker would tear a transaction in two-phase commit, whose outcome is decided outside; not even --force "
-            f"does that. If it has to end: oncelog txn force-terminate {named}"
+            f"does that. If it has to end: {instead}"
         )
     if one.standing is Standing.COMPLETING:
         return "its coordinator has decided it and is writing the marker; not even --force contradicts that. Wait"
@@ -89,7 +90,7 @@ def refusal(one: OpenTransaction, *, force: bool = False) -> str | None:
         return None
     if one.verdict is Verdict.LIVE:
         return (
-            f"it is live. Its coordinator will end it; to make it do so now: oncelog txn force-terminate {named}. "
+            f"it is live. Its coordinator will end it; to make it do so now: {instead} "
             "(--force writes a marker all the same, and tears the transaction if it spans more partitions)"
         )
     return f"it is not certain that it hangs: {one.reason} (--force writes a marker all the same)"
@@ -204,7 +205,7 @@ def _begun_meanwhile(client: Client, one: OpenTransaction) -> str | None:
     return (
         f"{one.transactional_id!r} has begun its next transaction here at this very moment; if that was before the "
         "marker, its first records here are aborted. To be sure that it does not commit without them: "
-        f"oncelog txn force-terminate {one.transactional_id}"
+        f"oncelog txn force-terminate {quoted(one.transactional_id)}"
     )
 
 

@@ -81,7 +81,10 @@ def explain_topic(client: Client, topic: str, partition: int | None = None, *, o
     bounds, unanswered = bounds_of(client, wanted)
     held = [one for one in wanted if one in bounds and bounds[one].held]
     if not held:
-        text = "Nothing is held: committed readers can read every partition to its end."
+        all_of_it = "it" if len(wanted) == 1 else f"all {len(wanted)} partitions"
+        text = f"Nothing is held: committed readers can read {all_of_it} to the end."
+        if unanswered:
+            text = "Nothing is held in what could be looked at; not everything could."
         return Explanation(subject, [Chain(subject, [text])], [], unanswered)
     return _explained(client, subject, held, bounds, [], unanswered, options)
 

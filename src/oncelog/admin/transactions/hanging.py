@@ -165,7 +165,8 @@ def scan(
     partitions = partitions_of(client, scope or Scope())
     found = describe_producers(client, partitions, open_only=True, told=told)
     scanned = examine(client, found.rows, min_age_ms=min_age_ms, now_ms=now_ms)
-    return replace(scanned, unanswered=[*found.unanswered, *scanned.unanswered], partitions=found.partitions)
+    absent = _absent(client, scope)
+    return replace(scanned, unanswered=[*absent, *found.unanswered, *scanned.unanswered], partitions=found.partitions)
 
 
 def examine(
@@ -235,6 +236,14 @@ def partitions_of(client: Client, scope: Scope) -> list[TopicPartition]:
         if scope.broker is None or one.leader == scope.broker
         if (partition := TopicPartition(topic, one.partition)) in wanted or topic in scope.topics or not wanted
     ]
+
+
+def _absent(client: Client, scope: Scope | None) -> list[Unanswered]:
+    """The broker of the scope, if it is not there: leading nothing, it would look as if nothing hung."""
+    if scope is None or scope.broker is None or scope.broker in client.view.brokers:
+        return []
+    there = ", ".join(map(str, sorted(client.view.brokers)))
+    return [Unanswered(scope.broker, "what it leads", f"it is not in the cluster at the moment (brokers: {there})")]
 
 
 def _weighed(client: Client, rows: Sequence[ProducerRow], unanswered: list[Unanswered]) -> list[Finding]:

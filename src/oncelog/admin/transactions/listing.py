@@ -41,6 +41,8 @@ class Listing:
 
     rows: list[ListedTransaction]
     unanswered: list[Unanswered] = field(default_factory=list)
+    answered: int = 0
+    """How many coordinators did answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +69,17 @@ def list_transactions(
     else:
         asked, unanswered = sorted(set(coordinators)), []
     rows: list[ListedTransaction] = []
+    answered = 0
     for broker, response in _ask_all(client, asked, wanted):
         if isinstance(response, Unanswered):
             unanswered.append(response)
         else:
+            answered += 1
             rows += [
                 ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state, broker)
                 for one in response.transaction_states
             ]
-    return Listing(sorted(rows, key=lambda row: row.transactional_id), unanswered)
+    return Listing(sorted(rows, key=lambda row: row.transactional_id), unanswered, answered)
 
 
 def _ask_all(

@@ -24,10 +24,8 @@ from oncelog.client.blocking.client import TRANSACTION_KEY, Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
-WARNING: Final = (
-    "its producer, if it is alive, is fenced and has to be started again; a transaction prepared for two-phase commit "
-    "is aborted, even if it was decided outside to commit it"
-)
+FENCES: Final = "its producer, if it is alive, is fenced and has to be started again"
+UNDECIDES: Final = "it takes part in two-phase commit, and is aborted even if it was decided outside to commit it"
 TIMEOUT_MS: Final = 30 * SECOND_MS
 _FALLBACK_TIMEOUT_MS: Final = MINUTE_MS
 
@@ -46,6 +44,11 @@ class Terminated:
 def is_open(row: TransactionRow) -> bool:
     """Whether the coordinator still has something to end, or to complete."""
     return row.state == "Ongoing" or row.state in COMPLETING_STATES
+
+
+def warning_of(row: TransactionRow) -> str:
+    """What whoever ends this one has to know."""
+    return f"{FENCES}; {UNDECIDES}" if row.is_two_phase else FENCES
 
 
 def force_terminate(

@@ -22,8 +22,12 @@ _PATIENCE_S: Final = 0.7
 EXIT_HANGING: Final = 2
 """With --fail-on-hanging."""
 
-Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be repeated.")]
-Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition of --topic.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic; may be repeated.")
+]
+Partition = Annotated[
+    int | None, typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Only this partition of --topic.")
+]
 OfBroker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Only what this broker leads.")]
 MinAge = Annotated[
     int | None,

@@ -18,6 +18,7 @@ from oncelog.cli.txn.common import (
     Partition,
     Yes,
     cells,
+    cluster_options,
     confirmed,
     scope_of,
     sentences,
@@ -34,7 +35,7 @@ EXIT_REFUSED = 1
 
 
 def abort(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Where it is.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Where it is.")] = None,
     partition: Partition = None,
     start_offset: Annotated[
         int | None, typer.Option("--start-offset", metavar="OFFSET", min=0, help="Where it begins.")
@@ -73,7 +74,8 @@ def abort(
     audit = _audit(audit_log)
     with open_client(bootstrap, properties, command_config) as client:
         found, age_ms = _found(client, topic, partition, start_offset, broker, min_age_ms)
-        refused = [(one, text) for one in found if (text := refusal(one, force=force)) is not None]
+        options = cluster_options(bootstrap, properties, command_config)
+        refused = [(one, text) for one in found if (text := refusal(one, force=force, options=options)) is not None]
         wanted = [one for one in found if refusal(one, force=force) is None]
         if not as_json:
             _show(found, refused, wanted)
@@ -234,14 +236,14 @@ def force_terminate(
       oncelog txn force-terminate payments-7 --yes --json
     """
     from oncelog.admin.transactions.describing import describe_transaction
-    from oncelog.admin.transactions.terminating import WARNING, is_open
     from oncelog.admin.transactions.terminating import force_terminate as terminate
+    from oncelog.admin.transactions.terminating import is_open, warning_of
 
     audit = _audit(audit_log)
     with open_client(bootstrap, properties, command_config) as client:
         row = describe_transaction(client, transactional_id)
         if is_open(row):
-            print(f"warning: {WARNING}", file=sys.stderr)
+            print(f"warning: {warning_of(row)}", file=sys.stderr)
             listed = ", ".join(map(str, sorted(row.partitions)[:8]))
             if not as_json:
                 print(f"{transactional_id} is {row.state} with producer id {row.producer_id}: {listed}")

@@ -107,8 +107,12 @@ def summary(found: Scan, every: bool) -> str:
 
 
 def explain(
-    group: Annotated[str | None, typer.Option("--group", "-g", help="A consumer group that does not advance.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="A topic that cannot be read to its end.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="A consumer group that does not advance.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic that cannot be read to its end.")
+    ] = None,
     partition: Partition = None,
     transactional_id: Annotated[
         str | None, typer.Option("--transactional-id", "-i", metavar="ID", help="An id whose doing is in question.")

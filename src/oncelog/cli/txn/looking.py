@@ -20,7 +20,8 @@ SORTS = ("id", "producer", "state", "coordinator")
 
 def list_(
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only in this state (Ongoing, Empty, …); may be repeated.")
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only in this state (Ongoing, Empty, …); may be repeated."),
     ] = None,
     longer_than_ms: Annotated[
         int, typer.Option("--longer-than-ms", metavar="MS", help="Only those open for longer, by their coordinator.")
@@ -29,12 +30,13 @@ def list_(
         str | None, typer.Option("--id-pattern", metavar="RE2", help="Only ids that match this as a whole.")
     ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", help="Only of this producer id; may be repeated.")
+        list[int] | None,
+        typer.Option("--producer-id", metavar="NUMBER", help="Only of this producer id; may be repeated."),
     ] = None,
     coordinator: Annotated[
         list[int] | None, typer.Option("--coordinator", metavar="BROKER", help="Ask this one only; may be repeated.")
     ] = None,
-    sort: Annotated[str, typer.Option(help="By id, producer, state or coordinator.")] = "id",
+    sort: Annotated[str, typer.Option(metavar="COLUMN", help="By id, producer, state or coordinator.")] = "id",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -63,11 +65,13 @@ def list_(
     tell_unanswered(listing.unanswered)
     if as_json:
         print_json(rows)
-        return
-    print_table(
-        ("transactional id", "producer", "state", "coordinator"),
-        [(row.transactional_id, row.producer_id, row.state, row.coordinator) for row in rows],
-    )
+    else:
+        print_table(
+            ("transactional id", "producer", "state", "coordinator"),
+            [(row.transactional_id, row.producer_id, row.state, row.coordinator) for row in rows],
+        )
+    if listing.unanswered and not listing.answered:
+        raise typer.Exit(1)
 
 
 def describe(
@@ -151,6 +155,7 @@ def _document(client: Client, row: TransactionRow) -> dict[str, object]:
 
 def _print(client: Client, row: TransactionRow) -> None:
     from oncelog.admin.transactions.durations import duration_text, moment_text
+    from oncelog.admin.transactions.terminating import is_open
 
     timeout = "none (two-phase commit)" if row.is_two_phase else duration_text(row.timeout_ms)
     age_ms = _age_ms(row)
@@ -159,7 +164,8 @@ def _print(client: Client, row: TransactionRow) -> None:
         f"epoch {row.producer_epoch}  coordinator {row.coordinator}  time-out {timeout}"
     )
     if age_ms is not None and row.start_ms is not None:
-        print(f"begun {moment_text(row.start_ms)}, {duration_text(age_ms)} ago")
+        begun = f"begun {moment_text(row.start_ms)}, {duration_text(age_ms)} ago"
+        print(begun if is_open(row) else f"no transaction open; the last one was {begun}")
     if row.partitions:
         print_table(
             ("topic", "partition", "last stable", "lag"),

@@ -58,7 +58,8 @@ def watch(
     """Look again and again, for eyes, scripts or Prometheus.
 
     A table that refreshes; with --json a line each time; with --prometheus metrics of clusters that are not ours.
-    With --fail-on-hanging it ends with exit code 2 as soon as a transaction hangs.
+    With --fail-on-hanging it ends with exit code 2 as soon as a transaction hangs; with --count it ends with 1 if the
+    last look saw nothing of the cluster.
 
     \b
     Examples:
@@ -98,6 +99,8 @@ def watch(
                     raise typer.Exit(EXIT_HANGING)
             looks += 1
             if looks == count:
+                if found is None or found.saw_nothing:
+                    raise typer.Exit(1)
                 break
             time.sleep(max(0.0, interval_s - seconds))
 

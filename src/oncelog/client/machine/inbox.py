@@ -17,6 +17,7 @@ from oncelog.base.units import KIB, MIB
 
 READ_AHEAD_BYTES: Final = 64 * KIB
 _FIRST_ALLOCATION: Final = 4 * MIB
+_TLS_RECORDS: Final = (0x1503, 0x1603)
 _LENGTH = struct.Struct(">i")
 
 
@@ -82,7 +83,7 @@ class Inbox:
         while end - start >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self._ahead, start)
             if not 0 <= size <= self.max_frame_bytes:
-                raise PeerError(f"a response of {size} bytes was announced; at most {self.max_frame_bytes} are taken")
+                raise PeerError(_refusal(size, self.max_frame_bytes))
             body = start + _LENGTH.size
             if end - body >= size:
                 self._ready.append(memoryview(bytes(self._ahead[body : body + size])))
@@ -102,3 +103,10 @@ class Inbox:
         self._frame[: end - body] = self._ahead[body:end]
         self._frame_size = size
         self._frame_filled = end - body
+
+
+def _refusal(size: int, most: int) -> str:
+    """Why a length is no length. The first bytes of a TLS alert or handshake (RFC 8446, 5.1) are a common one."""
+    if size >> 16 in _TLS_RECORDS:
+        return "it answers with TLS; set security.protocol to SSL or SASL_SSL"
+    return f"a response of {size} bytes was announced; at most {most} are taken"
