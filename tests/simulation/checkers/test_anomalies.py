@@ -12,6 +12,7 @@ from oncelog.sim.checkers.anomalies import ANOMALIES, check
 from oncelog.sim.checkers.history import (
     Commit,
     Completion,
+    Copied,
     Deletion,
     GroupPartition,
     History,
@@ -174,6 +175,7 @@ PLANTED = {
     "H16": replace(without(GOOD, "h"), log_starts={PLAIN: 1}),
     "H17": replace(GOOD, committed_offsets={SOURCE: 4, TAIL: 2}),
     "H18": replace(GOOD, committed_offsets={SOURCE: 4, TAIL: 5}, commits=[Commit(TAIL, 5, 66, 67)]),
+    "H19": replace(GOOD, copies=[Copied("plain", "table", "readers")]),
 }
 
 

@@ -28,5 +28,6 @@ def not_exactly_once(facts: Facts) -> Iterator[str]:
             there.update(record.value for record in records)
             for record in records:
                 if record.offset < reads_next and record.value not in copied:
-                    yield f"{record.value} at {partition}@{record.offset} is not in {target}, {group} reads {reads_next}"
+                    where = f"{partition}@{record.offset}"
+                    yield f"{record.value} at {where} is not in {target}, {group} reads {reads_next}"
         yield from (f"{value} is in {target} and not in {source}" for value in copied if value not in there)
