@@ -52,7 +52,7 @@ def driver_id(query: str) -> str:
     return f"{PREFIX}/{query}"
 
 
-def task_id(query: str, partition: int, attempt: str) -> str:
+def task_id(query: str, partition: int | str, attempt: str) -> str:
     """The transactional id of one attempt of one task; no two live attempts share it, later epochs do."""
     return f"{PREFIX}/{query}/{partition}/{attempt}"
 

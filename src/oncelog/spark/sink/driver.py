@@ -1,0 +1,46 @@
+"""The driver's end of an epoch: the protocol's ``commit`` and ``abort`` over a client, with the points to be killed at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oncelog.spark.sink import protocol
+from oncelog.spark.sink.cluster import Cluster
+from oncelog.spark.sink.options import SinkOptions
+from oncelog.spark.sink.points import reach
+from oncelog.spark.sink.protocol import Ask, End, Stage, Write
+from oncelog.spark.sink.register import Attempt, Listed, State
+from oncelog.spark.sink.tasks import open_client
+
+
+def commit(options: SinkOptions, attempt: Attempt, listed: tuple[Listed, ...], *, forget: bool = False) -> None:
+    """Decide, commit, sweep; ``forget`` for a query that nobody can run again. Raises SinkError, ClientError."""
+    with open_client(options) as client, Cluster(client, attempt.query) as cluster:
+        program = protocol.commit(attempt, listed, accept_loss=options.accept_loss)
+        cluster.run(program, _points(options))
+        if forget:
+            cluster.forget()
+    reach(options.points, "after-commit")
+
+
+def abort(options: SinkOptions, attempt: Attempt) -> None:
+    """Abort what a run left open."""
+    with open_client(options) as client, Cluster(client, attempt.query) as cluster:
+        cluster.run(protocol.abort(attempt))
+
+
+def _points(options: SinkOptions) -> Callable[[Ask], None]:
+    ends = 0
+
+    def at(ask: Ask) -> None:
+        nonlocal ends
+        match ask:
+            case Write(register) if register.state is State.DECIDED:
+                reach(options.points, "before-decision")
+            case End(_, True):
+                reach(options.points, "after-decision" if not ends else "between-ends")
+                ends += 1
+            case Stage():
+                reach(options.points, "before-done")
+
+    return at

@@ -1,0 +1,47 @@
+"""Which way of ``exactlyOnce`` a cluster has: asked by doing it, InitProducerId 6 with Enable2Pc on an id of nobody's."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
+from oncelog.client.errors import BrokerRefused, UnsupportedRequest
+from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.options import Mode
+
+PROBE_ID: Final = "oncelog-sink.probe"
+LOG: Final = logging.getLogger("oncelog.spark.sink")
+_NOT_THERE: Final = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
+
+
+def settle(client: Client, wanted: Mode) -> Mode:
+    """The mode to use. Raises SinkError when two-phase commit is wanted and the cluster does not have it."""
+    if wanted in (Mode.OFF, Mode.LEDGER):
+        return wanted
+    missing = why_not_two_phase(client)
+    if missing is None:
+        if wanted is Mode.AUTO:
+            LOG.warning("exactlyOnce=auto: 2pc, each epoch is decided as a whole")
+        return Mode.TWO_PHASE
+    if wanted is Mode.TWO_PHASE:
+        raise SinkError(f"exactlyOnce=2pc: {missing}")
+    LOG.warning("exactlyOnce=auto: ledger, because %s", missing)
+    return Mode.LEDGER
+
+
+def why_not_two_phase(client: Client) -> str | None:
+    """None when the cluster takes it."""
+    producer = TransactionalProducer(client, TransactionSettings(PROBE_ID, two_phase=True))
+    try:
+        producer.initialize()
+    except UnsupportedRequest:
+        return "the cluster has no InitProducerId 6 (Apache Kafka has not)"
+    except BrokerRefused as error:
+        if error.code in _NOT_THERE:
+            return "the brokers are not configured with transaction.two.phase.commit.enable=true"
+        raise
+    finally:
+        producer.close()
+    return None

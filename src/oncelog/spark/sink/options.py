@@ -1,0 +1,114 @@
+"""The sink's options, by the names of Spark's Kafka connector, checked once, before a broker is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from oncelog.base.units import INT32_MAX, KIB, MINUTE_MS
+from oncelog.client.config import ClientConfig
+from oncelog.client.machine.producer import ProducerSettings
+from oncelog.records.compression import Codec
+from oncelog.spark.errors import OptionError
+
+_REFUSED_CLIENT_KEYS: Final = {
+    "key.serializer": "keys are string or binary columns",
+    "value.serializer": "values are string or binary columns",
+    "transactional.id": "the sink names its own transactions",
+    "interceptor.classes": "there are no Java classes here",
+}
+_CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+DEFAULT_BATCH_BYTES: Final = 512 * KIB
+
+
+class Mode(Enum):
+    """How each row gets there once."""
+
+    AUTO = "auto"
+    TWO_PHASE = "2pc"
+    LEDGER = "ledger"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Checked options. ``job_id`` names a batch write, so that running it again does not write again."""
+
+    bootstrap_servers: str
+    client: ClientConfig
+    producer: ProducerSettings
+    topic: str | None = None
+    mode: Mode = Mode.AUTO
+    job_id: str | None = None
+    accept_loss: int | None = None
+    transaction_timeout_ms: int = 15 * MINUTE_MS
+    points: str | None = None
+    """A directory of kill points, for tests: see ``points``."""
+    gather: str | None = None
+    """Set by ``oncelog.spark.transaction``: a directory that takes the messages of a write instead of committing them."""
+    member: str | None = None
+    """Set by ``oncelog.spark.transaction``: the attempt that this write is a part of, and its number in it."""
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Check ``given`` and give it types. Raises OptionError; ConfigError for a wrong ``kafka.*`` value."""
+    options = {name.lower(): str(value) for name, value in given.items()}
+    client_options = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
+    for name, instead in _REFUSED_CLIENT_KEYS.items():
+        if name in client_options:
+            raise OptionError(f"Kafka option '{name}' is not supported: {instead}")
+    servers = client_options.get("bootstrap.servers")
+    if not servers:
+        raise OptionError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer")
+    mode = _mode(options.get("exactlyonce", "auto"))
+    job_id = options.get("jobid")
+    if job_id is not None and (not job_id.strip() or len(job_id) > 200 or "/" in job_id):
+        raise OptionError(f"jobId must be 1 to 200 characters without '/', got {job_id!r}")
+    return SinkOptions(
+        servers,
+        ClientConfig.from_properties({"client.id": "oncelog-spark-sink", **client_options}),
+        _producer(client_options, mode),
+        topic=options.get("topic"),
+        mode=mode,
+        job_id=job_id,
+        accept_loss=_number(options, "acceptLoss", None, 0),
+        transaction_timeout_ms=_number(client_options, "transaction.timeout.ms", 15 * MINUTE_MS, 1) or 15 * MINUTE_MS,
+        points=options.get("oncelog.testing.points"),
+        gather=options.get("oncelog.transaction.gather"),
+        member=options.get("oncelog.transaction.member"),
+    )
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text.strip().lower())
+    except ValueError:
+        raise OptionError(f"exactlyOnce must be 'auto', '2pc', 'ledger' or 'off', got {text!r}") from None
+
+
+def _producer(client_options: Mapping[str, str], mode: Mode) -> ProducerSettings:
+    codec = client_options.get("compression.type", "none").lower()
+    if codec not in _CODECS:
+        raise OptionError(f"kafka.compression.type must be one of {', '.join(_CODECS)}, got {codec!r}")
+    acks = {"all": -1, "-1": -1, "1": 1, "0": 0}.get(client_options.get("acks", "all"))
+    if acks is None or (acks != -1 and mode is not Mode.OFF):
+        raise OptionError("kafka.acks must be 'all'; '1' and '0' only with exactlyOnce=off")
+    return ProducerSettings(
+        batch_bytes=_number(client_options, "batch.size", DEFAULT_BATCH_BYTES, 1) or DEFAULT_BATCH_BYTES,
+        linger_ms=0,
+        codec=_CODECS[codec],
+        level=_number(client_options, f"compression.{codec}.level", None, 0),
+        acks=acks,
+        delivery_timeout_ms=_number(client_options, "delivery.timeout.ms", 2 * MINUTE_MS, 1) or 2 * MINUTE_MS,
+    )
+
+
+def _number(options: Mapping[str, str], name: str, default: int | None, lowest: int) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    if not text.strip().isdigit() or not lowest <= int(text) <= INT32_MAX:
+        raise OptionError(f"{name} must be a whole number from {lowest} on, got {text!r}")
+    return int(text)

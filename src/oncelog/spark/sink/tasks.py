@@ -1,0 +1,140 @@
+"""What one task does with its rows, in each mode. Runs on executors, without anything of Spark's.
+
+Rules: input is read to its end even when nothing is written, as the plan may have effects of its own. A task without rows
+opens nothing and asks nobody. A task that fails aborts what it opened; one that is killed leaves that to the sweep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+
+from oncelog.client.blocking import Client
+from oncelog.client.errors import ClientError
+from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.spark.sink import protocol
+from oncelog.spark.sink.cluster import Cluster
+from oncelog.spark.sink.errors import FencedDriver
+from oncelog.spark.sink.options import SinkOptions
+from oncelog.spark.sink.points import reach
+from oncelog.spark.sink.producing import BodyProducer, PlainBodies, TransactionalBodies
+from oncelog.spark.sink.protocol import Turn, task_id
+from oncelog.spark.sink.register import Attempt, Listed, Standing, standing
+from oncelog.spark.sink.rows import Router, gathered
+
+BEGIN_ATTEMPTS: Final = 100
+_HEAD_START_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Which attempt of which task: ``partition`` in words, and ``attempt``, shared by no other that is alive."""
+
+    partition: str
+    attempt: str
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the one that begins an epoch while the others wait a moment."""
+        return self.partition in ("0", "0.0") and self.attempt.endswith("0")
+
+
+def open_client(options: SinkOptions) -> Client:
+    """A client with the options' servers and settings."""
+    return Client(options.bootstrap_servers, config=options.client)
+
+
+def write_plain(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> int:
+    """At least once. The number of rows."""
+    tables = gathered(batches)
+    first = next(tables, None)
+    if first is None:
+        return 0
+    with open_client(options) as client, PlainBodies(client, options.producer) as producer:
+        rows = send_all(client, options, producer, chain([first], tables))
+        producer.flush()
+        return rows
+
+
+def write_two_phase(
+    options: SinkOptions, attempt: Attempt, place: TaskPlace, batches: Iterable[pa.RecordBatch]
+) -> Listed | None:
+    """Leave an open transaction with the rows; what the decision has to name, or None when nothing is to be named."""
+    tables = gathered(batches)
+    first = next(tables, None)
+    if first is None:
+        return None
+    with open_client(options) as client, Cluster(client, attempt.query) as cluster:
+        cluster.make_producer = lambda name: TransactionalBodies(
+            client, TransactionSettings(name, two_phase=True), options.producer
+        )
+        stored = None
+        if _begin(cluster, attempt, place) is Turn.WRITE:
+            reach(options.points, "task-begun")
+            stored = cluster.run(protocol.claim(attempt, task_id(attempt.query, place.partition, place.attempt)))
+        if stored is None:
+            drain(tables)
+            return None
+        producer = cluster.claimed(stored)
+        assert isinstance(producer, TransactionalBodies)
+        producer.begin()
+        try:
+            rows = send_all(client, options, producer, chain([first], tables))
+            reach(options.points, "before-flush")
+            producer.flush()
+        except BaseException:
+            with contextlib.suppress(ClientError):
+                producer.abort()
+            raise
+        reach(options.points, "after-flush")
+        if not cluster.run(protocol.confirm(attempt, stored)):
+            return None
+        return Listed(stored, rows, producer.deliveries.all())
+
+
+def _begin(cluster: Cluster, attempt: Attempt, place: TaskPlace) -> Turn:
+    """Tasks that begin an epoch at once fence each other: one goes first, and the others try after random pauses."""
+    if not place.is_first:
+        until = time.monotonic() + _HEAD_START_S
+        while time.monotonic() < until and standing(cluster.register(), attempt) is Standing.BEGIN:
+            time.sleep(0.005)
+    for number in range(BEGIN_ATTEMPTS):
+        try:
+            return cluster.run(protocol.begin(attempt))
+        except FencedDriver:
+            if number + 1 == BEGIN_ATTEMPTS:
+                raise
+            time.sleep(random.uniform(0.002, 0.02 + 0.01 * min(number, 20)))
+    raise AssertionError("unreachable")
+
+
+def send_all(client: Client, options: SinkOptions, producer: BodyProducer, tables: Iterator[pa.Table]) -> int:
+    """All rows to their partitions; how many."""
+    counts: dict[str, int] = {}
+
+    def partition_count(topic: str) -> int:
+        if topic not in counts:
+            counts[topic] = len(client.topic(topic, create=True).partitions)
+        return counts[topic]
+
+    router = Router(options.topic, partition_count, options.producer)
+    rows = 0
+    for table in tables:
+        for partition, some in router.route(table):
+            rows += len(some)
+            for body in router.encoded(some):
+                producer.send_body(partition, body)
+    return rows
+
+
+def drain(tables: Iterable[pa.Table]) -> None:
+    """Read to the end."""
+    for _ in tables:
+        pass
