@@ -1,0 +1,75 @@
+"""What the coordinator has decided about a producer on a partition, beside the markers found there, in order.
+
+A marker is matched with the next decision of its epoch and outcome. The coordinator's log is compacted: older decisions
+may be gone, so that a marker without one says nothing here (``fates`` knows from when on the log is complete). A marker
+contradicts a decision when it has its epoch and not its outcome, and is not older.
+
+Clocks of two brokers differ: a decision that fits may be later than its marker by up to a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oncelog.spark.audit.context import GRACE_MS
+from oncelog.spark.audit.model import Fact, Outcome, Part
+
+CLOCKS_MS: Final = 60_000
+_AHEAD: Final = 3
+"""Decisions that may lack their marker before one that fits."""
+
+
+class Decisions:
+    """Decisions about one producer on one partition, in the coordinator's order."""
+
+    def __init__(self) -> None:
+        self._all: list[Fact] = []
+        self._next = 0
+        self._unmet: list[Fact] = []
+        self.transactional_id = ""
+
+    def add(self, decision: Fact) -> None:
+        """One more, the latest so far."""
+        self._all.append(decision)
+        self.transactional_id = decision.name
+
+    def match(self, marker: Fact, *, repeated: bool) -> tuple[Fact | None, str]:
+        """The decision that a marker carries out, and, if it contradicts one, how."""
+        if not self._all or marker.outcome == Outcome.UNKNOWN:
+            return None, ""
+        ahead = self._all[self._next : self._next + _AHEAD]
+        for index, decision in enumerate(ahead):
+            same = (decision.epoch, decision.outcome) == (marker.epoch, marker.outcome)
+            if same and decision.last_timestamp <= marker.last_timestamp + CLOCKS_MS:
+                self._unmet += ahead[:index]
+                self._next += index + 1
+                return decision, ""
+        if not ahead or repeated or ahead[0].epoch != marker.epoch or ahead[0].last_timestamp > marker.last_timestamp:
+            return None, ""
+        self._next += 1
+        return ahead[0], f"the marker says {_word(marker)}, the coordinator decided to {_word(ahead[0])}"
+
+    def missing_for(self, part: Part, now_ms: int) -> Fact | None:
+        """The decision that an open transaction has not been told of, if it is certain that it never will."""
+        for decision in (*self._unmet, *self._all[self._next :]):
+            is_its_own = part.epoch in (decision.epoch, decision.epoch - 1)
+            after = decision.last_timestamp + CLOCKS_MS >= part.started
+            if is_its_own and after and self._is_over(decision, now_ms):
+                return decision
+        return None
+
+    def never_written(self, since_ms: int, now_ms: int) -> Iterator[Fact]:
+        """Decisions without a marker, of a log that has lost nothing since ``since_ms``."""
+        for decision in (*self._unmet, *self._all[self._next :]):
+            if 0 <= since_ms < decision.last_timestamp and self._is_over(decision, now_ms):
+                yield decision
+
+    @staticmethod
+    def _is_over(decision: Fact, now_ms: int) -> bool:
+        """Whether the coordinator has gone on, or has had its time."""
+        return decision.transactional or now_ms - decision.last_timestamp > GRACE_MS
+
+
+def _word(fact: Fact) -> str:
+    return "commit" if fact.outcome == Outcome.COMMITTED else "abort"

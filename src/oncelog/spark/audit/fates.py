@@ -1,0 +1,191 @@
+"""All transactions of a producer, on all partitions, beside what the coordinator's log says of it last → their fates.
+
+One transaction is one (producer id, epoch) since Transactions V2 (KIP-890): a marker then carries the next epoch. Before,
+many may share an epoch; of those only what the coordinator's log says can be compared (``decisions``), and the last one
+of an epoch, which a time-out or a new incarnation of the producer has ended with the next epoch.
+
+An open transaction is live when the coordinator says Ongoing, with this epoch and this partition, and not for too long;
+it is ending when it says Prepare and was written a moment ago. Else it is hanging, as in KIP-664: nobody will end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from oncelog.base.ids import CONSUMER_OFFSETS
+from oncelog.base.units import INT32_MAX
+from oncelog.records.internal.transaction_records import STATE_NAMES
+from oncelog.spark.audit.context import GRACE_MS, AuditContext
+from oncelog.spark.audit.decisions import CLOCKS_MS
+from oncelog.spark.audit.history import of_part
+from oncelog.spark.audit.model import NONE, PART_GROUP, CoordinatorState, Finding, Outcome, Part
+
+_ONGOING: Final = 1
+_PREPARED: Final = (2, 3)
+_TRANSACTIONS_V2: Final = 2
+_MAX_TOGETHER: Final = 100_000
+"""Parts of one transaction that are held at once; more have no partition each."""
+_NAMED: Final = 5
+
+
+def fates(parts: Iterable[Part], context: AuditContext) -> Iterator[Part | Finding]:
+    """The final transactions with their fate and transactional id, and findings; ``parts`` in PART_ORDER, with the
+    coordinators' states among them (``CoordinatorState.as_part``)."""
+    judge = _Judge(context)
+    for _, group in groupby(parts, key=attrgetter(*PART_GROUP)):
+        yield from judge.producer(group)
+
+
+class _Judge:
+    def __init__(self, context: AuditContext) -> None:
+        self._context = context
+        self._knows_all = context.knows_coordinators()
+        self._complete_since = {one: context.complete_since(one) for one in context.coordinators}
+
+    def producer(self, parts: Iterable[Part]) -> Iterator[Part | Finding]:
+        """One producer id: states first (their topic is empty and their epoch −1), then transactions by epoch."""
+        state: CoordinatorState | None = None
+        epoch, together = NONE, list[Part]()
+        for part in parts:
+            if not part.topic:
+                found = CoordinatorState.of_part(part)
+                if state is None or (found.updated, found.log_offset) >= (state.updated, state.log_offset):
+                    state = found
+                continue
+            if state is not None and not part.transactional_id:
+                part = part._replace(transactional_id=state.transactional_id)
+            if part.epoch != epoch:
+                yield from self._one_epoch(together)
+                epoch, together = part.epoch, []
+            if part.outcome == Outcome.OPEN and part.fate == "open":
+                part, findings = self._open(part, state)
+                yield from findings
+            elif part.decided == Outcome.OPEN and part.outcome in (Outcome.ABORTED, Outcome.COMMITTED):
+                yield from self._stray(part, state)
+            if part.batches and (part.marker_epoch > part.epoch or part.outcome != Outcome.COMMITTED):
+                if len(together) < _MAX_TOGETHER:
+                    together.append(part)
+                    continue
+            yield part
+        yield from self._one_epoch(together)
+
+    def _one_epoch(self, together: list[Part]) -> Iterator[Part | Finding]:
+        """Transactions of one epoch that may be one transaction on several partitions."""
+        final = [part for part in together if part.marker_epoch > part.epoch]
+        committed = [part for part in final if part.outcome == Outcome.COMMITTED]
+        aborted = [part for part in final if part.outcome == Outcome.ABORTED]
+        if committed:  # only Transactions V2 raises the epoch with a commit: all of the epoch is one transaction
+            aborted = [part for part in together if part.outcome == Outcome.ABORTED]
+        unended = [
+            part for part in together if part.outcome == Outcome.OPEN and part.fate in ("open", "hanging", "torn")
+        ]
+        torn: set[int] = set()
+        if committed and aborted:
+            torn.update(map(id, (*committed, *aborted)))
+            text = f"committed on {_names(committed)}, aborted on {_names(aborted)}"
+            yield of_part("torn", aborted[0], text)
+            for part in committed:
+                if part.topic == CONSUMER_OFFSETS:
+                    text = f"offsets were committed, the records written with them on {_names(aborted)} aborted"
+                    yield of_part("aborted-offsets", part, text)
+        for part in unended if final else ():
+            torn.add(id(part))
+            if part.fate != "torn":
+                outcome = "committed" if committed else "aborted"
+                text = f"no marker here, {outcome} on {_names(committed or aborted or final)}"
+                yield of_part("torn", part, text)
+        for part in together:
+            yield part._replace(fate="torn") if id(part) in torn else part
+
+    def _open(self, part: Part, state: CoordinatorState | None) -> tuple[Part, list[Finding]]:
+        """Live, ending, torn or hanging."""
+        fate, text = self._fate_of_open(part, state)
+        part = part._replace(fate=fate)
+        if fate not in ("hanging", "torn"):
+            return part, []
+        findings = [of_part(fate, part, text)]
+        if fate == "hanging" and part.after_marker >= 0 and state is not None and _same_epoch_twice(state):
+            late = f"written after the marker at offset {part.after_marker} of the same epoch, in no transaction since"
+            findings.append(of_part("late-write", part, late))
+        return part, findings
+
+    def _fate_of_open(self, part: Part, state: CoordinatorState | None) -> tuple[str, str]:
+        now, limits = self._context.now_ms, self._context.limits
+        age = now - max(part.started, 0)
+        if state is None:
+            if self._knows_all:
+                return "hanging", f"open for {_span(age)}, and no coordinator knows producer {part.producer_id}"
+            if age > limits.transaction_max_timeout_ms + GRACE_MS:
+                return "hanging", f"open for {_span(age)}; no log of its coordinator is here to ask"
+            return "open", ""
+        listed = f"{part.topic}-{part.partition}" in state.partitions.split(" ")
+        said = f"the coordinator says {_name(state.status)} at epoch {state.epoch}"
+        if state.status == _ONGOING and state.epoch == part.epoch and listed:
+            late = now - state.started > state.timeout_ms + GRACE_MS and state.timeout_ms != INT32_MAX
+            if late:
+                return (
+                    "hanging",
+                    f"open for {_span(now - state.started)}, and its time-out is {_span(state.timeout_ms)}",
+                )
+            return "open", ""
+        if state.status in _PREPARED and listed and part.epoch <= state.epoch:
+            if now - state.updated <= GRACE_MS:
+                return "ending", ""
+            return "torn", f"no marker: {said} since {_span(now - state.updated)}"
+        without = (
+            f", without {part.topic}-{part.partition}" if state.status in (_ONGOING, *_PREPARED) and not listed else ""
+        )
+        return "hanging", f"open for {_span(age)}; {said}{without}"
+
+    def _stray(self, part: Part, state: CoordinatorState | None) -> Iterator[Finding]:
+        """A marker that no decision accounts for, where all decisions of its time are known."""
+        if state is None:
+            age = self._context.now_ms - part.ended
+            if self._knows_all and age < self._context.limits.transactional_id_expiration_ms:
+                yield _marker(part, f"no coordinator knows producer {part.producer_id}")
+            return
+        if part.ended > self._complete_since.get(state.log_partition, INT32_MAX << 31) + CLOCKS_MS or (
+            self._complete_since.get(state.log_partition) == -1
+        ):
+            word = "commit" if part.outcome == Outcome.COMMITTED else "abort"
+            yield _marker(
+                part, f"the coordinator has not decided to {word} at epoch {part.marker_epoch} here{_by_hand(part)}"
+            )
+
+
+def _same_epoch_twice(state: CoordinatorState) -> bool:
+    """Whether data after a marker of its epoch is late: nothing is ongoing, and markers do not begin the next epoch."""
+    return state.version < _TRANSACTIONS_V2 and state.status not in (_ONGOING, *_PREPARED)
+
+
+def _by_hand(part: Part) -> str:
+    by_hand = part.outcome == Outcome.ABORTED and part.marker_epoch == part.epoch
+    return "; an abort by an administrator looks like this" if by_hand else ""
+
+
+def _marker(part: Part, text: str) -> Finding:
+    found = of_part("stray-marker", part, text)
+    return found._replace(offset=part.marker_offset, last_offset=NONE, time=part.ended, epoch=part.marker_epoch)
+
+
+def _names(parts: list[Part]) -> str:
+    names = sorted({f"{part.topic}-{part.partition}" for part in parts})
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _name(status: int) -> str:
+    return STATE_NAMES[status] if 0 <= status < len(STATE_NAMES) else f"state {status}"
+
+
+def _span(milliseconds: int) -> str:
+    """A length of time for people."""
+    seconds = max(0, milliseconds) // 1000
+    if seconds < 120:
+        return f"{seconds} s"
+    if seconds < 7200:
+        return f"{seconds // 60} min"
+    return f"{seconds // 3600} h" if seconds < 172_800 else f"{seconds // 86_400} d"

@@ -1,0 +1,278 @@
+"""Planted damage to transactions is found, and named: kind, topic, partition, offset, transactional id, producer, epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.spark.audit.context import Limits
+from oncelog.spark.audit.model import Finding
+from tests.unit.spark.audit.logs import (
+    COMPLETE_COMMIT,
+    EMPTY,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TIME,
+    Coordinator,
+    Log,
+    commit_offset,
+    found,
+    run,
+)
+
+BOTH = "t-0 t-1"
+
+
+class Scene:
+    """Two partitions and their coordinator."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.logs = Log(directory, "t", 0), Log(directory, "t", 1)
+        self.coordinator = Coordinator(directory)
+
+    def transactions(self, count: int = 3, *, first_epoch: int = 0) -> None:
+        for epoch in range(first_epoch, first_epoch + count):
+            committed = epoch % 2 == 0
+            for log in self.logs:
+                log.transaction(epoch=epoch, committed=committed)
+            self.coordinator.ended(BOTH, epoch=epoch, committed=committed, at=3 * epoch)
+
+    def findings(self) -> list[Finding]:
+        for log in self.logs:
+            log.write()
+        self.coordinator.write()
+        return found(self.directory)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def kinds(findings: list[Finding]) -> list[str]:
+    return [one.kind for one in findings]
+
+
+def where(one: Finding) -> tuple[str, int, int, str, int, int]:
+    return one.topic, one.partition, one.offset, one.transactional_id, one.producer_id, one.epoch
+
+
+def test_a_clean_log_gives_none_and_every_transaction_has_its_fate(scene: Scene) -> None:
+    scene.transactions(4)
+    scene.logs[0].roll()
+    scene.transactions(4, first_epoch=4)
+    assert scene.findings() == []
+    tallies = run(scene.directory).tallies
+    assert sum(one.parts for one in tallies if one.fate == "committed") == 8
+    assert sum(one.parts for one in tallies if one.fate == "aborted") == 8
+
+
+def test_torn_committed_here_and_aborted_there(scene: Scene) -> None:
+    scene.transactions()
+    scene.logs[0].transaction(epoch=3)
+    _, marker = scene.logs[1].transaction(epoch=3, committed=False)
+    scene.coordinator.ended(BOTH, epoch=3, at=9)
+    findings = scene.findings()
+    assert set(kinds(findings)) == {"torn"}
+    assert ("t", 1, marker, "app", 7, 4) in map(where, findings)
+    assert "the marker says abort, the coordinator decided to commit 'app' at epoch 4"[:30] in findings[-1].text
+
+
+def test_torn_without_any_coordinator_record(scene: Scene) -> None:
+    scene.logs[0].transaction(epoch=3)
+    first, _ = scene.logs[1].transaction(epoch=3, committed=False)
+    for log in scene.logs:
+        log.write()
+    (finding,) = found(scene.directory)
+    assert where(finding) == ("t", 1, first, "", 7, 3)
+    assert finding.text == "committed on t-0, aborted on t-1"
+
+
+def test_torn_a_marker_is_missing_where_the_coordinator_lists_the_partition(scene: Scene) -> None:
+    scene.transactions()
+    scene.logs[0].transaction(epoch=3)
+    first = scene.logs[1].data(epoch=3)
+    scene.coordinator.ended(BOTH, epoch=3, at=9)
+    (finding,) = scene.findings()
+    assert finding.kind == "torn" and where(finding) == ("t", 1, first, "app", 7, 3)
+    assert "no marker: the coordinator decided to commit 'app' at epoch 4" in finding.text
+
+
+def test_torn_a_partition_that_was_listed_has_neither_data_nor_marker(scene: Scene) -> None:
+    scene.transactions()
+    scene.logs[0].transaction(epoch=3)
+    scene.coordinator.ended(BOTH, epoch=3, at=20)
+    (finding,) = scene.findings()
+    assert finding.kind == "torn" and where(finding) == ("t", 1, scene.logs[1].end, "app", 7, 4)
+
+
+def test_what_is_alive_young_or_being_ended_is_no_finding(scene: Scene) -> None:
+    scene.transactions(2)
+    scene.logs[0].data(epoch=2)
+    scene.coordinator.state(epoch=2, status=ONGOING, places="t-0", at=6)
+    scene.logs[1].data(pid=8, epoch=5)
+    scene.coordinator.state("other", 8, 5, ONGOING, "t-1", at=6)
+    scene.coordinator.state("other", 8, 6, PREPARE_COMMIT, "t-1", at=6)
+    assert scene.findings() == []
+    assert sorted(part.fate for part in run(scene.directory).transactions) == ["ending", "open"]
+    late = run(scene.directory, limits=Limits(now_ms=TIME + 3_600_000)).findings
+    assert sorted((one.kind, one.transactional_id) for one in late) == [("hanging", "app"), ("torn", "other")]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "status", "places", "text"),
+    [
+        (5, EMPTY, "", "the coordinator says Empty at epoch 5"),
+        (4, COMPLETE_COMMIT, "", "the coordinator says CompleteCommit at epoch 4"),
+        (4, ONGOING, "t-0", "the coordinator says Ongoing at epoch 4, without t-1"),
+        (9, ONGOING, "t-0 t-1", "the coordinator says Ongoing at epoch 9"),
+        (5, PREPARE_ABORT, "t-0", "the coordinator says PrepareAbort at epoch 5, without t-1"),
+    ],
+)
+def test_hanging_the_coordinator_knows_of_nothing(scene: Scene, epoch: int, status: int, places: str, text: str) -> None:
+    scene.transactions()
+    first = scene.logs[1].data(epoch=4)
+    scene.coordinator.state("app", 7, epoch, status, places, at=9)
+    (finding,) = [one for one in scene.findings() if one.kind == "hanging"]
+    assert where(finding) == ("t", 1, first, "app", 7, 4)
+    assert text in finding.text
+
+
+def test_hanging_no_coordinator_knows_the_producer(scene: Scene) -> None:
+    scene.transactions()
+    first = scene.logs[0].data(pid=99, epoch=2)
+    (finding,) = scene.findings()
+    assert finding.kind == "hanging" and where(finding) == ("t", 0, first, "", 99, 2)
+    assert "no coordinator knows producer 99" in finding.text
+
+
+def test_without_a_coordinators_log_only_age_tells(tmp_path: Path) -> None:
+    log = Log(tmp_path, "t")
+    log.data(epoch=2)
+    log.write()
+    assert found(tmp_path) == []
+    (finding,) = run(tmp_path, limits=Limits(now_ms=TIME + 3_600_000)).findings
+    assert finding.kind == "hanging" and "60 min" in finding.text
+
+
+def test_late_write_after_a_marker(scene: Scene) -> None:
+    scene.transactions()
+    late = scene.logs[0].data(epoch=2, sequence=2)
+    findings = scene.findings()
+    assert ("t", 0, late, "app", 7, 2) in [where(one) for one in findings if one.kind == "late-write"]
+    assert "after epoch 3, after the marker at offset 8" in next(one for one in findings if one.kind == "late-write").text
+
+
+def test_late_write_into_an_ended_transaction_of_the_same_epoch(scene: Scene) -> None:
+    """As before Transactions V2, when markers did not raise the epoch."""
+    log = scene.logs[0]
+    log.data(epoch=0)
+    marker = log.marker(epoch=0)
+    scene.coordinator.state(epoch=0, places="t-0", version=0)
+    scene.coordinator.state(epoch=0, status=PREPARE_COMMIT, places="t-0", version=0)
+    scene.coordinator.state(epoch=0, status=COMPLETE_COMMIT, version=0)
+    late = log.data(epoch=0, sequence=2)
+    findings = scene.findings()
+    assert kinds(findings) == ["hanging", "late-write"]
+    assert where(findings[1]) == ("t", 0, late, "app", 7, 0)
+    assert f"after the marker at offset {marker}" in findings[1].text
+
+
+def test_markers_without_a_coordinators_record(scene: Scene) -> None:
+    scene.transactions()
+    _, by_hand = scene.logs[0].transaction(epoch=3, committed=False)
+    _, unknown = scene.logs[1].transaction(pid=55, epoch=0)
+    findings = scene.findings()
+    assert kinds(findings) == ["stray-marker"] * 2
+    assert where(findings[0]) == ("t", 0, by_hand, "app", 7, 4)
+    assert where(findings[1]) == ("t", 1, unknown, "", 55, 1)
+    assert "no coordinator knows producer 55" in findings[1].text
+
+
+def test_an_expired_transactional_id_explains_old_markers_of_unknown_producers(scene: Scene) -> None:
+    scene.transactions(1)
+    scene.logs[1].transaction(pid=55, epoch=0)
+    scene.findings()
+    assert run(scene.directory, limits=Limits(now_ms=TIME + 8 * 24 * 3_600_000)).findings == []
+
+
+def test_markers_of_an_old_epoch_or_an_old_coordinator(scene: Scene) -> None:
+    log = scene.logs[0]
+    log.data(epoch=3)
+    log.marker(epoch=4, reign=5)
+    old = log.marker(epoch=2, reign=5)
+    reign = log.marker(epoch=5, reign=4)
+    log.write()
+    findings = [one for one in found(scene.directory) if one.kind == "stray-marker"]
+    assert [one.offset for one in findings] == [old, reign]
+
+
+def test_duplicates_and_gaps_in_sequences(tmp_path: Path) -> None:
+    log = Log(tmp_path, "t")
+    log.data(pid=3, sequence=2**31 - 2, transactional=False)
+    log.data(pid=3, sequence=0, transactional=False)
+    again = log.data(pid=3, sequence=0, transactional=False)
+    skips = log.data(pid=3, sequence=9, transactional=False)
+    bumped = log.data(pid=3, epoch=1, sequence=4, transactional=False)
+    log.write()
+    findings = found(tmp_path)
+    assert [(one.kind, one.offset, one.epoch) for one in findings] == [
+        ("duplicate", again, 0),
+        ("gap", skips, 0),
+        ("gap", bumped, 1),
+    ]
+    assert findings[0].text == "sequence 0 where 2 is next: written before"
+
+
+def test_a_producer_idle_for_longer_than_it_is_remembered_may_go_on_anywhere(tmp_path: Path) -> None:
+    log = Log(tmp_path, "t")
+    log.data(pid=3, transactional=False)
+    log.now = lambda offset=None: TIME + 25 * 3_600_000  # type: ignore[method-assign]  # a day passes
+    log.data(pid=3, sequence=40, transactional=False)
+    log.write()
+    assert found(tmp_path) == []
+
+
+def test_offsets_committed_after_the_end_and_inside_an_aborted_batch(tmp_path: Path) -> None:
+    log, offsets = Log(tmp_path, "t"), Log(tmp_path, "__consumer_offsets")
+    log.transaction(epoch=0)
+    log.data(epoch=1, count=10)
+    log.marker(epoch=2, committed=False)
+    commit_offset(offsets, "passes", "t", 0, 13)
+    commit_offset(offsets, "inside", "t", 0, 8)
+    commit_offset(offsets, "moved-on", "t", 0, 8)
+    commit_offset(offsets, "moved-on", "t", 0, 14)
+    commit_offset(offsets, "beyond", "t", 0, 15)
+    commit_offset(offsets, "elsewhere", "not-here", 0, 99)
+    log.write()
+    offsets.write()
+    inside, beyond = found(tmp_path)
+    assert (inside.kind, inside.topic, inside.offset) == ("aborted-offsets", "t", 8) and "'inside'" in inside.text
+    assert (beyond.kind, beyond.topic, beyond.offset) == ("offsets-beyond-log", "t", 15) and "'beyond'" in beyond.text
+
+
+def test_offsets_of_a_transaction_count_when_it_commits(tmp_path: Path) -> None:
+    log, offsets = Log(tmp_path, "t"), Log(tmp_path, "__consumer_offsets")
+    log.transaction(epoch=0)
+    commit_offset(offsets, "g", "t", 0, 50, pid=7, epoch=1)
+    offsets.marker(epoch=2, committed=False)
+    commit_offset(offsets, "h", "t", 0, 60, pid=7, epoch=2)
+    offsets.marker(epoch=3, committed=True)
+    log.write()
+    offsets.write()
+    assert [(one.kind, one.offset) for one in found(tmp_path) if one.kind != "transaction-index"] == [
+        ("offsets-beyond-log", 60)
+    ]
+
+
+def test_offsets_committed_with_records_that_were_aborted(tmp_path: Path) -> None:
+    log, offsets = Log(tmp_path, "t"), Log(tmp_path, "__consumer_offsets")
+    log.transaction(epoch=0, committed=False)
+    commit_offset(offsets, "g", "t", 0, 3, pid=7, epoch=0)
+    offsets.marker(epoch=1, committed=True)
+    log.write()
+    offsets.write()
+    assert kinds(found(tmp_path)) == ["torn", "aborted-offsets"]
