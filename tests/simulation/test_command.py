@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,7 @@ def test_plants_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> Non
         ["--seed", "1", "--plant", "weeds"],
         ["--seed", "1", "--plan", "{bad}"],
         ["--replay", "{bad}"],
+        ["--replay", "{bad}", "--seed", "1"],
     ],
 )
 def test_what_cannot_be_run_is_refused(arguments: list[str], tmp_path: Path) -> None:
@@ -66,6 +70,18 @@ def test_a_failure_is_told_dumped_and_replayed_as_it_was(
     assert invoke(["sim", "--replay", dump, "--json"]) == 1
     again = json.loads(capsys.readouterr().out)
     assert again == told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_it_at_once_without_a_word(end: signal.Signals) -> None:
+    command = [sys.executable, "-m", "oncelog", "sim", "--seed", "1", "--trace"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(end)
+        _, said = process.communicate(timeout=20)
+    assert (process.returncode, said) == (130, b"")
 
 
 @pytest.mark.slow

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -32,19 +35,27 @@ _SHOWN_LINES: Final = 25
 
 
 def sim(
-    seed: Annotated[int | None, typer.Option(help="Run this seed.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Run this seed.")] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Run this many fresh seeds; stop at the first failure.")
+        int | None, typer.Option(metavar="K", min=1, help="Run this many fresh seeds; stop at the first failure.")
     ] = None,
-    plant: Annotated[str | None, typer.Option(help="Break the broker on purpose; see --list-plants.")] = None,
+    plant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Break the broker on purpose; see --list-plants.")
+    ] = None,
     list_plants: Annotated[bool, typer.Option("--list-plants", help="Print the names of the bugs to plant.")] = False,
     plan: Annotated[
-        Path | None, typer.Option(help="Faults to use instead of those the seed draws, one a line.")
+        Path | None, typer.Option(metavar="FILE", help="Faults to use instead of those the seed draws, one a line.")
     ] = None,
     minimise: Annotated[bool, typer.Option("--minimise", help="Shorten the plan of a failing seed.")] = False,
-    replay: Annotated[Path | None, typer.Option(help="Run a failure that --dump wrote, or a flight recording.")] = None,
-    dump: Annotated[Path | None, typer.Option(help="Where to write what --replay needs of a failure.")] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Print everything that happens.")] = False,
+    replay: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Run a failure that --dump wrote, or a flight recording.")
+    ] = None,
+    dump: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write what --replay needs of a failure.")
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Print everything that happens; with --json on stderr.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a seed.")] = False,
 ) -> None:
     """Run the broker, its clients and their workload in virtual time, with faults drawn by seed.
@@ -60,7 +71,10 @@ def sim(
     if plant is not None and plant not in PLANTS:
         raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(PLANTS)}")
     faults = None if plan is None else _read_plan(plan)
+    again = "" if plan is None else f" --plan {shlex.quote(str(plan))}"
     if replay is not None:
+        if seed is not None or seeds is not None or plant is not None or plan is not None:
+            raise typer.BadParameter("it says which seed, plant and plan; give none beside it", param_hint="--replay")
         if _is_recording(replay):
             _replay_recording(replay, trace=trace, as_json=as_json)
             return
@@ -68,7 +82,11 @@ def sim(
     if (seed is None) == (seeds is None):
         raise typer.BadParameter("give --seed N or --seeds K")
     runs = [seed] if seed is not None else _fresh_seeds(seeds or 0)
-    failed = _run(runs, plant, faults, trace=trace, as_json=as_json)
+    command = "oncelog sim --seed {seed}" + (f" --plant {plant}" if plant else "") + again
+    if replay is not None:
+        command = f"oncelog sim --replay {shlex.quote(str(replay))}"
+    with _quiet_end():
+        failed = _run(runs, plant, faults, trace=trace, as_json=as_json, command=command)
     if failed is None:
         return
     if minimise:
@@ -79,24 +97,25 @@ def sim(
 
 
 def _run(
-    runs: list[int], plant: str | None, faults: list[Fault] | None, *, trace: bool, as_json: bool
+    runs: list[int], plant: str | None, faults: list[Fault] | None, *, trace: bool, as_json: bool, command: str
 ) -> Outcome | None:
-    """Run seeds until one fails; that one."""
+    """Run seeds until one fails; that one. ``command`` runs it again."""
     from oncelog.sim.plants import PLANTS
     from oncelog.sim.simulation import simulate
 
     begun, virtual_s, requests = time.monotonic(), 0.0, 0
+    log = (partial(print, file=sys.stderr) if as_json else print) if trace else None
     with progress("simulating" if len(runs) > 1 and not as_json else None) as told:
         for number, seed in enumerate(runs):
             planted = nullcontext() if plant is None else PLANTS[plant].planted()
-            outcome = simulate(seed, plan=faults, plant=planted, log=print if trace else None)
+            outcome = simulate(seed, plan=faults, plant=planted, log=log)
             virtual_s += outcome.virtual_s
             requests += outcome.requests
             told(number + 1, len(runs))
             if as_json:
                 print_json_line(_as_json(outcome, plant))
             if outcome.violations:
-                _tell_failure(outcome, plant, planned=faults is not None)
+                _tell_failure(outcome, command.replace("{seed}", str(seed)))
                 return outcome
     if not as_json:
         seconds = time.monotonic() - begun
@@ -121,15 +140,24 @@ def _as_json(outcome: Outcome, plant: str | None) -> dict[str, Any]:
     }
 
 
-def _tell_failure(outcome: Outcome, plant: str | None, *, planned: bool) -> None:
+def _tell_failure(outcome: Outcome, command: str) -> None:
     """What was violated, the last that happened, and how to see it again."""
     say = sys.stderr.write
     for line in outcome.last_lines[-_SHOWN_LINES:]:
         say(f"  {line[:200]}\n")
     for violation in outcome.violations:
         say(f"violated: {violation}\n")
-    option = "" if plant is None else f" --plant {plant}"
-    say(f"seed {outcome.seed}, {_commit()}; again: oncelog sim --seed {outcome.seed}{option}{' --plan …' * planned}\n")
+    say(f"seed {outcome.seed}, {_commit()}; again: {command}\n")
+
+
+@contextmanager
+def _quiet_end() -> Iterator[None]:
+    """Programs of an interrupted simulation go on writing for a moment, to nobody: nothing of that is for users."""
+    try:
+        yield
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.unraisablehook = lambda _: None
+        raise
 
 
 def _minimise(failed: Outcome, plant: str | None) -> list[Fault]:
@@ -160,7 +188,8 @@ def _read_plan(path: Path) -> list[Fault]:
     try:
         return parse_plan(path.read_text())
     except ValueError as error:
-        raise typer.BadParameter(f"{path} is not a plan of faults: {error}") from None
+        shown = str(error) if str(error).startswith("no fault") else "a line is: at ms, kind, span ms, choice"
+        raise typer.BadParameter(f"{path} is not a plan of faults ({shown})") from None
 
 
 def _write_dump(path: Path, seed: int, plant: str | None, plan: list[Fault], failed: Outcome) -> None:
@@ -185,8 +214,8 @@ def _read_dump(path: Path) -> tuple[int, str | None, list[Fault]]:
     try:
         content = json.loads(path.read_text())
         return int(content["seed"]), content["plant"], parse_plan(content["plan"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise typer.BadParameter(f"{path} is not a dump of a simulation: {error}") from None
+    except (ValueError, KeyError, TypeError):
+        raise typer.BadParameter(f"{path} is neither what --dump writes nor a flight recording") from None
 
 
 def _is_recording(path: Path) -> bool:
@@ -223,14 +252,15 @@ def _commit() -> str:
     """Version, and the commit where the package is run from a checkout."""
     from oncelog import __version__
 
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
-        ).stdout.strip()
-    except OSError:
-        found = ""
+    here = Path(__file__)
+
+    def git(*arguments: str) -> str:
+        try:
+            command = ["git", "-C", str(here.parent), *arguments]
+            return subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            return ""
+
+    # An environment inside somebody's own repository is not a checkout of ours.
+    found = git("rev-parse", "--short=12", "HEAD") if git("ls-files", here.name) else ""
     return f"oncelog {__version__}" + (f" at {found}" if found else "")
