@@ -5,13 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, client_settings
 from oncelog.cli.output import print_json, print_table, progress
+from oncelog.cli.table_options import (
+    AllowDataLoss,
+    EventTime,
+    Headers,
+    PartitionBy,
+    QuarantineTopic,
+    ReadUncommitted,
+    SchemaText,
+    SkipBytes,
+    To,
+    ValueFormat,
+    shape_of,
+    source_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +34,7 @@ if TYPE_CHECKING:
 
 def load(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to load.")],
-    to: Annotated[Path, typer.Option("--to", "-o", metavar="DIR", help="The table: a directory, made if need be.")],
+    to: To,
     from_time: Annotated[
         str | None,
         typer.Option(
@@ -34,13 +47,24 @@ def load(
     rows_per_step: Annotated[
         int, typer.Option(min=1, metavar="N", help="Rows after which a step is committed.")
     ] = 2_000_000,
-    headers: Annotated[bool, typer.Option("--headers", help="Load the column 'headers' too.")] = False,
-    read_uncommitted: Annotated[
-        bool, typer.Option("--read-uncommitted", help="Load records of aborted and open transactions too.")
+    partition_by: PartitionBy = None,
+    event_time: EventTime = "timestamp",
+    value_format: ValueFormat = "binary",
+    schema: SchemaText = None,
+    skip_bytes: SkipBytes = 0,
+    quarantine_topic: QuarantineTopic = None,
+    backfill: Annotated[
+        bool,
+        typer.Option(
+            "--backfill", help="Load only what is before the table's first rows, while a stream appends to it."
+        ),
     ] = False,
-    allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Go on where retention removed what was not loaded yet.")
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Afterwards, make larger files of small ones, in one step for readers.")
     ] = False,
+    headers: Headers = False,
+    read_uncommitted: ReadUncommitted = False,
+    allow_data_loss: AllowDataLoss = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -55,30 +79,46 @@ def load(
     Examples:
       oncelog load flights --to ./flights-table
       oncelog load orders payments --to ./lake --from 2013-06-01
+      oncelog load orders --to ./orders --value-format json --schema 'id BIGINT, at TIMESTAMP' --partition-by day
+      oncelog load orders --to delta:./orders-delta
     """
     from oncelog.cli.moments import MomentError, parse_time_ms
-    from oncelog.spark.loading import load as run
+    from oncelog.spark.compacting import DEFAULT_TARGET_BYTES
+    from oncelog.spark.targets import load_into as run
 
     try:
         from_ms = None if from_time is None else parse_time_ms(from_time)
     except MomentError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from None
-    options = {f"kafka.{name}": value for name, value in client_settings(properties, command_config).items()}
-    options["kafka.isolation.level"] = "read_uncommitted" if read_uncommitted else "read_committed"
-    options["includeHeaders"] = str(headers).lower()
-    options["failOnDataLoss"] = str(not allow_data_loss).lower()
-    with _progress(quiet=as_json) as on_event:
+    options = source_options(
+        client_settings(properties, command_config),
+        headers=headers,
+        read_uncommitted=read_uncommitted,
+        allow_data_loss=allow_data_loss,
+    )
+    shape = shape_of(value_format, schema, skip_bytes, partition_by, event_time)
+    with load_progress(quiet=as_json) as on_event:
         report = run(
-            topics, bootstrap, to, from_ms=from_ms, rows_per_step=rows_per_step, options=options, on_event=on_event
+            topics,
+            bootstrap,
+            to,
+            from_ms=from_ms,
+            rows_per_step=rows_per_step,
+            options=options,
+            shape=shape,
+            quarantine_topic=quarantine_topic,
+            backfill=backfill,
+            compact_below=DEFAULT_TARGET_BYTES if compact else None,
+            on_event=on_event,
         )
     if as_json:
         print_json(report)
     else:
-        _print_report(report)
+        print_report(report)
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
+def load_progress(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
     """A bar on a terminal, a line per step elsewhere."""
     if quiet:
         yield lambda event: None
@@ -98,15 +138,21 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
         yield on_event
 
 
-def _print_report(report: LoadReport) -> None:
+def print_report(report: LoadReport) -> None:
     rows = [
-        (one.topic, one.partition, one.start, one.end, one.rows, one.replaced_files)
+        (one.topic, one.partition, one.start, one.end, one.rows, one.quarantined, one.replaced_files)
         for one in report.partitions
-        if one.rows or one.replaced_files or one.end > one.start
+        if one.rows or one.replaced_files or one.quarantined or one.end > one.start
     ]
+    if report.compacted_files:
+        print(f"{report.compacted_files} small files became larger ones")
     if not rows:
         print(f"nothing new; {report.directory} has everything up to now")
         return
-    print_table(("topic", "partition", "from offset", "to offset", "rows", "files replaced"), rows)
-    speed = f", {report.rows / report.seconds:,.0f} rows/s" if report.rows > 10_000 else ""
+    print_table(("topic", "partition", "from offset", "to offset", "rows", "bad rows", "files replaced"), rows)
+    if report.new_columns:
+        print(f"new columns, null in what was there: {', '.join(report.new_columns)}")
+    if report.quarantined:
+        print(f"{report.quarantined:,} bad rows, with topic, partition, offset and reason: {report.quarantine}")
+    speed = f", {report.rows_per_second:,.0f} rows/s, {report.megabytes_per_second:,.1f} MB/s written"
     print(f"{report.rows:,} rows in {report.steps} step(s), {report.seconds:.1f} s{speed}: {report.directory}")

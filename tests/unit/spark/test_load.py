@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.spark import loading
+from oncelog.spark import publishing
 from oncelog.spark import table as table_module
 from oncelog.spark.errors import DataLoss
 from oncelog.spark.load_plan import Piece
@@ -93,7 +93,7 @@ class Mortal:
             monkeypatch.setattr(module, name, self._mortal(getattr(module, name), counts=module is os))
         writer = FakeWriter.write
         monkeypatch.setattr(FakeWriter, "write", self._mortal(writer, counts=True))
-        monkeypatch.setattr(loading, "write_empty", self._mortal(loading.write_empty, counts=True))
+        monkeypatch.setattr(publishing, "write_empty", self._mortal(publishing.write_empty, counts=True))
 
     def _mortal(self, action: Callable[..., Any], *, counts: bool) -> Callable[..., Any]:
         def acting(*arguments: Any, **named: Any) -> Any:

@@ -1,0 +1,86 @@
+"""The options that ``load`` and ``stream`` share: what is read, and what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from oncelog.spark.shaping import Shape
+
+To = Annotated[
+    str,
+    typer.Option(
+        "--to", "-o", metavar="DIR", help="The table: a directory, made if need be; delta:DIR or iceberg:DIR for those."
+    ),
+]
+PartitionBy = Annotated[
+    str | None,
+    typer.Option("--partition-by", metavar="day|hour", help="Keep rows under the day or hour (UTC) of their event."),
+]
+EventTime = Annotated[
+    str,
+    typer.Option(
+        "--event-time", metavar="timestamp|$.PATH", help="When the event was: the record's timestamp, or a JSON path."
+    ),
+]
+ValueFormat = Annotated[
+    str,
+    typer.Option(
+        "--value-format", metavar="json|avro|utf8|binary", help="Decode values; bad ones go to the quarantine."
+    ),
+]
+SchemaText = Annotated[
+    str | None,
+    typer.Option(
+        "--schema", metavar="DDL|@FILE", help="Of values in JSON ('id BIGINT, at TIMESTAMP') or Avro (its JSON)."
+    ),
+]
+SkipBytes = Annotated[
+    int,
+    typer.Option(
+        "--skip-bytes", min=0, metavar="N", help="Leave out what stands before each value: 5 for Confluent's header."
+    ),
+]
+QuarantineTopic = Annotated[
+    str | None,
+    typer.Option("--quarantine-topic", metavar="TOPIC", help="Bad rows go there, once, instead of DIR/_quarantine."),
+]
+Headers = Annotated[bool, typer.Option("--headers", help="Load the column 'headers' too.")]
+ReadUncommitted = Annotated[
+    bool, typer.Option("--read-uncommitted", help="Load records of aborted and open transactions too.")
+]
+AllowDataLoss = Annotated[
+    bool, typer.Option("--allow-data-loss", help="Go on where retention removed what was not loaded yet.")
+]
+
+
+def shape_of(
+    value_format: str, schema: str | None, skip_bytes: int, partition_by: str | None, event_time: str
+) -> Shape:
+    """What the options ask for. Raises BadParameter and OptionError."""
+    from oncelog.spark.shaping import Shape
+
+    if partition_by not in (None, "day", "hour"):
+        raise typer.BadParameter("must be day or hour", param_hint="--partition-by")
+    text = schema
+    if schema is not None and schema.startswith("@"):
+        try:
+            text = Path(schema[1:]).read_text(encoding="utf-8")
+        except OSError as error:
+            raise typer.BadParameter(f"{schema[1:]}: {error.strerror}", param_hint="--schema") from None
+    by = "day" if partition_by == "day" else "hour" if partition_by else None
+    return Shape(value_format, text, skip_bytes, by, event_time)
+
+
+def source_options(
+    settings: dict[str, str], *, headers: bool, read_uncommitted: bool, allow_data_loss: bool
+) -> dict[str, str]:
+    """The source's options."""
+    options = {f"kafka.{name}": value for name, value in settings.items()}
+    options["kafka.isolation.level"] = "read_uncommitted" if read_uncommitted else "read_committed"
+    options["includeHeaders"] = str(headers).lower()
+    options["failOnDataLoss"] = str(not allow_data_loss).lower()
+    return options

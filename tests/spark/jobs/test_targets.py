@@ -1,0 +1,87 @@
+"""Delta and Iceberg tables: rows and offsets in one commit, whichever load dies where."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncelog.spark.errors import OptionError
+from oncelog.spark.load_report import Event
+from oncelog.spark.shaping import Shape
+from oncelog.spark.targets import load_into
+from tests.spark.conftest import Topic
+from tests.spark.jobs.test_shaped_load import DAY, START, flight, send
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def rows_in(kind: str, place: Path) -> pa.Table:
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable(place).to_pyarrow_table()
+    from oncelog.spark.targets_iceberg import IcebergTarget
+
+    table = IcebergTarget(place)._table()
+    assert table is not None
+    return table.scan().to_arrow()
+
+
+class Died(Exception):
+    """The load, where the test wants it."""
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_each_record_once_with_columns_that_come_later_and_bad_rows_in_a_table_beside_it(
+    kind: str, spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path
+) -> None:
+    pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
+    topic, place = topic_with(0), tmp_path / "table"
+    values = [flight(n) if n != 3 else b"bad" for n in range(6)]
+    send(topic, *values)
+    send(topic, flight(100), partition=1)
+
+    def run(schema: str, die_when: str = "") -> int:
+        def on_event(event: Event) -> None:
+            if event.kind == die_when:
+                raise Died
+
+        shape = Shape("json", schema, partition_by="day")
+        servers = topic.bootstrap_servers
+        report = load_into([topic.name], servers, f"{kind}:{place}", spark=spark, shape=shape, on_event=on_event)
+        return report.rows
+
+    with pytest.raises(Died):
+        run("number INT", die_when="publishing")  # its bad row is in the quarantine already
+    assert rows_in(kind, place).num_rows == 0
+    with pytest.raises(Died):
+        run("number INT", die_when="committed")
+    assert run("number INT") == 0
+    send(topic, flight(200, speed=1.5), partition=1)
+    assert run("number INT, speed DOUBLE") == 1
+    table = rows_in(kind, place).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    assert table["number"].to_pylist() == [0, 1, 2, 4, 5, 100, 200]
+    assert table["speed"].to_pylist() == [None] * 6 + [1.5]
+    if kind == "delta":
+        days = [date.fromtimestamp((START + at * DAY // 4) / 1000) for at in (0, 1, 2, 4, 5)]
+        assert table["day"].to_pylist()[:5] == days
+    bad = rows_in(kind, place.with_name("table-quarantine"))
+    assert bad.select(["partition", "offset", "value", "reason"]).to_pylist() == [
+        {"partition": 0, "offset": 3, "value": b"bad", "reason": "not JSON"}
+    ]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_missing_package_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, f"oncelog.spark.targets_{kind}", None)
+    with pytest.raises(OptionError, match=rf"pip install 'oncelog\[{kind}\]'"):
+        load_into(["t"], "nowhere:1", f"{kind}:{tmp_path}")
