@@ -93,6 +93,8 @@ class Simulation:
         self.watcher = WireWatcher(self.observer, self.world.kernel.now_ms, _violated)
         self.world.broker.watcher = self.watcher
         self.world.broker.on_death = self._died
+        self._deaths_ms: list[int] = []
+        """By the broker's own clock, which its markers have, too."""
         self._reported = 0
 
     def run(self) -> Outcome:
@@ -200,6 +202,7 @@ class Simulation:
 
     def _died(self, power_lost: bool) -> None:
         """The broker's process is gone: what is on its disk must do."""
+        self._deaths_ms.append(self.world.broker.now_ms())
         entropy = self.world.kernel.entropy("disk checks")
         if entropy.random() < self.scene.disk_checks:
             self._check_disk(torn=power_lost, settled=False)
@@ -218,7 +221,7 @@ class Simulation:
             kept=kept,
             torn=torn,
             settled=settled,
-            restarted_at_ms=self.observer.restarted_at_ms,
+            restarted_at_ms=self._deaths_ms,
             now_ms=broker.now_ms(),
         )
         self._raise(found)

@@ -13,7 +13,6 @@ from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.core.groups import commits
 from oncelog.core.groups.commits import Commits
 from oncelog.core.groups.group import Group
-from oncelog.core.groups.membership import Membership
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.shard import GroupShard
 from oncelog.sim.plants.planting import Plant, every
@@ -43,27 +42,11 @@ def _unstable_told(right: Any) -> Any:
     return has_pending
 
 
-def _generation_unchecked(right: Any) -> Any:
-    def fenced(group: Group, request: Any) -> Any:
-        return group.refusal_for(request.member_id, request.group_instance_id)
-
-    return fenced
-
-
 def _members_unchecked(right: Any) -> Any:
     def fenced(group: Group, request: Any) -> Any:
         return ErrorCode.NONE
 
     return fenced
-
-
-def _heartbeat_unchecked(right: Any) -> Any:
-    def heartbeat(self: Membership, request: Any, now_ms: int) -> Any:
-        group = self._groups.get(request.group_id)
-        asked = request if group is None else request._replace(generation=group.generation)
-        return right(self, asked, now_ms)
-
-    return heartbeat
 
 
 def _commit_lost(right: Any) -> Any:
@@ -168,25 +151,11 @@ GROUPS: Final = (
         _unstable_told,
     ),
     Plant(
-        "generation-unchecked",
-        "offsets of an earlier generation are accepted",
-        commits,
-        "_fenced",
-        _generation_unchecked,
-    ),
-    Plant(
         "members-unchecked",
         "offsets of who is no member any more are accepted",
         commits,
         "_fenced",
         _members_unchecked,
-    ),
-    Plant(
-        "heartbeat-unchecked",
-        "a heartbeat of an earlier generation is answered well",
-        Membership,
-        "heartbeat",
-        _heartbeat_unchecked,
     ),
     Plant("commit-lost", "a commit is answered and not written, now and then", Commits, "_write", _commit_lost),
     Plant(

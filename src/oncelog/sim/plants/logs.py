@@ -131,7 +131,7 @@ def _index_points_past(right: Any) -> Any:
 
 
 def _fetch_forgotten(right: Any) -> Any:
-    now = every(40)
+    now = every(10)
 
     def release(self: Readers, task: Any, until: Any) -> None:
         if now():
@@ -251,7 +251,6 @@ LOGS: Final = (
         _behind_accepted,
     ),
     Plant("gap-accepted", "sequences are not checked at all", producer_state, "check_sequence", _no_check),
-    Plant("epoch-unchecked", "data of an earlier epoch is written", producer_state, "check_data_epoch", _no_check),
     Plant(
         "zombie-writes",
         "the coordinator's word that a producer is fenced is passed over",

@@ -19,6 +19,8 @@ from oncelog.sim.checkers.disk.scan import Batch, Marker, ScannedLog
 DISAGREES: Final = "D6 marker disagrees with the coordinator"
 MISSING: Final = "D7 marker missing"
 REPEATED: Final = "D8 marker written twice"
+SET_BACK_MS: Final = 2_000
+"""A clock may be set back so far, so that what came later has an earlier timestamp."""
 _PREPARE_COMMIT: Final = 2
 _PREPARE_ABORT: Final = 3
 _TRANSACTIONS_V2: Final = 2
@@ -118,13 +120,17 @@ def _compare(
             position += 1
         elif position and expected[position - 1][:2] == found:
             excused = last is None or last.coordinator_epoch < batch.marker.coordinator_epoch
-            excused |= any((last or batch.marker).timestamp <= at <= batch.marker.timestamp for at in restarted_at_ms)
+            excused |= _restarted_between(last or batch.marker, batch.marker, restarted_at_ms)
             if expected[position - 1].version >= _TRANSACTIONS_V2 and not excused:
                 yield REPEATED, f"{where}, {said} twice"
         elif not (not found[1] and _is_administrators(found[0], expected, position)):
             yield DISAGREES, f"{where}, {said}, decided was {_shown(expected, position)}"
             return
         last = batch.marker
+
+
+def _restarted_between(one: Marker, other: Marker, restarted_at_ms: Sequence[int]) -> bool:
+    return any(one.timestamp - SET_BACK_MS <= at <= other.timestamp + SET_BACK_MS for at in restarted_at_ms)
 
 
 def _not_written(
