@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers import list_groups
+from oncelog.handlers import list_groups, list_transactions
 from oncelog.node import large_answers
 from oncelog.node.events import Continue, Continued
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.scenario.node.driver import Driver
-from tests.scenario.node.requests import create_topic
+from tests.scenario.node.requests import FETCH_VERSION, batch, create_topic, fetch, produce
 
 MANY = 12_000
 
@@ -176,3 +184,114 @@ def test_a_page_of_many_topics_is_described_in_turns(driver):
     assert driver.turns >= 3
     assert [topic.name for topic in response.topics] == sorted(topic.name for topic in asked)
     assert [topic.name for topic in response.topics if topic.error_code == 0] == ["t7"]
+
+
+@pytest.mark.parametrize("version", [FETCH_VERSION, 12])
+def test_a_large_answer_has_its_records(driver, monkeypatch, version):
+    monkeypatch.setattr(large_answers, "FEW", 10)
+    peer = driver.connect()
+    names = [f"t{number:02}" for number in range(20)]
+    for name in names:
+        create_topic(peer, name)
+        peer.ask(produce(name, batch(driver, name.encode() * 500)), 9)
+    wanted = [FetchTopic(topic=name, partitions=[FetchPartition(partition_max_bytes=1 << 20)]) for name in names]
+    asked = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 24, session_epoch=-1, topics=wanted)
+    response = peer.ask(asked, version)
+    assert [topic.topic for topic in response.responses] == names
+    for topic in response.responses:
+        assert topic.topic.encode() * 500 in bytes(topic.partitions[0].records)
+
+
+def test_large_requests_of_several_clients_do_not_share_a_turn(driver, monkeypatch):
+    """As many turns as slices: a hundred clients must not make one turn a hundred times as long."""
+    peers = [driver.connect() for _ in range(4)]
+    driver.between = lambda: None
+    asked = DeleteTopicsRequest(topic_names=[f"a topic of a long name, {number}" for number in range(3000)])
+    per_turn = []
+
+    def during() -> None:
+        per_turn.append(sum(len(peer.responses) for peer in peers))
+
+    with monkeypatch.context() as patched:
+        held = []
+        patched.setattr(driver, "_event_of", lambda effect: held.append(effect))
+        for peer in peers:
+            peer.send(asked, 5)
+    driver.between = during
+    driver._carry_out(held)
+    assert [len(peer.responses[0].responses) for peer in peers] == [3000] * 4
+    assert driver.turns >= 4 * 4
+    assert all(after - before <= 1 for before, after in pairwise(per_turn)), per_turn
+
+
+def test_a_large_answer_behind_which_a_fetch_waits_does_not_keep_it_for_a_client_that_leaves(driver, monkeypatch):
+    monkeypatch.setattr(large_answers, "FEW", 0)
+    monkeypatch.setattr(large_answers, "SLICE_BYTES", 0)
+    peer = driver.connect()
+    create_topic(peer, "t")
+    driver.hold_syncs = True
+    peer.send(produce("t", batch(driver, b"a")), 9)
+    peer.send(fetch("t", 1, max_wait_ms=1 << 30), FETCH_VERSION)
+    driver.release()
+    assert len(peer.responses) == 1
+    assert driver.node._readers._by_partition
+    driver.disconnect(peer)
+    assert not driver.node._readers._by_partition
+
+
+def test_a_shutdown_lets_a_large_request_be_decided(driver):
+    peer = driver.connect()
+    create_topic(peer, "t1500")
+
+    def shut_down() -> None:
+        driver.between = lambda: None
+        driver.shutdown()
+        assert not driver.stopped
+
+    driver.between = shut_down
+    names = [f"a topic of a long name, {number}" for number in range(3000)]
+    peer.send(DeleteTopicsRequest(topic_names=[*names, "t1500"], timeout_ms=1000), 5)
+    assert driver.stopped
+    assert len(peer.responses.popleft().responses) == 3001
+
+
+def test_many_transactions_are_listed_in_turns(driver, monkeypatch):
+    monkeypatch.setattr(list_transactions, "_MANY", 2)
+    peer = driver.connect()
+    for number in range(4):
+        peer.ask(InitProducerIdRequest(transactional_id=f"id{number}", transaction_timeout_ms=1000), 4)
+    driver.turns = 0
+    response = peer.ask(ListTransactionsRequest(), 1)
+    assert sorted(each.transactional_id for each in response.transaction_states) == [f"id{n}" for n in range(4)]
+    assert driver.turns == 50
+
+
+def test_a_delete_of_many_partitions_writes_their_starts_down_once(driver, monkeypatch):
+    peer = driver.connect()
+    create_topic(peer, "t", 20)
+    for partition in range(20):
+        peer.ask(produce("t", batch(driver, b"a", b"b"), partition), 9)
+    written = []
+    checkpoint = driver.node.logs.checkpoint_log_starts
+    monkeypatch.setattr(driver.node.logs, "checkpoint_log_starts", lambda: written.append(checkpoint()))
+    asked = [DeleteRecordsPartition(partition_index=index, offset=1) for index in range(20)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=asked)], timeout_ms=1000)
+    assert {each.low_watermark for each in peer.ask(request, 2).topics[0].partitions} == {1}
+    assert len(written) == 1
+    driver.crash_and_restart(1)
+    assert {log.log_start_offset for log in driver.node.logs.logs.values()} == {1}
+
+
+def test_what_comes_behind_a_large_request_of_markers_is_decided_behind_all_of_them(driver):
+    peer = driver.connect()
+    create_topic(peer, "t")
+    driver.hold_syncs = True
+    marker = WritableTxnMarker(topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])])
+    peer.send(WriteTxnMarkersRequest(markers=[replace(marker, producer_id=number) for number in range(2100)]), 1)
+    peer.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    assert "t" in driver.node.image.topics
+    while driver.held:
+        driver.release()
+    answers = [each.topics[0].partitions[0].error_code for each in peer.responses[0].markers]
+    assert answers == [0] * 2100
+    assert "t" not in driver.node.image.topics

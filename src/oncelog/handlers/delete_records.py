@@ -7,7 +7,7 @@ watermark: everything that can be read. An offset below the log start changes no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, Offset, TopicName, TopicPartition
@@ -20,6 +20,9 @@ from oncelog.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+
+if TYPE_CHECKING:
+    from oncelog.storage.log import PartitionLog
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is beyond the high watermark, or negative and not -1",
@@ -36,7 +39,23 @@ NO_LOW_WATERMARK: Final = -1
 
 
 def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
-    """A partition named twice counts once, as it was named last."""
+    """A partition named twice counts once, as it was named last. All that was deleted is durable when it is answered:
+    written down once, because that is one file for all partitions."""
+    response, deleted = _delete_all(request, context)
+    if deleted:
+        try:
+            context.broker.keep_log_starts()
+        except OSError:
+            for answer in deleted:
+                answer.error_code, answer.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, NO_LOW_WATERMARK
+    return response
+
+
+def _delete_all(
+    request: DeleteRecordsRequest, context: Context
+) -> tuple[DeleteRecordsResponse, list[DeleteRecordsPartitionResult]]:
+    """The response, and of its partitions those where something was deleted."""
+    deleted = []
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         of_topic = offsets.setdefault(topic.name, {})
@@ -47,21 +66,21 @@ def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResp
         allowed = context.allows(Operation.DELETE, ResourceType.TOPIC, name)
         result = DeleteRecordsTopicResult(name=name)
         for index, offset in of_topic.items():
-            outcome: int | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            if allowed:
-                outcome = _delete(TopicPartition(TopicName(name), index), offset, context)
             answer = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
+            outcome: PartitionLog | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if allowed:
+                outcome = _to_delete_from(TopicPartition(TopicName(name), index), offset, context)
             if isinstance(outcome, ErrorCode):
                 answer.error_code = outcome
-            else:
-                answer.low_watermark = outcome
+            elif _delete(outcome, offset, answer, context):
+                deleted.append(answer)
             result.partitions.append(answer)
         response.topics.append(result)
-    return response
+    return response, deleted
 
 
-def _delete(partition: TopicPartition, offset: int, context: Context) -> int | ErrorCode:
-    """The log start offset afterwards, or why not."""
+def _to_delete_from(partition: TopicPartition, offset: int, context: Context) -> PartitionLog | ErrorCode:
+    """The log in which it may be done, or why not."""
     log = led_log(context.broker, partition)
     if log is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -71,15 +90,21 @@ def _delete(partition: TopicPartition, offset: int, context: Context) -> int | E
         return log
     if not log.config.delete:
         return ErrorCode.POLICY_VIOLATION
-    if offset == TO_HIGH_WATERMARK:
-        offset = log.high_watermark
-    if offset < 0 or offset > log.high_watermark:
+    if offset != TO_HIGH_WATERMARK and not 0 <= offset <= log.high_watermark:
         return ErrorCode.OFFSET_OUT_OF_RANGE
-    if offset > log.log_start_offset:
+    return log
+
+
+def _delete(log: PartitionLog, offset: int, answer: DeleteRecordsPartitionResult, context: Context) -> bool:
+    """Raise the log start and say so; whether it was lower."""
+    start = log.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
+    raised = start > log.log_start_offset
+    if raised:
         try:
-            log.delete_records_before(Offset(offset))
-            context.broker.keep_log_starts()
+            log.delete_records_before(start)
         except OSError:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        context.broker.readable_changed(partition)
-    return log.log_start_offset
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return False
+        context.broker.readable_changed(log.partition)
+    answer.low_watermark = log.log_start_offset
+    return raised

@@ -7,8 +7,8 @@ ids one may describe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, ProducerId
@@ -16,22 +16,29 @@ from oncelog.core.transactions.states import state_named
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.transactions import may
+from oncelog.handlers.waits import NextTurn, Steps
 from oncelog.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
 
+if TYPE_CHECKING:
+    from oncelog.core.transactions.shard import TransactionShard
+
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "a part of the transactions is still being read from the log; try again",
     ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is not one of RE2, or is too large (version 2)",
 }
 
+_MANY: Final = 5000
 MAX_PROGRAM: Final = 5000
 """Instructions a pattern may compile to: a match takes microseconds up to there, and a tenth of a second far beyond."""
 
 
-def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+def handle(
+    request: ListTransactionsRequest, context: Context
+) -> ListTransactionsResponse | Steps[ListTransactionsResponse]:
     """All that the filters and the authoriser let through; none while some are still being loaded."""
     broker = context.broker
     shards = list(broker.transaction_shards())
@@ -45,21 +52,40 @@ def handle(request: ListTransactionsRequest, context: Context) -> ListTransactio
     named = {name: state_named(name) for name in request.state_filters}
     states = {state for state in named.values() if state is not None} if named else None
     producer_ids = {ProducerId(producer_id) for producer_id in request.producer_id_filters} or None
-    return ListTransactionsResponse(
-        unknown_state_filters=[name for name, state in named.items() if state is None],
-        transaction_states=[
+    response = ListTransactionsResponse(unknown_state_filters=[name for name, state in named.items() if state is None])
+
+    def list_in(shard: TransactionShard) -> None:
+        response.transaction_states += [
             TransactionState(
                 transactional_id=listed.transactional_id,
                 producer_id=listed.producer_id,
                 transaction_state=listed.state,
             )
-            for shard in shards
             for listed in shard.listings(
                 context.now_ms, states=states, producer_ids=producer_ids, longer_than_ms=request.duration_filter
             )
             if matches(listed.transactional_id) and may(context, Operation.DESCRIBE, listed.transactional_id)
-        ],
-    )
+        ]
+
+    if sum(shard.id_count() for shard in shards) > _MANY:
+        return _in_turns(shards, list_in, response)
+    for shard in shards:
+        list_in(shard)
+    return response
+
+
+def _in_turns(
+    shards: Sequence[TransactionShard],
+    list_in: Callable[[TransactionShard], None],
+    response: ListTransactionsResponse,
+) -> Steps[ListTransactionsResponse]:
+    """Shard by shard: a million ids in one go would keep others waiting for a second."""
+    for shard in shards:
+        yield NextTurn()
+        if not shard.is_loaded:  # it has become another broker's
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        list_in(shard)
+    return response
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool] | None:

@@ -140,7 +140,7 @@ def _when_durable(
     outcomes: Outcomes, ends: Mapping[TopicPartition, Offset], context: Context
 ) -> Steps[WriteTxnMarkersResponse]:
     deadline_ms = context.now_ms + context.broker.config.get("request.timeout.ms")
-    late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms)
+    late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms, holds_connection=True)
     for of_producer in outcomes.values():
         for partition, error_code in of_producer.items():
             if partition in late and error_code is ErrorCode.NONE:

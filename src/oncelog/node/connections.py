@@ -77,6 +77,10 @@ class Connection:
         self.slots.append(slot)
         return slot
 
+    def is_newest(self, slot: Slot) -> bool:
+        """Whether no request was decided after the one behind ``slot``."""
+        return bool(self.slots) and self.slots[-1] is slot
+
     def is_held(self) -> bool:
         """Whether the newest decided request holds the deciding of the next."""
         return bool(self.slots) and self.slots[-1].held

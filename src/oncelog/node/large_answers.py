@@ -26,7 +26,7 @@ class EncodedArray:
 
     __slots__ = ("_count", "_encoded")
 
-    def __init__(self, count: int, encoded: bytearray) -> None:
+    def __init__(self, count: int, encoded: Writer) -> None:
         self._count = count
         self._encoded = encoded
 
@@ -38,7 +38,7 @@ class EncodedArray:
 
     def write(self, writer: Writer, version: int) -> None:
         """As a generated struct does, for all of them."""
-        writer.buffer += self._encoded
+        writer.written(self._encoded)  # with the records that are still in their files
 
 
 def is_large(response: Message) -> bool:
@@ -66,5 +66,5 @@ def encoded_in_turns(response: Message, version: int) -> Steps[Message]:
                 yield NextTurn()
                 turn_ends = len(buffer) + SLICE_BYTES
             element.write(writer, version)
-        setattr(response, name, EncodedArray(len(elements), buffer))
+        setattr(response, name, EncodedArray(len(elements), writer))
     return response

@@ -238,7 +238,8 @@ class Node:
 
     def _stop_when_idle(self, effects: list[Effect]) -> None:
         assert self._stop_by_ms is not None
-        idle = self._durability.is_idle() and self._facts.is_idle()
+        decided = not self._requests.waits_for_turn()
+        idle = decided and self._durability.is_idle() and self._facts.is_idle()
         if idle or self.now_ms >= self._stop_by_ms:
             self._stopping = False
             effects.append(Stopped())

@@ -8,6 +8,7 @@ what it should not is our bug: it is reported and costs that connection, not the
 from __future__ import annotations
 
 import traceback
+from collections import deque
 from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -87,7 +88,7 @@ class Requests:
         self._loaded: dict[int, _Loaded] = {}
         self.around: Callable[[Api, Handle], Handle] | None = None
         """Puts something around every handler (a test's faults); set before the first request."""
-        self._turns: list[tuple[Task, object, Exception | None]] = []
+        self._turns: deque[tuple[Task, object, Exception | None]] = deque()
         """Who goes on when others had their turn, with what they are resumed with."""
         self.now_ms = 0
         self.effects: list[Effect] = []
@@ -133,10 +134,12 @@ class Requests:
         return bool(self._turns)
 
     def next_turn(self) -> None:
-        """The others had theirs."""
-        turns, self._turns = self._turns, []
-        for task, value, error in turns:
-            self._runnable.wake(task, value, error)
+        """The others had theirs: one goes on, or a hundred large requests would take a hundred turns in one."""
+        while self._turns:
+            task, value, error = self._turns.popleft()
+            if task.waiting:  # or its client has gone
+                self._runnable.wake(task, value, error)
+                return
 
     def _decide_postponed(self, connection: Connection) -> None:
         while connection.open and not connection.refused and (frame := connection.next_postponed()) is not None:
@@ -224,7 +227,7 @@ class Requests:
         task.waiting = True
         if task.connection.open:
             task.slot.held = wait.holds_connection
-            if wait.holds_connection:
+            if wait.holds_connection and task.connection.is_newest(task.slot):
                 task.connection.holder = task
         try:
             self._park(task, wait)

@@ -168,6 +168,12 @@ class Writer:
             else:
                 self._cuts.append((len(self.buffer), chunk))
 
+    def written(self, other: Writer) -> None:
+        """What ``other`` has written; it stays as it is."""
+        start = len(self.buffer)
+        self._cuts += [(start + position, chunk) for position, chunk in other._cuts]
+        self.buffer += other.buffer
+
     # Arrays.
 
     def array_count(self, values: Sequence[object] | None) -> None:

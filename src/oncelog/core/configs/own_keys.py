@@ -84,8 +84,8 @@ OWN_KEYS: Final = (
         "oncelog.flight.recorder.max.bytes",
         LONG,
         "0",
-        "How much of what happens to the broker is kept in flight-recording.jsonl of the data directory, from its start "
-        "on, for oncelog sim --replay; 0: nothing. Requests are in it as they came, with their data.",
+        "How much of what happens to the broker is kept in flight-recording.jsonl of the data directory, from its "
+        "start on, for oncelog sim --replay; 0: nothing. Requests are in it as they came, with their data.",
         at_least(0),
     ),
 )

@@ -24,6 +24,10 @@ class ShardReading:
         self._transactions = Transactions()
         self._markers = OutstandingMarkers(coordinator_epoch)
 
+    def id_count(self) -> int:
+        """How many transactional ids there are."""
+        return len(self._transactions)
+
     @property
     def skipped(self) -> Counter[str]:
         """Records that could not be read, by reason; for the node to log."""
