@@ -126,8 +126,10 @@ def _oncelog(
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run the command line ``arguments``; the exit code. Expected failures are printed to stderr."""
-    command = typer.main.get_command(app)
     try:
+        if arguments[:1] == ["serve"] and _served(arguments[1:]):
+            return 0
+        command = typer.main.get_command(app)
         with command.make_context("oncelog", list(arguments)) as context:
             command.invoke(context)
             sys.stdout.flush()
@@ -141,6 +143,18 @@ def invoke(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  # sorted out there; what is not expected is raised again
         return _failed(error)
     return 0
+
+
+def _served(arguments: Sequence[str]) -> bool:
+    """Run a broker whose command line is plain, in less memory; False where it is not."""
+    from oncelog.cli.plain import read_plainly
+    from oncelog.cli.serve import serve
+
+    values = read_plainly(serve, arguments)
+    if values is None:
+        return False
+    serve(**values)
+    return True
 
 
 def _failed(error: Exception) -> int:

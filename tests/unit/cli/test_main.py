@@ -36,6 +36,13 @@ def test_a_sub_command_imports_no_other() -> None:
     assert not loaded & {"rich", "asyncio", "numpy", "pyarrow", "pyspark"}
 
 
+@pytest.mark.slow
+def test_a_broker_keeps_nothing_of_the_command_lines_machinery(tmp_path: Path) -> None:
+    loaded = modules_after("serve", "--config", str(tmp_path / "missing"), "-o", "log.retention.hours=24")
+    assert "oncelog.cli.serve" in loaded
+    assert not loaded & {"pydantic", "rich", "numpy", "pyarrow", "pyspark", "kazoo"}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_sub_command_has_help_with_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = load_command(name, COMMANDS[name].target)
