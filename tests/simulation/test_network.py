@@ -142,13 +142,13 @@ def test_a_request_arrives_after_its_client_has_given_up_and_come_again() -> Non
     async def story(world: World) -> list[bytes]:
         transport, _ = await world.connect()
         [old] = world.network.of("client")
-        old.up.cut = True
+        old.up.cut("test")
         transport.write(b"old")
         transport.close()
         again, _ = await world.connect()
         again.write(b"new")
         await asyncio.sleep(1)
-        old.up.heal()
+        old.up.heal("test")
         await asyncio.sleep(1)
         return [data for _, data in world.server.seen]
 

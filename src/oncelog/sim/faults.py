@@ -245,9 +245,9 @@ async def _hold_connection(world: World, fault: Fault) -> None:
     connections = [] if host is None else world.network.of(host.name)
     if connections:
         connection = connections[fault.choice // 7 % len(connections)]
-        connection.up.cut = True
+        connection.up.cut(fault.kind)
         await _span(fault)
-        connection.up.heal()
+        connection.up.heal(fault.kind)
 
 
 async def _lossy_network(world: World, fault: Fault) -> None:

@@ -320,7 +320,7 @@ class MemoryFiles:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return node
 
-    def _at_or_below(self, path: str) -> list[str]:
+    def _at_or_below(self, path: str) -> Sequence[str]:
         """A file alone; a directory with all that is in it."""
         if self._names[path] is not None:
             return [path]

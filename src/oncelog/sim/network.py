@@ -65,7 +65,7 @@ class Weather:
 class Direction:
     """One way of one connection: first in, first out, each with its delay."""
 
-    __slots__ = ("_arrive", "_held", "_last_us", "_network", "cut", "ended", "name")
+    __slots__ = ("_arrive", "_cut_by", "_held", "_last_us", "_network", "ended", "name")
 
     def __init__(self, network: Network, name: str, arrive: Callable[[bytes | None], None]) -> None:
         self._network = network
@@ -73,7 +73,7 @@ class Direction:
         self._arrive = arrive
         self._last_us = 0
         self._held: deque[bytes | None] = deque()
-        self.cut = False
+        self._cut_by: set[str] = set()
         self.ended = False
 
     def put(self, data: bytes | None) -> None:
@@ -81,7 +81,7 @@ class Direction:
         if self.ended:
             return
         self.ended = data is None
-        if self.cut:
+        if self._cut_by:
             self._held.append(data)
             return
         network = self._network
@@ -91,9 +91,22 @@ class Direction:
             data = data[at:]
         self._carry(data)
 
-    def heal(self) -> None:
-        """What was held goes on its way."""
-        self.cut = False
+    def cut(self, why: str) -> None:
+        """Hold what is sent from now on, until this reason is gone, and every other."""
+        self._cut_by.add(why)
+
+    def is_cut(self, why: str) -> bool:
+        """Whether it is, for this reason."""
+        return why in self._cut_by
+
+    def heal(self, why: str | None = None) -> None:
+        """This reason is gone (None: all are); when it was the last, what was held goes on its way."""
+        if why is None:
+            self._cut_by.clear()
+        else:
+            self._cut_by.discard(why)
+        if self._cut_by:
+            return
         while self._held:
             self._carry(self._held.popleft())
 
@@ -399,13 +412,13 @@ class Network:
         """Nothing gets through from (or to) a host until :meth:`heal`; what is sent meanwhile comes after it."""
         self._cuts.add((client, way))
         for connection in self.of(client):
-            (connection.up if way == UP else connection.down).cut = True
+            (connection.up if way == UP else connection.down).cut(way)
 
     def heal(self, client: str, way: str) -> None:
         """The way is free again."""
         self._cuts.discard((client, way))
         for connection in self.of(client):
-            (connection.up if way == UP else connection.down).heal()
+            (connection.up if way == UP else connection.down).heal(way)
 
     def heal_all(self) -> None:
         """Every way is free, and the weather good."""

@@ -34,6 +34,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
+LATE: Final = "late"
 END_TXN_VERSION: Final = 5
 PRODUCE_VERSION: Final = 13
 TXN_OFFSET_COMMIT_VERSION: Final = 5
@@ -217,8 +218,9 @@ class _Late:
             epoch = answer.producer_epoch
             while not host.stopping:
                 old = await AsyncLink.open(address, CLIENT_CONFIG)
+                held = newest_connection(host)
                 try:
-                    epoch = await self.one_round(host, client, (old, link), partition, answer.producer_id, epoch)
+                    epoch = await self.one_round(host, client, (old, link), held, partition, answer.producer_id, epoch)
                 finally:
                     await old.close()
                 await host.sleep(self.entropy.randint(1, 600))
@@ -228,6 +230,7 @@ class _Late:
         host: ClientHost,
         client: AsyncClient,
         links: tuple[AsyncLink, AsyncLink],
+        held: Connection,
         partition: TopicPartition,
         producer_id: int,
         epoch: int,
@@ -247,7 +250,7 @@ class _Late:
             request = EndTxnRequest(
                 transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=commit
             )
-            held = hold_newest(host)
+            held.up.cut(LATE)
             late = asyncio.create_task(old.call(request, END_TXN_VERSION, CLIENT_CONFIG.request_timeout_ms))
             late.add_done_callback(_seen)
             again = await link.call(request, END_TXN_VERSION)
@@ -280,8 +283,8 @@ class _Late:
             code = await produce(client, link, partition, self.name, producer_id, epoch, 0, write.value.encode())
             if code:
                 raise ClientError(f"Produce: {code}")
-            was_held = held.up.cut
-            held.up.heal()
+            was_held = held.up.is_cut(LATE)
+            held.up.heal(LATE)
             answer = await late
             if was_held:
                 expect(self.stage, "EndTxn of the transaction before", answer.error_code, FENCED)
@@ -306,14 +309,12 @@ def _seen(task: asyncio.Task[EndTxnResponse]) -> None:
         task.exception()
 
 
-def hold_newest(host: ClientHost) -> Connection:
-    """The newest connection of the host takes what is sent, and delivers it later. Raises ClientError."""
+def newest_connection(host: ClientHost) -> Connection:
+    """The connection that was opened last. Raises ClientError when the broker has closed it already."""
     connections = host.world.network.of(host.name)
     if not connections:
         raise ClientError("the broker has gone")
-    newest = max(connections, key=lambda one: one.number)
-    newest.up.cut = True
-    return newest
+    return max(connections, key=lambda one: one.number)
 
 
 def expect(stage: Stage, what: str, code: int, *allowed: frozenset[ErrorCode]) -> None:
