@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from oncelog.client.aio.client import AsyncClient
-from oncelog.client.errors import BrokerRefused
+from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.sim import faults
 from oncelog.sim.aftermath import drain, groups_of, offsets_of, partitions_of, transactions_of
 from oncelog.sim.checkers.anomalies import check
@@ -106,6 +106,8 @@ class Simulation:
             self._check_disk(torn=False, settled=not any(workload.leaves_open for workload in self.scene.workloads))
         except Violated as violated:
             violations = [str(violated)]
+        except ClientError as error:
+            violations = [f"S5 what is there cannot be read: {error!r}"]
         except TimeoutError as error:
             violations = [f"L0 not at rest: {error}: {', '.join(self.world.unfinished()) or 'the drain'}"]
         kernel.trace(f"violations {violations}")
