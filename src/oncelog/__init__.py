@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["read_arrow"]  # noqa: F822 - made by __getattr__
+__all__ = ["read_arrow"]
 __version__ = "0.1.0"
 
 

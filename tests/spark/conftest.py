@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.admin.topics import NewTopic, add_partitions, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
@@ -63,6 +63,11 @@ class Topic:
         for partition, records in by_partition.items():
             self._client.produce(self.partition(partition), build_batch(records))
         self.produced += count
+
+    def grow(self, partitions: int) -> None:
+        """More partitions."""
+        add_partitions(self._client, self.name, partitions)
+        self.partitions = partitions
 
     def delete_before(self, offset: int, partition: int = 0) -> None:
         """Let retention pass: the log begins at ``offset``."""

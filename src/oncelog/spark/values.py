@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMATS: Final = ("json", "avro", "utf8", "binary")
-_AVRO_CLASS: Final = "org.apache.spark.sql.avro.AvroUtils"
+_NO_AVRO: Final = "AVRO_NOT_LOADED"
 
 
 def decode_values(
@@ -38,6 +38,7 @@ def decode_values(
 
     Raises OptionError for a format that does not exist, a schema that is missing, and Avro without Spark's package.
     """
+    from pyspark.errors import AnalysisException
     from pyspark.sql import functions
 
     chosen = value_format.lower()
@@ -46,12 +47,18 @@ def decode_values(
     raw = functions.col(column)
     if skip_bytes:
         raw = functions.expr(f"substring(`{column}`, {int(skip_bytes) + 1})")
-    return frame.withColumn(column, _decoded(frame, raw, chosen, schema, dict(options or {})))
+    try:
+        return frame.withColumn(column, _decoded(raw, chosen, schema, dict(options or {})))
+    except AnalysisException as error:
+        if _NO_AVRO not in str(error):
+            raise
+        package = f"org.apache.spark:spark-avro_2.13:{frame.sparkSession.version}"
+        raise OptionError(
+            f"value.format=avro needs Spark's Avro package: start the session with spark.jars.packages={package}"
+        ) from None
 
 
-def _decoded(
-    frame: DataFrame, raw: Column, value_format: str, schema: str | StructType | None, options: dict[str, str]
-) -> Column:
+def _decoded(raw: Column, value_format: str, schema: str | StructType | None, options: dict[str, str]) -> Column:
     from pyspark.sql import functions
 
     if value_format == "binary":
@@ -64,25 +71,6 @@ def _decoded(
         return functions.from_json(raw.cast("string"), schema, options)
     if not isinstance(schema, str):
         raise OptionError("value.format=avro needs a schema in Avro's JSON, as text")
-    _check_avro(frame)
     from pyspark.sql.avro.functions import from_avro
 
     return from_avro(raw, schema, options)
-
-
-def _check_avro(frame: DataFrame) -> None:
-    """Spark's Avro functions are in a package of their own; without it they fail in words that name no cause."""
-    session = frame.sparkSession
-    jvm = getattr(session, "_jvm", None)
-    if jvm is None:
-        return  # Spark Connect: the server knows
-    loader = jvm.Thread.currentThread().getContextClassLoader()
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
-
-    try:
-        jvm.java.lang.Class.forName(_AVRO_CLASS, False, loader)
-    except Py4JJavaError:
-        package = f"org.apache.spark:spark-avro_2.13:{session.version}"
-        raise OptionError(
-            f"value.format=avro needs Spark's Avro package: start the session with spark.jars.packages={package}"
-        ) from None

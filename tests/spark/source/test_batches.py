@@ -1,0 +1,83 @@
+"""Batch queries: filters that are pushed down, values that Spark decodes, rows that the JVM connector wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncelog.spark import OptionError, decode_values
+from tests.spark.conftest import TIME, Topic
+from tests.spark.connector_jars import connector_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+MakeTopic = Callable[..., Topic]
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def values(frame: DataFrame) -> list[bytes]:
+    return sorted(bytes(row.value) for row in frame.select("value").collect())
+
+
+def test_filters_are_pushed_down_only_if_asked(spark: SparkSession, topic_with: MakeTopic) -> None:
+    topic = topic_with(40, partitions=4)
+    wanted = f"partition IN (1, 3) AND offset >= 2 AND offset < 8 AND timestamp >= timestamp_millis({TIME + 17_000})"
+    plain = topic.read(spark).where(wanted)
+    expected = values(plain)
+    assert len(expected) == 8
+    with pytest.raises(Exception, match=PUSHDOWN):
+        topic.read(spark, pushdown="true").count()
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        pushed = topic.read(spark, pushdown="true").where(wanted)
+        assert values(pushed) == expected
+        assert (plain.rdd.getNumPartitions(), pushed.rdd.getNumPartitions()) == (4, 2)
+        assert values(topic.read(spark).where(wanted)) == expected  # without the option nothing is pushed
+    finally:
+        spark.conf.set(PUSHDOWN, "false")
+
+
+def test_values_are_decoded_by_sparks_functions_in_batch_and_stream(
+    spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
+) -> None:
+    topic = topic_with(1, partitions=1)  # v0: no JSON
+    source = topic.read(spark)
+    texts = source.selectExpr("CAST(NULL AS STRING) AS key", '\'{"id": 7, "name": "seven"}\' AS value')
+    decoded = decode_values(source.select("value").union(texts.selectExpr("CAST(value AS BINARY)")), "json", "id INT")
+    assert [row.value.id for row in decoded.collect()] == [None, 7]
+    assert [row.value for row in topic.read(spark, **{"value.format": "utf8"}).collect()] == ["v0"]
+    framed = decode_values(source, "utf8", skip_bytes=1)
+    assert [row.value for row in framed.collect()] == ["0"]
+    stream = spark.readStream.format("oncelog").option("kafka.bootstrap.servers", topic.bootstrap_servers)
+    stream = stream.options(subscribe=topic.name, startingOffsets="earliest")
+    frame = decode_values(stream.load(), "json", "id INT, bad STRING", options={"columnNameOfCorruptRecord": "bad"})
+    place = str(tmp_path / "table")
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start(place).awaitTermination()
+    assert [row.value.bad for row in spark.read.parquet(place).collect()] == ["v0"]
+    with pytest.raises(OptionError, match=r"org\.apache\.spark:spark-avro_2\.13:"):
+        decode_values(source, "avro", '"string"')
+    with pytest.raises(OptionError, match="needs a schema"):
+        decode_values(source, "json")
+
+
+def test_rows_that_the_jvm_connector_wrote(spark: SparkSession, topic_with: MakeTopic) -> None:
+    jars, reason = connector_jars()
+    if not jars:
+        pytest.skip(reason)
+    topic = topic_with(0, partitions=3)
+    rows = spark.range(200).selectExpr(
+        "CAST(CAST(id % 7 AS STRING) AS BINARY) AS key",
+        "IF(id % 5 = 0, NULL, CAST(repeat('x', CAST(id AS INT)) AS BINARY)) AS value",
+        "IF(id % 2 = 0, array(struct('n' AS key, CAST(CAST(id AS STRING) AS BINARY) AS value)), NULL) AS headers",
+    )
+    writer = rows.write.format("kafka").option("kafka.bootstrap.servers", topic.bootstrap_servers)
+    writer.option("kafka.compression.type", "lz4").option("includeHeaders", "true").option("topic", topic.name).save()
+    read = topic.read(spark, includeHeaders="true").select("key", "value", "headers")
+    assert read.exceptAll(rows).count() == rows.exceptAll(read).count() == 0

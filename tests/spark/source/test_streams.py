@@ -1,0 +1,154 @@
+"""Streaming queries that wait, that are behind, held up, or find another topic than they left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oncelog.admin.topics import NewTopic, create_topic, delete_topics
+from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
+from tests.spark.conftest import Topic
+from tests.spark.connector_jars import connector_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+MakeTopic = Callable[..., Topic]
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+class Sink:
+    """A table that a query writes, and its checkpoint."""
+
+    def __init__(self, spark: SparkSession, topic: Topic, place: Path) -> None:
+        self._spark, self._topic, self._place = spark, topic, place
+
+    def start(self, format_name: str = "oncelog", *, once: bool = False, **options: object) -> StreamingQuery:
+        stream = self._spark.readStream.format(format_name)
+        given = {"subscribe": self._topic.name, "startingOffsets": "earliest", **options}
+        frame = stream.option("kafka.bootstrap.servers", self._topic.bootstrap_servers).options(**given).load()
+        writer = frame.writeStream.option("checkpointLocation", str(self._place / "checkpoint")).format("parquet")
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
+        return writer.start(str(self._place / "table"))
+
+    @contextmanager
+    def running(self, **options: object) -> Iterator[StreamingQuery]:
+        query = self.start(**options)  # type: ignore[arg-type]  # options of the source
+        try:
+            yield query
+        finally:
+            query.stop()
+
+    def run(self, format_name: str = "oncelog", **options: object) -> list[int]:
+        """Read what is there; the rows of each batch that had any."""
+        query = self.start(format_name, once=True, **options)
+        query.awaitTermination()
+        return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+    def values(self) -> list[bytes]:
+        frame = self._spark.read.parquet(str(self._place / "table"))
+        return sorted(bytes(row.value) for row in frame.select("value").collect())
+
+
+def latest(query: StreamingQuery) -> Mapping[str, Any]:
+    """What the source reports as the end of its logs."""
+    progress = query.lastProgress
+    assert progress is not None
+    told: Mapping[str, Any] = json.loads(progress["sources"][0]["latestOffset"])
+    return told
+
+
+def test_a_batch_waits_for_its_minimum_and_is_cut_to_its_maximum(
+    spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
+) -> None:
+    topic = topic_with(5)
+    sink = Sink(spark, topic, tmp_path)
+    limits = {"minOffsetsPerTrigger": 10, "maxOffsetsPerTrigger": 12, "maxTriggerDelay": "1h"}
+    with sink.running(**limits) as query:
+        query.processAllAvailable()
+        assert len(sink.values()) == 5  # the first one does not wait
+        topic.produce(8)
+        query.processAllAvailable()
+        assert len(sink.values()) == 5
+        topic.produce(12)
+        query.processAllAvailable()  # twelve of twenty, then eight wait again
+        assert 17 <= len(sink.values()) <= 18
+        waiting = latest(query)["@offsetsBehindLatest"]
+        assert waiting["total"] == 25 - len(sink.values())
+    assert sum(sink.run(**limits)) == waiting["total"]  # what is available now does not wait
+    assert sink.values() == topic.values()
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning_and_said(
+    spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
+) -> None:
+    topic = topic_with(5, partitions=1)
+    sink = Sink(spark, topic, tmp_path)
+    with sink.running() as query:
+        query.processAllAvailable()
+        topic.grow(3)
+        topic.produce(12)
+        query.processAllAvailable()
+        assert sink.values() == topic.values()
+        assert f"{topic.name}-2 is new: it is read from its beginning" in latest(query)["@notices"]
+
+
+def test_a_topic_that_was_deleted_and_created_anew_is_not_taken_for_the_old_one(
+    spark: SparkSession, topic_with: MakeTopic, tmp_path: Path, broker: Any
+) -> None:
+    topic = topic_with(4, partitions=1)
+    sink = Sink(spark, topic, tmp_path)
+    sink.run()
+    with Client(broker.bootstrap_servers) as client:
+        delete_topics(client, [topic.name])
+        create_topic(client, NewTopic(topic.name, 1, configs={"retention.ms": "-1"}))
+    topic.produce(6)  # the new log is longer: offsets alone would tell nothing
+    with pytest.raises(Exception, match="deleted and created anew"):
+        sink.run()
+    assert sum(sink.run(failOnDataLoss="false")) == 6
+    assert sink.values() == topic.values()
+
+
+def test_a_query_that_an_open_transaction_holds_up_says_whose_it_is(
+    spark: SparkSession, topic_with: MakeTopic, tmp_path: Path, broker: Any
+) -> None:
+    topic = topic_with(3, partitions=1)
+    with Client(broker.bootstrap_servers) as client:
+        producer = TransactionalProducer(client, TransactionSettings("the-holder"))
+        producer.initialize()
+        producer.begin()
+        producer.send(topic.name, b"open", partition=0)
+        producer.flush()
+        topic.produce(4)
+        sink = Sink(spark, topic, tmp_path)
+        with sink.running(**COMMITTED, heldAfter="0s") as query:
+            query.processAllAvailable()
+            assert len(sink.values()) == 3
+            (said,) = latest(query)["@held"]
+            assert "held by transaction 'the-holder' of producer id" in said
+            assert ", since " in said
+            assert f"see `oncelog txn explain {topic.name}`" in said
+            producer.abort()
+            query.processAllAvailable()
+            assert sink.values() == topic.values()
+        producer.close()
+
+
+def test_the_connectors_checkpoint_is_taken_over(spark: SparkSession, topic_with: MakeTopic, tmp_path: Path) -> None:
+    jars, reason = connector_jars()
+    if not jars:
+        pytest.skip(reason)
+    topic = topic_with(6)
+    sink = Sink(spark, topic, tmp_path)
+    assert sum(sink.run("kafka")) == 6
+    topic.produce(5)
+    assert sum(sink.run()) == 5
+    assert sink.values() == topic.values()
