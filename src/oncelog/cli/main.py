@@ -41,6 +41,14 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     "log": SubCommand("oncelog.cli.log:app", "Look into a data directory, offline."),
     "sim": SubCommand("oncelog.cli.sim:sim", "Run the broker in a simulator, with faults drawn by seed."),
     "load": SubCommand("oncelog.cli.load:load", "Load topics into tables, exactly once (needs oncelog[spark])."),
+    "audit": SubCommand("oncelog.cli.audit:audit", "Audit log directories, any Kafka's (needs oncelog[spark])."),
+    "stream": SubCommand("oncelog.cli.stream:stream", "Load topics into tables continuously (needs oncelog[spark])."),
+    "export": SubCommand(
+        "oncelog.cli.export:export", "Write a table into a topic, exactly once (needs oncelog[spark])."
+    ),
+    "compact": SubCommand(
+        "oncelog.cli.compact:compact", "Make larger files of a table's small ones (needs oncelog[spark])."
+    ),
 }
 
 

@@ -43,6 +43,11 @@ class PartitionContext:
     damaged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Holes by replica."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing: neither by retention nor by compaction nor by damage."""
+        return not self.cleaned and not self.start and not self.holes
+
     def damaged_between(self, replica: int, first: int, last: int) -> bool:
         """Whether something could not be read from offset ``first`` to ``last``."""
         return any(start <= last and end >= first for start, end in self.damaged.get(replica, ()))

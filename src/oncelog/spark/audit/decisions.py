@@ -1,8 +1,9 @@
 """What the coordinator has decided about a producer on a partition, beside the markers found there, in order.
 
-A marker is matched with the next decision of its epoch and outcome. The coordinator's log is compacted: older decisions
-may be gone, so that a marker without one says nothing here (``fates`` knows from when on the log is complete). A marker
-contradicts a decision when it has its epoch and not its outcome, and is not older.
+A marker is matched with the next decision of its epoch and outcome; where markers may be gone (compaction, retention),
+with the last decision before it. The coordinator's log is compacted, too: older decisions may be gone, so that a marker
+without one says nothing here (``fates`` knows from when on the log is complete). A marker contradicts a decision when it
+has its epoch and not its outcome, and is not older.
 
 Clocks of two brokers differ: a decision that fits may be later than its marker by up to a minute.
 """
@@ -16,14 +17,16 @@ from oncelog.spark.audit.context import GRACE_MS
 from oncelog.spark.audit.model import Fact, Outcome, Part
 
 CLOCKS_MS: Final = 60_000
-_AHEAD: Final = 3
-"""Decisions that may lack their marker before one that fits."""
+_NEAR: Final = 3
+"""Decisions beside the nearest that are looked at."""
 
 
 class Decisions:
     """Decisions about one producer on one partition, in the coordinator's order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool) -> None:
+        """``whole``: no marker can be missing from the partition's log, so that the first that is there is the first."""
+        self._whole = whole
         self._all: list[Fact] = []
         self._next = 0
         self._unmet: list[Fact] = []
@@ -36,25 +39,35 @@ class Decisions:
 
     def match(self, marker: Fact, *, repeated: bool) -> tuple[Fact | None, str]:
         """The decision that a marker carries out, and, if it contradicts one, how."""
-        if not self._all or marker.outcome == Outcome.UNKNOWN:
+        if self._next >= len(self._all) or marker.outcome == Outcome.UNKNOWN:
             return None, ""
-        ahead = self._all[self._next : self._next + _AHEAD]
-        for index, decision in enumerate(ahead):
+        nearest = self._next if self._whole else self._latest_before(marker.last_timestamp)
+        first = self._next if self._whole else max(self._next, nearest - _NEAR)
+        for index in (nearest, *range(first, min(nearest + _NEAR, len(self._all)))):
+            decision = self._all[index]
             same = (decision.epoch, decision.outcome) == (marker.epoch, marker.outcome)
             if same and decision.last_timestamp <= marker.last_timestamp + CLOCKS_MS:
-                self._unmet += ahead[:index]
-                self._next += index + 1
+                self._unmet += self._all[self._next : index] if self._whole else ()
+                self._next = index + 1
                 return decision, ""
-        if not ahead or repeated or ahead[0].epoch != marker.epoch or ahead[0].last_timestamp > marker.last_timestamp:
+        decision = self._all[nearest]
+        if repeated or decision.epoch != marker.epoch or decision.last_timestamp > marker.last_timestamp:
             return None, ""
-        self._next += 1
-        return ahead[0], f"the marker says {_word(marker)}, the coordinator decided to {_word(ahead[0])}"
+        self._next = nearest + 1
+        return decision, f"the marker says {_word(marker)}, the coordinator decided to {_word(decision)}"
+
+    def _latest_before(self, timestamp: int) -> int:
+        """Place of the last decision that is older than ``timestamp``; the next one when none is."""
+        index = self._next
+        while index + 1 < len(self._all) and self._all[index + 1].last_timestamp < timestamp:
+            index += 1
+        return index
 
     def missing_for(self, part: Part, now_ms: int) -> Fact | None:
         """The decision that an open transaction has not been told of, if it is certain that it never will."""
         for decision in (*self._unmet, *self._all[self._next :]):
             is_its_own = part.epoch in (decision.epoch, decision.epoch - 1)
-            after = decision.last_timestamp + CLOCKS_MS >= part.started
+            after = decision.last_timestamp + (CLOCKS_MS if self._whole else 0) >= part.started
             if is_its_own and after and self._is_over(decision, now_ms):
                 return decision
         return None

@@ -9,6 +9,7 @@ Segments are dealt out largest first; those of a few MB share tasks, since a tas
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 TASK_BYTES: Final = 64 << 20
 """Segments smaller than this share a task."""
+SHUFFLE_BYTES: Final = 256 << 20
+"""Of log for each part of a shuffle; transactions of 1 KB make some 50 MB of facts of that."""
+_MAX_WIDTH: Final = 8192
+_WIDTH_SETTING: Final = "spark.sql.shuffle.partitions"
 _TYPES: Final[dict[str, type[Any]]] = {"fact": Fact, "stat": SegmentStat, "part": Part, "finding": Finding}
 _NAMES: Final = {row_type: name for name, row_type in _TYPES.items()}
 _STRUCTS: Final = {name: pa.struct(list(schema_of(row_type))) for name, row_type in _TYPES.items()}
@@ -38,12 +43,17 @@ _DISTINCT: Final = ("kind", "topic", "partition", "offset", "producer_id", "epoc
 class SparkEngine:
     """Implements ``pipeline.Engine``; a handle is a DataFrame of mixed rows."""
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, size_bytes: int) -> None:
+        """``size_bytes``: of all segments; it decides how finely the shuffles are cut."""
         self._session = session
         self._held: list[DataFrame] = []
+        self._width = max(1, min(_MAX_WIDTH, size_bytes // SHUFFLE_BYTES + 1))
+        self._width_before = session.conf.get(_WIDTH_SETTING)
+        session.conf.set(_WIDTH_SETTING, str(self._width))
 
     def close(self) -> None:
         """Let Spark forget what was kept."""
+        self._session.conf.set(_WIDTH_SETTING, str(self._width_before))
         for frame in self._held:
             frame.unpersist()
         self._held.clear()
@@ -54,7 +64,7 @@ class SparkEngine:
         """A Spark task a segment."""
         dealt = deal(tasks)
         numbers = self._session.range(0, len(dealt), 1, len(dealt))
-        return self._keep(numbers.mapInArrow(_ReadTasks(dealt, read), _ddl_mixed()))
+        return self._map(numbers, _ReadTasks(dealt, read))
 
     def map_sorted(
         self,
@@ -69,8 +79,8 @@ class SparkEngine:
         rows = self._rows(sources, row_type)
         if keep is not None:
             rows = rows.where(rows[keep[0]].isin([int(one) for one in keep[1]]))
-        ordered = rows.repartition(*[rows[name] for name in order[:group]]).sortWithinPartitions(*order)
-        return self._keep(ordered.mapInArrow(_Step(row_type, step), _ddl_mixed()))
+        ordered = rows.repartition(self._width, *[rows[name] for name in order[:group]]).sortWithinPartitions(*order)
+        return self._map(ordered, _Step(row_type, step))
 
     def rows(self, sources: Sequence[DataFrame], row_type: type[Any]) -> Iterator[Any]:
         """Collected: for totals."""
@@ -78,8 +88,7 @@ class SparkEngine:
 
     def findings(self, sources: Sequence[DataFrame], limit: int) -> tuple[dict[str, int], list[Finding]]:
         """See Engine."""
-        distinct = self._rows(sources, Finding).dropDuplicates(list(_DISTINCT))
-        distinct = distinct.persist()
+        distinct = self._rows(sources, Finding).dropDuplicates(list(_DISTINCT)).persist()
         self._held.append(distinct)
         kinds = {row["kind"]: int(row["count"]) for row in distinct.groupBy("kind").count().collect()}
         first = distinct.orderBy(_gravity(distinct["kind"]), "topic", "partition", "offset").limit(limit)
@@ -118,10 +127,14 @@ class SparkEngine:
             together = together.unionByName(one)
         return together
 
-    def _keep(self, frame: DataFrame) -> DataFrame:
+    def _map(self, frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
+        """Kept: several steps read it."""
         from pyspark import StorageLevel
 
-        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PySpark's, about pandas, which is not used here
+            mapped = frame.mapInArrow(function, _ddl_mixed())
+        kept = mapped.persist(StorageLevel.MEMORY_AND_DISK)
         self._held.append(kept)
         return kept
 

@@ -15,8 +15,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from oncelog.base.ids import CONSUMER_OFFSETS
-from oncelog.base.units import INT32_MAX
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
+from oncelog.base.units import INT32_MAX, INT64_MAX
 from oncelog.records.internal.transaction_records import STATE_NAMES
 from oncelog.spark.audit.context import GRACE_MS, AuditContext
 from oncelog.spark.audit.decisions import CLOCKS_MS
@@ -147,13 +147,13 @@ class _Judge:
             if self._knows_all and age < self._context.limits.transactional_id_expiration_ms:
                 yield _marker(part, f"no coordinator knows producer {part.producer_id}")
             return
-        if part.ended > self._complete_since.get(state.log_partition, INT32_MAX << 31) + CLOCKS_MS or (
-            self._complete_since.get(state.log_partition) == -1
-        ):
+        since = self._complete_since.get(state.log_partition, INT64_MAX)
+        place = self._context.partitions[TopicPartition(TopicName(part.topic), part.partition)]
+        unmistakable = state.version >= _TRANSACTIONS_V2 or place.is_whole
+        if unmistakable and (since < 0 or part.ended - CLOCKS_MS > since):
             word = "commit" if part.outcome == Outcome.COMMITTED else "abort"
-            yield _marker(
-                part, f"the coordinator has not decided to {word} at epoch {part.marker_epoch} here{_by_hand(part)}"
-            )
+            said = f"the coordinator has not decided to {word} at epoch {part.marker_epoch} here"
+            yield _marker(part, said + _by_hand(part))
 
 
 def _same_epoch_twice(state: CoordinatorState) -> bool:

@@ -69,6 +69,8 @@ class Damage:
     end: int
     offset: int
     text: str
+    zeros: bool = False
+    """Space that was set aside, in which nothing was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +227,7 @@ def _past_damage(
     if found < size:
         damages.append(Damage("garbage", position, found, expected, f"{found - position} bytes are no batch"))
         return found
+    set_aside = is_last and size - position >= HEADER_SIZE
     magic = _read(file, position + MAGIC_POSITION, 1)
     if zeros:
         text = f"{size - position} zero bytes after the last batch"
@@ -237,7 +240,7 @@ def _past_damage(
         whole = magic == bytes((MAGIC,)) and length > size - position - LENGTH_PREFIX
         said = f"a batch of {length + LENGTH_PREFIX} bytes is cut off" if whole else "no batch"
         text = f"{said} at {position}, {size - position} bytes before the end"
-    damages.append(Damage("tail" if is_last else "garbage", position, size, expected, text))
+    damages.append(Damage("tail" if is_last else "garbage", position, size, expected, text, zeros and set_aside))
     return size
 
 

@@ -52,7 +52,7 @@ class ProducerHistory:
         self._marker: Fact | None = None
         self._entry: Fact | None = None
         self._commits: list[Fact] = []
-        self._decisions = Decisions()
+        self._decisions = Decisions(whole=place.is_whole)
         self._numbers: dict[str, int] = {}
 
     def tell(self, facts: Iterable[Fact]) -> Iterator[Told]:
@@ -325,7 +325,7 @@ class ProducerHistory:
             yield part
             if decision is not None:
                 yield _of_part("torn", part, f"no marker: the coordinator decided to {said(decision)}")
-        elif not damaged and not self._place.cleaned and not self._place.start:
+        elif not damaged and self._place.is_whole:
             since = self._place.first_timestamp
             for decision in self._decisions.never_written(since, self._context.now_ms):
                 text = f"no marker: the coordinator decided to {said(decision)}, and the log ends without"

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from oncelog.base.ids import INTERNAL_TOPICS, TopicName, TopicPartition
+from oncelog.base.units import INT64_MAX
 from oncelog.spark.audit.headers import Damage, Piece, read_pieces
 from oncelog.spark.audit.index_checks import IndexChecker
 from oncelog.spark.audit.internal_topics import InternalReader
@@ -105,11 +106,12 @@ class _Reading:
         """What is known after the last piece."""
         totals, task = self._totals, self._task
         for damage in self._damages:
-            self.damage(damage.kind, damage.offset, f"{damage.text} (at byte {damage.position})")
-        if self._damages and self._damages[-1].end < self._size:
-            totals.damaged_to = totals.next_offset
-        elif self._damages:
-            totals.damaged_to = max(task.next_base_offset, totals.next_offset)
+            text = f"{damage.text} (at byte {damage.position})"
+            if damage.zeros:
+                self._found(damage.kind, damage.offset, text)
+            else:
+                goes_on = damage.end < self._size
+                self.damage(damage.kind, damage.offset, text, totals.next_offset if goes_on else None)
         self._end()
         totals.findings += self._checker.finish(damaged=totals.damaged_from >= 0)
         totals.findings += self._internal.findings()
@@ -120,11 +122,13 @@ class _Reading:
         yield from _typed(Finding, self._shown())
         yield from _typed(SegmentStat, (self._stat(),))
 
-    def damage(self, kind: str, offset: int, text: str) -> None:
-        """Something is missing from ``offset`` on."""
+    def damage(self, kind: str, offset: int, text: str, goes_on_at: int | None = None) -> None:
+        """Something is missing from ``offset`` on; None: all the rest of the segment, or of the log."""
         totals = self._totals
+        if goes_on_at is None:
+            goes_on_at = INT64_MAX if self._task.next_base_offset < 0 else self._task.next_base_offset
         totals.damaged_from = offset if totals.damaged_from < 0 else min(totals.damaged_from, offset)
-        totals.damaged_to = max(totals.damaged_to, self._task.next_base_offset, totals.next_offset)
+        totals.damaged_to = max(totals.damaged_to, goes_on_at)
         self._found(kind, offset, text)
 
     def _end(self) -> None:
@@ -179,7 +183,7 @@ class _Reading:
             if self._damages and self._damages[-1].offset == expected[at]:
                 continue  # said already
             missing = int(piece.base_offset[at]) - int(expected[at])
-            self.damage("gap", int(expected[at]), f"{missing} offsets are missing")
+            self.damage("gap", int(expected[at]), f"{missing} offsets are missing", int(piece.base_offset[at]))
 
     def _unsound(self, piece: Piece) -> None:
         for at in np.flatnonzero(~piece.sound).tolist():

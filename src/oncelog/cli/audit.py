@@ -1,0 +1,179 @@
+"""``oncelog audit``: what the log directories of a cluster say about its transactions, and what in them cannot be right."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from oncelog.spark.audit.model import Finding
+    from oncelog.spark.audit.pipeline import AuditResult, Engine
+
+EXIT_FOUND = 2
+_LISTED = 50
+
+
+def audit(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Data directories, copies of them, or single partitions' directories."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="Also write all transactions and all findings there, as Parquet."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with a timeline, self-contained.")
+    ] = None,
+    crc: Annotated[bool, typer.Option("--crc/--no-crc", help="Check the checksum of every batch.")] = True,
+    fail_on_findings: Annotated[
+        bool, typer.Option("--fail-on-findings", help="Exit with 2 if anything was found.")
+    ] = False,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="Judge what is late by this time, not by the logs' latest."),
+    ] = None,
+    max_timeout_ms: Annotated[
+        int, typer.Option("--transaction-max-timeout-ms", min=1, metavar="MS", help="The cluster's setting.")
+    ] = 900_000,
+    id_expiration_ms: Annotated[
+        int, typer.Option("--transactional-id-expiration-ms", min=1, metavar="MS", help="The cluster's setting.")
+    ] = 604_800_000,
+    master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
+    spark_config: Annotated[
+        list[str] | None, typer.Option("--spark-config", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+    ] = None,
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Work in this process, without Java: for what fits in memory.")
+    ] = False,
+) -> None:
+    """Audit log directories, oncelog's or Apache Kafka's: the fate of every transaction, and what cannot be right.
+
+    Reads segments, indexes, producer snapshots, __transaction_state and __consumer_offsets, a Spark task a segment, and
+    writes nothing to them. Several brokers' directories of one cluster make one audit. Finds transactions that are
+    torn or hanging, writes after markers, markers nobody decided, repeated and missing sequences, offsets committed
+    for aborted records, lying index entries, wrong checksums and garbage. Stop the broker, or copy the directories.
+
+    \b
+    Examples:
+      oncelog audit /var/lib/kafka/data
+      oncelog audit broker-1/ broker-2/ broker-3/ --html report.html --to report/
+      oncelog audit ./data --no-spark --json --fail-on-findings | jq .findings
+      oncelog audit /mnt/logs --master spark://head:7077 --no-crc
+    """
+    from oncelog.cli.main import EXIT_FAILED, complain
+    from oncelog.cli.moments import MomentError, parse_time_ms
+    from oncelog.spark.audit.context import Limits
+    from oncelog.spark.audit.layout import NothingToAudit, plan
+    from oncelog.spark.audit.pipeline import audit as run
+
+    try:
+        now_ms = None if as_of is None else parse_time_ms(as_of)
+    except MomentError as error:
+        raise typer.BadParameter(str(error), param_hint="--as-of") from None
+    limits = Limits(
+        transaction_max_timeout_ms=max_timeout_ms, transactional_id_expiration_ms=id_expiration_ms, now_ms=now_ms
+    )
+    settings = _settings(spark_config)
+    try:
+        planned = plan(directories)
+    except NothingToAudit as error:
+        complain(str(error))
+        raise typer.Exit(EXIT_FAILED) from None
+    if to is not None and _inside(to, directories):
+        raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
+    with _engine(master, settings, planned.size_bytes, no_spark=no_spark) as engine:
+        result = run(planned, engine, check_crc=crc, limits=limits, to=to)
+    if html is not None:
+        from oncelog.spark.audit.page import page
+
+        html.write_text(page(result), encoding="utf-8")
+    if as_json:
+        from oncelog.spark.audit.report import as_json as report
+
+        print_json(report(result))
+    else:
+        _print(result, html, to)
+    if fail_on_findings and result.found:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _settings(words: list[str] | None) -> dict[str, str]:
+    settings = {}
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{word!r} is not KEY=VALUE", param_hint="--spark-config")
+        settings[name] = value
+    return settings
+
+
+def _inside(target: Path, directories: list[Path]) -> bool:
+    """Whether what is written would be among what is read."""
+    return any(target.absolute().is_relative_to(one.absolute()) for one in directories)
+
+
+@contextlib.contextmanager
+def _engine(master: str, settings: dict[str, str], size_bytes: int, *, no_spark: bool) -> Iterator[Engine]:
+    if no_spark:
+        from oncelog.spark.audit.local import LocalEngine
+
+        yield LocalEngine()
+        return
+    from oncelog.spark.audit.distributed import SparkEngine
+    from oncelog.spark.session import local_session
+
+    if sys.stderr.isatty():
+        print("starting Spark", file=sys.stderr, flush=True)
+    with local_session(master=master, config=settings, log=Path("/dev/null")) as session:
+        session.sparkContext.setLogLevel("ERROR")
+        engine = SparkEngine(session, size_bytes)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+def _print(result: AuditResult, html: Path | None, to: Path | None) -> None:
+    from oncelog.spark.audit.report import fates, headline, meaning
+
+    print(headline(result))
+    found = ", ".join(f"{number:,} {fate}" for fate, number in fates(result).items())
+    print(f"transactions by partition: {found or 'none'}\n")
+    if not result.found:
+        print("nothing found that cannot be right")
+    for kind, number in result.kinds.items():
+        print(f"{number:>6,}  {kind:<18} {meaning(kind)}")
+    if result.findings:
+        print()
+        print_table(
+            ("kind", "partition", "offset", "transactional id", "producer", "epoch", "what"),
+            map(_row, result.findings[:_LISTED]),
+        )
+    if result.found > _LISTED:
+        print(f"… {result.found - _LISTED:,} more; --json lists up to 2,000, --to writes all")
+    for written in (one for one in (html, to) if one is not None):
+        print(f"written: {written}")
+
+
+def _row(one: Finding) -> tuple[object, ...]:
+    def known(value: int) -> int | None:
+        return None if value < 0 else value
+
+    place = f"{one.topic}-{one.partition}" if one.topic else one.path
+    name = _quoted(one.transactional_id) if one.transactional_id else None
+    return one.kind, place, known(one.offset), name, known(one.producer_id), known(one.epoch), _quoted(one.text)
+
+
+def _quoted(text: str) -> str:
+    """Text out of a log may hold anything, control characters for a terminal too."""
+    return text if text.isprintable() else json.dumps(text)

@@ -1,0 +1,91 @@
+"""What an audit found, as plain values: for JSON, and for whoever prints it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from oncelog.spark.audit.model import KINDS, NONE, Finding
+from oncelog.spark.audit.pipeline import AuditResult
+
+_YEAR_9999_MS: Final = 253_402_300_799_000
+
+
+def as_json(result: AuditResult) -> dict[str, Any]:
+    """The whole result. Times as ISO 8601 beside findings; what is not known is left out."""
+    return {
+        "directories": list(result.directories),
+        "as_of": time_text(result.now_ms),
+        "checksums_checked": result.check_crc,
+        "seconds": round(result.seconds, 3),
+        "read": totals(result),
+        "transactions": fates(result),
+        "findings": result.kinds,
+        "listed": [finding_json(one) for one in result.findings],
+        "not_ended": [
+            {name: value for name, value in one._asdict().items() if value not in ("", NONE)} for one in result.transactions
+        ],
+    }
+
+
+def totals(result: AuditResult) -> dict[str, int]:
+    """How much was read."""
+    stats = result.stats
+    return {
+        "brokers": len(result.directories),
+        "partitions": len(result.context.partitions),
+        "segments": len(stats),
+        "batches": sum(one.batches for one in stats),
+        "records": sum(one.records for one in stats),
+        "size_bytes": sum(one.size_bytes for one in stats),
+    }
+
+
+def fates(result: AuditResult) -> dict[str, int]:
+    """Transactions, one for each partition they wrote to, by fate."""
+    numbers: Counter[str] = Counter()
+    for tally in result.tallies:
+        numbers[tally.fate] += tally.parts
+    return dict(sorted(numbers.items(), key=lambda item: -item[1]))
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """One finding; what it does not say is left out."""
+    found = {name: value for name, value in finding._asdict().items() if value not in ("", NONE)}
+    if "time" in found:
+        found["time"] = time_text(finding.time)
+    return found
+
+
+def meaning(kind: str) -> str:
+    """What a kind of finding is."""
+    return KINDS.get(kind, kind)
+
+
+def time_text(milliseconds: int) -> str:
+    """ISO 8601 in UTC; a number that is no time as it is."""
+    if not 0 <= milliseconds <= _YEAR_9999_MS:
+        return str(milliseconds)
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def size_text(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def headline(result: AuditResult) -> str:
+    """One line: how much was read and how fast."""
+    read = totals(result)
+    busy = sum(one.read_seconds for one in result.stats)
+    speed = f", {read['size_bytes'] / busy / 1e6:,.0f} MB/s a core" if busy > 0.5 else ""
+    return (
+        f"{read['partitions']:,} partitions, {read['segments']:,} segments, {size_text(read['size_bytes'])}, "
+        f"{read['batches']:,} batches, {read['records']:,} records in {result.seconds:.1f} s{speed}"
+    )
