@@ -10,7 +10,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.machine.reading import read_fetched
-from oncelog.testing.simulating import Simulation
+from oncelog.testing.simulating import ClientHost, Simulation
 
 PLACE = TopicPartition(TopicName("numbers"), 0)
 
@@ -22,7 +22,7 @@ class Counter:
         self.next = 0
         self.acknowledged: list[int] = []
 
-    async def __call__(self, host) -> None:
+    async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client, AsyncProducer(client, create_topics=True) as producer:
             while not host.stopping:
                 number, self.next = self.next, self.next + 1
@@ -32,14 +32,14 @@ class Counter:
                 await asyncio.sleep(0.1)
 
 
-async def read_all(host) -> list[int]:
+async def read_all(host: ClientHost) -> list[int]:
     async with host.client() as client, AsyncConsumer(client) as consumer:
         ends = await consumer.list_offsets({PLACE: -1})
         await consumer.assign({PLACE: 0}, ends)
         found: list[int] = []
         while len(consumer.positions):
             for fetched in await consumer.poll():
-                found += [int(record.value) for record in read_fetched(fetched)]
+                found += [int(record.value or b"") for record in read_fetched(fetched)]
         return found
 
 
@@ -59,7 +59,7 @@ def test_what_was_acknowledged_is_there_whatever_happens(seed: int) -> None:
 
 
 def test_a_program_that_does_not_stop_is_named() -> None:
-    async def stubborn(host) -> None:
+    async def stubborn(host: ClientHost) -> None:
         while True:
             await asyncio.sleep(1)
 

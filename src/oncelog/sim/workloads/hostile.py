@@ -311,7 +311,7 @@ def _seen(task: asyncio.Task[EndTxnResponse]) -> None:
 
 def newest_connection(host: ClientHost) -> Connection:
     """The connection that was opened last. Raises ClientError when the broker has closed it already."""
-    connections = host.world.network.of(host.name)
+    connections = [one for one in host.world.network.of(host.name) if one.transport is not None]
     if not connections:
         raise ClientError("the broker has gone")
     return max(connections, key=lambda one: one.number)
