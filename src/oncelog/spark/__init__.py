@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
     from oncelog.spark.loading import LoadReport, load
     from oncelog.spark.source import OncelogSource
+    from oncelog.spark.transacting import transaction
     from oncelog.spark.values import decode_values
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "decode_values",
     "load",
     "register",
+    "transaction",
 ]
 
 _MODULES = {
@@ -36,6 +38,7 @@ _MODULES = {
     "SparkSourceError": "errors",
     "decode_values": "values",
     "load": "loading",
+    "transaction": "transacting",
 }
 
 

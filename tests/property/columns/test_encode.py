@@ -7,11 +7,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.records.batch import crc_matches, read_header
 from oncelog.records.builder import build_batch
 from oncelog.records.columns.encode import Rows, encode, seal_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
-from oncelog.records.batch import crc_matches, read_header
 
 FIELDS = st.none() | st.binary(max_size=30) | st.integers(60, 70).map(bytes) | st.integers(8190, 8200).map(bytes)
 TIMES = st.integers(0, 300) | st.integers(0, 1 << 26) | st.integers(-(1 << 62), 1 << 62)
@@ -41,7 +41,7 @@ def test_bytes_are_those_of_the_builder(
     left = list(records)
     for body in encode(Rows(keys if keyed else None, values, times, headers), batch_bytes=batch_bytes):
         batch = seal_batch(body, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True)
-        part, left = left[: body.count], left[body.count :]
+        part, left = left[: body.records], left[body.records :]
         assert batch == build_batch(part, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True)
     assert not left
 

@@ -238,9 +238,7 @@ class Spark:
         tasks: dict[int, list[Running]] = {}
         for partition in range(4):
             twins = 1 + (self.entropy.random() < 0.3)
-            tasks[partition] = [
-                Running(self.number(), task(attempt, partition, f"0.{twin}")) for twin in range(twins)
-            ]
+            tasks[partition] = [Running(self.number(), task(attempt, partition, f"0.{twin}")) for twin in range(twins)]
         messages: dict[int, Message] = {}
         everything = [one for twins in tasks.values() for one in twins]
         while len(messages) < len(tasks):

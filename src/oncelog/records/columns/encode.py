@@ -78,7 +78,7 @@ class Rows:
 class Body(NamedTuple):
     """The records of a batch, compressed if asked; what the header needs beside them."""
 
-    count: int
+    records: int
     base_timestamp: int
     max_timestamp: int
     codec: Codec
@@ -115,13 +115,13 @@ def seal_batch(
         MAGIC,
         0,
         int(body.codec) | TRANSACTIONAL * transactional,
-        body.count - 1,
+        body.records - 1,
         body.base_timestamp,
         body.max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
-        body.count,
+        body.records,
     )
     batch += body.data
     crc = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
@@ -150,14 +150,14 @@ def _encode_chunk(rows: Rows, keys: Field | None, values: Field, cuts: list[int]
     widest = max(values.longest, keys.longest if keys is not None else 0, 2 * span)
     if rows.headers is not None or 4 * widest >= _WIDEST:
         for at, (start, count) in enumerate(zip(cuts, counts.tolist(), strict=True)):
-            data = _one_by_one(rows.slice(start, start + count), int(base[at]))
-            yield Body(count, int(base[at]), int(latest[at]), Codec.NONE, data)
+            slow = _one_by_one(rows.slice(start, start + count), int(base[at]))
+            yield Body(count, int(base[at]), int(latest[at]), Codec.NONE, slow)
         return
     data, ends = _gather(keys, values, deltas, numbers)
-    view = memoryview(data)
+    whole = memoryview(data)
     for at, (start, count) in enumerate(zip(cuts, counts.tolist(), strict=True)):
         first, last = int(ends[start]), int(ends[start + count])
-        yield Body(count, int(base[at]), int(latest[at]), Codec.NONE, view[first + 1 : last + 1])
+        yield Body(count, int(base[at]), int(latest[at]), Codec.NONE, whole[first + 1 : last + 1])
 
 
 def _gather(keys: Field | None, values: Field, deltas: Longs, numbers: Longs) -> tuple[pa.Buffer, Longs]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from oncelog.records.columns.pieces import field_of
+from oncelog.records.columns.pieces import bytes_of, field_of
 
 Array: TypeAlias = "pa.Array[Any]"
 
@@ -20,8 +20,7 @@ def murmur2_of(keys: Array) -> npt.NDArray[np.uint32]:
     """The hash of each key as the Java client's, unsigned; that of a null key is of no use."""
     field = field_of(keys)
     starts, lengths = field.starts, field.sizes
-    data = np.frombuffer(field.data, np.uint8) if field.data.size else np.zeros(0, np.uint8)
-    data = np.concatenate([data, np.zeros(4, np.uint8)])
+    data = np.concatenate([bytes_of(field.data), np.zeros(4, np.uint8)])
     words: npt.NDArray[np.uint32] = np.ndarray(len(data) - 3, "<u4", data.data, 0, (1,))
     value = (np.uint32(_SEED) ^ lengths.astype(np.uint32)).astype(np.uint32)
     whole = lengths >> 2

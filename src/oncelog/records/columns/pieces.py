@@ -77,7 +77,7 @@ class Field:
         into[:, column, 0] = lengths
         into[:, column, 2] = buffer
         into[:, column, 3] = self.starts
-        data = np.frombuffer(self.data, np.uint8) if self.data.size else np.zeros(0, np.uint8)
+        data = bytes_of(self.data)
         if len(data) < 4:
             data = np.concatenate([data, np.zeros(4, np.uint8)])
         words: Words = np.ndarray(len(data) - 3, "<u4", data.data, 0, (1,))
@@ -95,6 +95,11 @@ class Field:
             into[short, column, 1 + word] = words[np.minimum(starts + 4 * word, len(words) - 1)] & kept
 
 
+def bytes_of(data: pa.Buffer) -> npt.NDArray[np.uint8]:
+    """A buffer's bytes, without a copy."""
+    return np.frombuffer(memoryview(data), np.uint8) if data.size else np.zeros(0, np.uint8)
+
+
 def field_of(column: Array) -> Field:
     """A binary (or string) array, without copying its bytes."""
     buffers = column.buffers()
@@ -102,7 +107,7 @@ def field_of(column: Array) -> Field:
     if buffers[1] is None:
         nothing = np.zeros(count, np.int64)
         return Field(nothing, nothing - (1 if column.null_count else 0), nothing, pa.py_buffer(b""))
-    offsets = np.frombuffer(buffers[1], np.int32)[column.offset : column.offset + count + 1].astype(np.int64)
+    offsets = np.frombuffer(memoryview(buffers[1]), np.int32)[column.offset : column.offset + count + 1].astype(np.int64)
     sizes = np.diff(offsets)
     lengths = sizes
     if column.null_count:
@@ -166,4 +171,6 @@ class Pieces:
                 buffers.append(column.data)
         total = count * len(columns) + 1
         joined = pa.Array.from_buffers(pa.binary_view(), total, [None, pa.py_buffer(matrix.data), *buffers])
-        return joined.cast(pa.binary()).buffers()[2]
+        data = joined.cast(pa.binary()).buffers()[2]
+        assert data is not None  # there is at least the zero
+        return data

@@ -38,7 +38,7 @@ class _Encoded(list[Record]):
         self.body = body
 
     def __len__(self) -> int:
-        return self.body.count
+        return self.body.records
 
 
 class BodyMachine(ProducerMachine):

@@ -98,7 +98,7 @@ class Router:
             chosen = rows if mine is None else _take(rows, mine)
             wanted = columns.get("partition")
             if wanted is not None and mine is not None:
-                wanted = wanted.take(pa.array(mine))
+                wanted = wanted.take(mine)
             yield from self._partitioned(TopicName(name), chosen, wanted)
         self._turn += 1
 
@@ -150,10 +150,9 @@ def _partitions(rows: Rows, wanted: Any, count: int, turn: int) -> Longs | int:
 def _take(rows: Rows, which: Longs) -> Rows:
     if len(which) == len(rows):
         return rows
-    indices = pa.array(which)
     return Rows(
-        None if rows.keys is None else rows.keys.take(indices),
-        rows.values.take(indices),
+        None if rows.keys is None else rows.keys.take(which),
+        rows.values.take(which),
         rows.timestamps[which],
         None if rows.headers is None else [rows.headers[index] for index in which.tolist()],
     )

@@ -86,7 +86,7 @@ class _Writer:
 class SinkStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Of a streaming query."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
         """One task."""
         context = TaskContext.get()
         assert context is not None
@@ -107,7 +107,7 @@ class SinkStreamWriter(_Writer, DataSourceStreamArrowWriter):
 class SinkWriter(_Writer, DataSourceArrowWriter):
     """Of a batch query."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
         """One task."""
         context = TaskContext.get()
         assert context is not None

@@ -1,0 +1,106 @@
+"""``oncelog.spark.transaction``: several writes of one ``foreachBatch`` call become visible together, once.
+
+::
+
+    def write(batch, epoch):
+        with oncelog.spark.transaction(batch, epoch, {"kafka.bootstrap.servers": "…"}) as transaction:
+            transaction.write(batch.select("value"), topic="all")
+            transaction.write(batch.where("…").select("value"), topic="some")
+
+    query = frame.writeStream.foreachBatch(write).option("checkpointLocation", "…").start()
+
+Spark calls the function again for an epoch that it does not know to be over; then nothing is written. The rule: one
+decision for all writes, made when the block ends; a block that raises aborts them. Needs two-phase commit.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from oncelog.client.errors import ClientError
+from oncelog.spark.sink import driver, modes
+from oncelog.spark.sink.cluster import Cluster
+from oncelog.spark.sink.errors import SinkError, Superseded
+from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
+from oncelog.spark.sink.register import Attempt, Listed, Standing, decode, standing
+from oncelog.spark.sink.tasks import open_client
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_QUERY_PROPERTY: Final = "sql.streaming.queryId"
+
+
+class SinkTransaction:
+    """Takes writes; see the module. ``is_done`` says that the epoch was decided before: writes do nothing then."""
+
+    def __init__(self, attempt: Attempt, options: Mapping[str, str], directory: Path, *, is_done: bool) -> None:
+        self.attempt = attempt
+        self.is_done = is_done
+        self._options = dict(options)
+        self._directory = directory
+        self._writes = 0
+
+    def write(self, frame: DataFrame, **options: str) -> None:
+        """Write a batch frame with the sink's columns; ``options`` (``topic=…``) beside those of the transaction."""
+        if self.is_done:
+            return
+        member = json.dumps([self.attempt.query, self.attempt.epoch, self.attempt.run, self._writes])
+        self._writes += 1
+        ours = {
+            "exactlyOnce": Mode.TWO_PHASE.value,
+            "oncelog.transaction.gather": str(self._directory),
+            "oncelog.transaction.member": member,
+        }
+        frame.write.format("oncelog").mode("append").options(**{**self._options, **options, **ours}).save()
+
+    def listed(self) -> tuple[Listed, ...]:
+        """What the writes left open. Raises SinkError when one of them did not tell."""
+        found = sorted(self._directory.glob("*.json"))
+        if len(found) != self._writes:
+            raise SinkError(f"{self._writes} writes were made, {len(found)} are known")
+        return tuple(one for path in found for one in decode(path.read_bytes()).listed)
+
+
+@contextmanager
+def transaction(
+    frame: DataFrame, epoch: int, options: Mapping[str, str], *, query: str | None = None
+) -> Iterator[SinkTransaction]:
+    """A transaction for one epoch; ``query`` (default: the streaming query's id) and ``epoch`` are its identity.
+
+    Raises SinkError where the cluster has no two-phase commit, or the query id is not known.
+    """
+    parsed = parse_sink_options(options)
+    name = query or frame.sparkSession.sparkContext.getLocalProperty(_QUERY_PROPERTY)
+    if not name:
+        raise SinkError("this is no streaming query's foreachBatch: name the transaction with query=…")
+    attempt = Attempt(name, epoch, secrets.token_hex(8))
+    is_done = _is_decided(parsed, attempt)
+    with tempfile.TemporaryDirectory(prefix="oncelog-sink-") as directory:
+        made = SinkTransaction(attempt, options, Path(directory), is_done=is_done)
+        try:
+            yield made
+            listed = made.listed()
+        except BaseException:
+            with suppress(ClientError):
+                driver.abort(parsed, attempt)
+            raise
+        driver.commit(parsed, attempt, listed)
+
+
+def _is_decided(options: SinkOptions, attempt: Attempt) -> bool:
+    with open_client(options) as client, Cluster(client, attempt.query) as cluster:
+        modes.settle(client, Mode.TWO_PHASE)
+        where = standing(cluster.register(), attempt)
+        if where is Standing.STALE:
+            raise Superseded(f"another run of epoch {attempt.epoch} of {attempt.query} has begun")
+        return where in (Standing.DECIDED, Standing.DONE)
+
+
+__all__ = ["SinkTransaction", "transaction"]

@@ -1,0 +1,106 @@
+"""Streaming queries from one topic to another, to be killed and started again, and what is in the end in the topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking import Client, FetchSettings, read_fetched
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+TWO_PHASE = {"transaction.two.phase.commit.enable": "true"}
+
+
+def make_input(bootstrap_servers: str, topic: str, rows: int, partitions: int = 2) -> list[bytes]:
+    """A topic with numbered values; the values."""
+    with Client(bootstrap_servers) as client:
+        create_topic(client, NewTopic(topic, partitions))
+        values = [b"row %d" % number for number in range(rows)]
+        for partition in range(partitions):
+            records = [Record(-1, 1_700_000_000_000, None, value) for value in values[partition::partitions]]
+            client.produce(TopicPartition(TopicName(topic), partition), build_batch(records))
+    return sorted(values)
+
+
+def committed_values(bootstrap_servers: str, topic: str) -> list[bytes]:
+    """What a read_committed consumer gets, up to the high watermark: fails where a transaction is left open."""
+    with Client(bootstrap_servers) as client:
+        partitions = [TopicPartition(TopicName(topic), number) for number in client.topic(topic).partitions]
+        ends = client.list_offsets(dict.fromkeys(partitions, -1))
+        stable = client.list_offsets(dict.fromkeys(partitions, -1), read_committed=True)
+        assert {p: one.offset for p, one in stable.items()} == {p: one.offset for p, one in ends.items()}
+        fetched = client.fetch(
+            dict.fromkeys(partitions, 0),
+            until={partition: one.offset for partition, one in ends.items()},
+            settings=FetchSettings(read_committed=True, max_wait_ms=20),
+        )
+        return sorted(bytes(r.value or b"") for one in fetched for r in read_fetched(one, read_committed=True))
+
+
+class Copy:
+    """One query; every start goes on from its checkpoint."""
+
+    def __init__(self, spark: SparkSession, bootstrap_servers: str, source: str, sink: str, directory: Path) -> None:
+        self.spark, self.bootstrap_servers = spark, bootstrap_servers
+        self.source, self.sink = source, sink
+        self.checkpoint = directory / "checkpoint"
+        self.points = directory / "points"
+        self.points.mkdir(parents=True)
+        self.options: dict[str, str] = {}
+        self.rows_per_epoch = 40
+
+    def order(self, *names: str) -> None:
+        """Processes that reach these points die, one each."""
+        for name in names:
+            (self.points / name).touch()
+
+    @property
+    def ordered(self) -> list[str]:
+        """Points that nobody has reached yet."""
+        return sorted(path.name for path in self.points.iterdir())
+
+    def start(self) -> StreamingQuery:
+        """Start it; it ends by itself when all that is there was copied."""
+        rows = (
+            self.spark.readStream.format("oncelog")
+            .option("kafka.bootstrap.servers", self.bootstrap_servers)
+            .option("subscribe", self.source)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", self.rows_per_epoch)
+            .load()
+        )
+        return (
+            rows.select("value")
+            .writeStream.format("oncelog")
+            .option("kafka.bootstrap.servers", self.bootstrap_servers)
+            .option("topic", self.sink)
+            .option("checkpointLocation", str(self.checkpoint))
+            .option("oncelog.testing.points", str(self.points))
+            .options(**self.options)
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    def run(self) -> str | None:
+        """Until it ends; what it failed with."""
+        query = self.start()
+        try:
+            query.awaitTermination()
+        except Exception as error:  # noqa: BLE001 - whatever a killed process is reported as
+            return str(error)
+        return None
+
+    def run_to_the_end(self, lives: int = 20) -> int:
+        """Again and again until nothing fails; how often it was started."""
+        for life in range(1, lives + 1):
+            failure = self.run()
+            if failure is None:
+                return life
+        raise AssertionError(f"still failing after {lives} lives: {failure}")
