@@ -17,6 +17,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
+from oncelog.client.machine import produced
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
 from oncelog.client.machine.producer import (
     Delivered,
@@ -28,7 +29,6 @@ from oncelog.client.machine.producer import (
     record_size,
 )
 from oncelog.client.machine.requests import produce_request, produce_version_limit
-from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.records.record import Headers, Record
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import ProduceResponse
@@ -262,25 +262,12 @@ class Producer:
             self._take(sent.batches, message)
 
     def _take(self, batches: list[PendingBatch], message: ProduceResponse) -> None:
-        names = self._client.view.topic_ids({batch.partition.topic for batch in batches}) or {}
-        answers = {
-            TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), one.index): one
-            for topic in message.responses
-            for one in topic.partition_responses
-        }
-        for batch in batches:
-            one = answers.get(batch.partition)
-            if one is None:
-                self._note(self.machine.lost(batch, now_ms()))
-                continue
-            if remedy(one.error_code) is Remedy.REFRESH_METADATA:
-                self._client.view.forget(batch.partition.topic)
-            self._note(self.machine.answered(batch, one.error_code, one.base_offset, one.error_message, now_ms()))
+        for outcome in produced.answered(self.machine, self._client.view, batches, message, now_ms()):
+            self._note(outcome)
 
     def _lost(self, batches: list[PendingBatch]) -> None:
-        for batch in batches:
-            self._client.view.forget(batch.partition.topic)
-            self._note(self.machine.lost(batch, now_ms()))
+        for outcome in produced.lost(self.machine, self._client.view, batches, now_ms()):
+            self._note(outcome)
 
     def _note(self, outcome: Outcome | None) -> None:
         if outcome is None:

@@ -26,7 +26,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import TRANSACTION_KEY, Client
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.producer import Producer, ProducerSettings
-from oncelog.client.errors import BrokerRefused, ClientError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.errors import BrokerRefused, ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.pacing import Pacing
 from oncelog.client.machine.producer import Failed, Outcome
@@ -54,7 +54,7 @@ class TransactionalProducer(Producer):
     ) -> None:
         settings = settings or ProducerSettings()
         if settings.acks != -1:
-            raise ClientError("a transactional producer needs acks=all")
+            raise ConfigError("a transactional producer needs acks=all")
         super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
         self.transactions = TransactionMachine(transaction)
         self._pacing = Pacing()
