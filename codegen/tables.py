@@ -68,6 +68,8 @@ EXTENSIONS = {
         # The start offset of an administrative abort: its presence marks an administrator (specification of hanging
         # transactions). Apache Kafka skips it.
         Field(name="start_offset", type="int64", versions=VersionRange(1, 2), tag=10000, default="-1"),
+        # Only with a start offset: also one that its coordinator knows as live.
+        Field(name="ends_live", type="bool", versions=VersionRange(1, 2), tag=10001, default="False"),
     ),
     ("describe_producers", "ProducerState"): (
         # What the leader knows of an open transaction beyond Apache Kafka's answer: whose it is, and what it found out

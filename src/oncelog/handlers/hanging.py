@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from oncelog.handlers.context import Broker
     from oncelog.storage.open_transactions import OpenTransaction
 
-NOT_AN_ADMINISTRATORS: Final = {
-    Verdict.COMPLETING: "its coordinator has decided it and writes its markers",
-    Verdict.TWO_PHASE: "it is prepared in two-phase commit: a marker would tear it, its coordinator has to end it",
-}
-"""What no marker but its coordinator's may end, and why."""
+NOT_AN_ADMINISTRATORS: Final = frozenset({Verdict.COMPLETING, Verdict.TWO_PHASE})
+"""What no marker but its coordinator's may end: what is decided, and what whoever prepared it decides."""
 
 
 class OnPartition(Protocol):
@@ -58,14 +55,15 @@ def ids_of(broker: Broker, producer_ids: Collection[int]) -> dict[int, Transacti
     }
 
 
-def protection(broker: Broker, transaction: OpenTransaction | None, on_partition: OnPartition) -> Finding | None:
-    """Why an administrator's marker must not end it, though it names the transaction; None when it may.
+def is_protected(broker: Broker, transaction: OpenTransaction, on_partition: OnPartition, *, ends_live: bool) -> bool:
+    """Whether an administrator's marker must not end it, though it names the transaction.
 
-    A live one may be ended, by force: only its coordinator's decision and two-phase commit are out of reach."""
-    if transaction is None:
-        return None
+    A live one may be ended only by force: the producer of one that hung may have begun its next transaction here, at
+    the same epoch, since somebody looked. Its coordinator's decision and two-phase commit are out of reach."""
     name = transaction.transactional_id
     if name is None:  # a recovered log does not know it
         name = ids_of(broker, (on_partition.producer_id,)).get(ProducerId(on_partition.producer_id))
     finding = None if name is None else finding_of(broker, name, on_partition, transaction.partition)
-    return finding if finding is not None and finding.verdict in NOT_AN_ADMINISTRATORS else None
+    if finding is None:
+        return False
+    return finding.verdict in NOT_AN_ADMINISTRATORS or (finding.verdict is Verdict.LIVE and not ends_live)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ _CHECKED_OF_HANGING: Final = (
     "the producer epoch is the latest",
     "neither decided nor prepared in two-phase commit, as far as its coordinator is here",
 )
+_NOT_LIVE: Final = "not live, as far as its coordinator is here"
 
 
 def open_there(marker: WritableTxnMarker, context: Context) -> dict[TopicPartition, OpenTransaction]:
@@ -77,6 +78,10 @@ def record_of(
         action=ABORT_HANGING if conditional else WRITE_MARKERS,
         who=requester(context),
         transaction=transaction,
-        checked=_CHECKED_OF_HANGING if conditional else _CHECKED_ALWAYS,
+        checked=_checked(marker) if conditional else _CHECKED_ALWAYS,
         outcome=summary([outcomes[p].name for p in named] or ["NONE"]),
     )
+
+
+def _checked(marker: WritableTxnMarker) -> Sequence[str]:
+    return _CHECKED_OF_HANGING if marker.ends_live else (*_CHECKED_OF_HANGING, _NOT_LIVE)

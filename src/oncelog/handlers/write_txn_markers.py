@@ -4,7 +4,8 @@ Asked by transaction coordinators, and by administrators who end a hanging trans
 marker has a start offset, in a tag of our own that Apache Kafka passes over: it aborts, and is written only where a
 transaction of exactly this producer epoch is open from exactly this offset on. It needs no coordinator epoch and never
 raises the stored one, which would lock the coordinator's own markers out. What the coordinator has decided, or left to
-whoever prepared it (two-phase commit), it does not end.
+whoever prepared it (two-phase commit), it does not end; what the coordinator has open itself, only by force, which is
+a second tag.
 
 Every marker that comes by this API is written down in the audit log: this broker's coordinator does not use it.
 """
@@ -19,7 +20,7 @@ from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, Topic
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context, Marker
 from oncelog.handlers.facts import may_cluster
-from oncelog.handlers.hanging import protection
+from oncelog.handlers.hanging import is_protected
 from oncelog.handlers.markers_audit import open_there, record_of
 from oncelog.handlers.transactions import by_topic
 from oncelog.handlers.waits import Steps, UntilDurable
@@ -44,7 +45,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is newer, or (administrator) not exactly this one",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a coordinator of a newer epoch has written here",
     ErrorCode.INVALID_TXN_STATE: "(administrator) no transaction is open from the offset on, or its coordinator has "
-    "decided it, or it is prepared in two-phase commit",
+    "decided it or (unless forced) has it open itself, or it is prepared in two-phase commit",
     ErrorCode.INVALID_REQUEST: "(administrator) a commit: a hanging transaction can only be aborted",
     ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be written",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "neither a broker nor allowed to alter the cluster",
@@ -90,8 +91,10 @@ def _write(
     if log is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     written = _marker(marker, log, context.version)
-    if written.start_offset != NO_OFFSET and (refusal := _administrators_refusal(written, log, context)):
-        return refusal
+    if written.start_offset != NO_OFFSET:
+        refusal = _administrators_refusal(written, log, context, ends_live=marker.ends_live)
+        if refusal is not ErrorCode.NONE:
+            return refusal
     try:
         end = context.broker.write_marker(partition, written)
     except AppendRefused as refused:
@@ -102,7 +105,7 @@ def _write(
     return ErrorCode.NONE
 
 
-def _administrators_refusal(marker: Marker, log: PartitionLog, context: Context) -> ErrorCode:
+def _administrators_refusal(marker: Marker, log: PartitionLog, context: Context, *, ends_live: bool) -> ErrorCode:
     """What an administrator's marker may not end although it names it; the log looks at the name itself."""
     if marker.committed:
         return ErrorCode.INVALID_REQUEST
@@ -114,7 +117,7 @@ def _administrators_refusal(marker: Marker, log: PartitionLog, context: Context)
         return ErrorCode.NONE
     if context.broker.transactions_loading():
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    protected = protection(context.broker, opened, entry) is not None
+    protected = is_protected(context.broker, opened, entry, ends_live=ends_live)
     return ErrorCode.INVALID_TXN_STATE if protected else ErrorCode.NONE
 
 

@@ -285,6 +285,19 @@ class TestTwoPhaseCommit:
 
 
 class TestAdministrators:
+    def test_one_that_its_producer_has_gone_on_with_meanwhile_is_ended_by_force_only(self) -> None:
+        driver = made()
+        late = Producer(driver, "late")
+        start = late.hang()
+        late.add(0)  # its next transaction, at the same epoch, takes the late record in
+        assert abort(driver, late, start) is ErrorCode.INVALID_TXN_STATE
+        assert "not live" in driver.audited[-1].checked[-1]
+        late.end()
+        late.hang()
+        late.add(0)
+        assert abort(driver, late, start, ends_live=True) is ErrorCode.INVALID_TXN_STATE, "that one has ended"
+        assert abort(driver, late, log_of(driver, "t").last_stable_offset, ends_live=True) is ErrorCode.NONE
+
     def test_an_orphan_is_aborted_and_the_record_says_all_of_it(self) -> None:
         driver = made()
         late = Producer(driver, "late")

@@ -125,7 +125,8 @@ def test_what_a_marker_must_not_touch() -> None:
 def test_the_race_that_remains_is_stated() -> None:
     ours = replace(HANGING, producer=replace(HANGING.producer, transactional_id=""))
     assert "does not say that it takes a start offset" in (race_of(HANGING) or "")
-    assert "same epoch" in (race_of(ours) or "")
+    assert "same epoch" in (race_of(ours) or ""), "its coordinator is another broker"
+    assert race_of(replace(ours, coordinator=ours.producer.leader)) is None, "who asks itself in the same step"
     assert race_of(replace(HANGING, standing=Standing.MOVED_ON)) is None
 
 

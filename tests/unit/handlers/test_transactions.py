@@ -243,13 +243,14 @@ class TestWriteTxnMarkers:
     def test_an_administrator_ends_exactly_the_transaction_named(
         self, hanging: TransactionBroker, coordinator_epoch: int
     ) -> None:
-        fields = {"coordinator_epoch": coordinator_epoch, "transaction_version": 2}
+        fields = {"coordinator_epoch": coordinator_epoch, "transaction_version": 2, "ends_live": True}
         assert self.write(hanging, start_offset=0, **fields) == ErrorCode.INVALID_TXN_STATE
         assert self.write(hanging, start_offset=2, **fields) == ErrorCode.INVALID_TXN_STATE
         assert self.write(hanging, start_offset=1, producer_epoch=1, **fields) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert self.write(hanging, start_offset=1, producer_id=7, **fields) == ErrorCode.INVALID_TXN_STATE
         log = hanging.logs.logs[partition("t")]
         assert (log.log_end_offset, log.last_stable_offset) == (2, 1)
+        assert self.write(hanging, start_offset=1, **{**fields, "ends_live": False}) == ErrorCode.INVALID_TXN_STATE
         assert self.write(hanging, start_offset=1, **fields) == ErrorCode.NONE
         assert (log.log_end_offset, log.last_stable_offset) == (3, 3)
         assert self.write(hanging, start_offset=1, **fields) == ErrorCode.INVALID_TXN_STATE, "it is over"
@@ -258,7 +259,7 @@ class TestWriteTxnMarkers:
         assert self.write(hanging, coordinator_epoch=5) == ErrorCode.NONE
         hanging.append("t", producer_id=1000, producer_epoch=0, base_sequence=1, transactional=True)
         assert self.write(hanging, coordinator_epoch=-1) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        assert self.write(hanging, coordinator_epoch=-1, start_offset=3) == ErrorCode.NONE
+        assert self.write(hanging, coordinator_epoch=-1, start_offset=3, ends_live=True) == ErrorCode.NONE
         entry = hanging.logs.logs[partition("t")].producers.entries[1000]
         assert entry.coordinator_epoch == 5, "the stored coordinator epoch never falls"
 
@@ -275,7 +276,7 @@ class TestWriteTxnMarkers:
         alter, act = (Operation.ALTER, CLUSTER_NAME), (Operation.CLUSTER_ACTION, CLUSTER_NAME)
         assert self.write(hanging, alter, act, start_offset=1) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert hanging.logs.logs[partition("t")].last_stable_offset == 1
-        assert self.write(hanging, act, start_offset=1) == ErrorCode.NONE
+        assert self.write(hanging, act, start_offset=1, ends_live=True) == ErrorCode.NONE
         assert hanging.logs.logs[partition("t")].last_stable_offset == 3
 
     def test_what_is_not_durable_in_time_is_not_written(self, hanging: TransactionBroker) -> None:

@@ -3,10 +3,11 @@
 1. What is to be ended was found by a scan; :func:`refusal` says what must not be touched, by the verdict alone.
 2. Immediately before each marker leader and coordinators are asked anew (:func:`abort`), and refused anew.
 3. The marker goes to the partition's leader only. oncelog's leaders take it by the transaction's start offset and exact
-   epoch (:attr:`OpenTransaction.takes_start_offset`: they are known by the tagged fields in DescribeProducers). Apache
-   Kafka passes the tag over and takes a marker for whatever the producer has open at that moment; there remains the
-   time between the check and the marker, milliseconds, in which a producer that is alive *and of the same epoch* could
-   begin its next transaction on the partition. The coordinator epoch is the one the leader told, 0 where it told none.
+   epoch (:attr:`OpenTransaction.takes_start_offset`: they are known by the tagged fields in DescribeProducers), and
+   where they are its coordinator too they refuse what is live by then. Apache Kafka passes the tag over and takes a
+   marker for whatever the producer has open at that moment; there remains the time between the check and the marker,
+   milliseconds, in which a producer that is alive *and of the same epoch* could begin its next transaction on the
+   partition. The coordinator epoch is the one the leader told, 0 where it told none.
 4. Then the last stable offset is watched until it moves, and where that race could have happened the coordinator is
    asked once more: a transaction that has begun on the partition in the meantime is told about, loudly.
 
@@ -51,7 +52,8 @@ SAME_EPOCH: Final = (
 )
 
 _MEANINGS: Final[dict[int, str]] = {
-    ErrorCode.INVALID_TXN_STATE: "no transaction is open there from this offset on any more; nothing was written",
+    ErrorCode.INVALID_TXN_STATE: "no transaction is open there from this offset on any more, or its producer has begun "
+    "its next one there by now; nothing was written",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer has a newer epoch there by now; nothing was written",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a newer coordinator has written there by now; nothing was written",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed: it needs Alter or ClusterAction on the cluster",
@@ -131,7 +133,7 @@ def abort(
         return Aborted(again, refused)
     audit(_entry(client, again, "sending", force))
     try:
-        write_abort_marker(client, again)
+        write_abort_marker(client, again, ends_live=force and again.verdict is not Verdict.HANGING)
     except ClientError as error:
         audit(_entry(client, again, "failed", force, error=str(error)))
         return Aborted(again, str(error))
@@ -158,8 +160,9 @@ def _again(client: Client, one: OpenTransaction, min_age_ms: int | None) -> Open
     return found[0] if found else "it has ended in the meantime; there is nothing to abort"
 
 
-def write_abort_marker(client: Client, one: OpenTransaction) -> None:
-    """Step 3, without any check: send the marker to the leader. Raises BrokerRefused and what ``request`` does."""
+def write_abort_marker(client: Client, one: OpenTransaction, *, ends_live: bool = False) -> None:
+    """Step 3, without any check: send the marker to the leader, who (oncelog) ends a live one only if ``ends_live``.
+    Raises BrokerRefused and what ``request`` does."""
     producer = one.producer
     marker = WritableTxnMarker(
         producer_id=producer.producer_id,
@@ -168,6 +171,7 @@ def write_abort_marker(client: Client, one: OpenTransaction) -> None:
         topics=[WritableTxnMarkerTopic(name=producer.topic, partition_indexes=[producer.partition])],
         coordinator_epoch=max(0, producer.coordinator_epoch),
         start_offset=one.start_offset,
+        ends_live=ends_live,
     )
     answer = client.request(WriteTxnMarkersRequest(markers=[marker]), broker=producer.leader)
     for result in answer.markers:
@@ -212,11 +216,14 @@ def _begun_meanwhile(client: Client, one: OpenTransaction) -> str | None:
 def race_of(one: OpenTransaction) -> str | None:
     """What the checks cannot exclude, in a sentence; None when nothing is left.
 
-    A newer epoch at the coordinator, or an id that is not there, shuts out the producer that wrote this.
+    A newer epoch at the coordinator, or an id that is not there, shuts out the producer that wrote this; a leader of
+    ours that is its coordinator too asks itself in the step in which it writes the marker.
     """
     if one.standing in (Standing.MOVED_ON, Standing.FORGOTTEN):
         return None
-    return SAME_EPOCH if one.takes_start_offset else RACE
+    if not one.takes_start_offset:
+        return RACE
+    return None if one.coordinator == one.producer.leader else SAME_EPOCH
 
 
 def _entry(client: Client, one: OpenTransaction, outcome: str, force: bool, **facts: Any) -> dict[str, Any]:

@@ -134,6 +134,7 @@ class WritableTxnMarker:
     coordinator_epoch: int = 0
     transaction_version: int = 0
     start_offset: int = -1
+    ends_live: bool = False
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -146,6 +147,8 @@ class WritableTxnMarker:
         for tag in reader.tags():
             if tag == 10000:
                 message.start_offset = reader.int64()
+            elif tag == 10001:
+                message.ends_live = reader.boolean()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
@@ -161,6 +164,10 @@ class WritableTxnMarker:
         if self.start_offset != -1:
             start = writer.begin_tag(tags, 10000)
             writer.int64(self.start_offset)
+            writer.end_tag(start)
+        if self.ends_live:
+            start = writer.begin_tag(tags, 10001)
+            writer.boolean(self.ends_live)
             writer.end_tag(start)
 
 
