@@ -111,7 +111,7 @@ class WireWatcher:
 
     def died(self, *, power_lost: bool) -> None:
         self._asked.clear()
-        self._observer.restarted(self._now_ms())
+        self._observer.restarted(self._now_ms(), power_lost=power_lost)
         self._look()
 
     def _look(self) -> None:

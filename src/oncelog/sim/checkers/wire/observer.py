@@ -100,7 +100,7 @@ class WireObserver:
         """The connection is gone; what it asked may be decided all the same."""
         self._open.pop(connection, None)
 
-    def restarted(self, at_ms: int, *, keeps_all: bool = True) -> None:
+    def restarted(self, at_ms: int, *, keeps_all: bool = True, power_lost: bool = False) -> None:
         """The broker stopped or was killed, and all connections with it.
 
         ``keeps_all``: what was acknowledged by acks=all, and what was readable, is there again: False where
@@ -110,7 +110,7 @@ class WireObserver:
         self._now_ms = at_ms
         self.restarted_at_ms.append(at_ms)
         self._open.clear()
-        self._watermarks.restarted()
+        self._watermarks.restarted(power_lost=power_lost)
         self._appends.restarted(keeps_all=keeps_all)
         self._logs.restarted(keeps_all=keeps_all)
         self._generations.restarted()

@@ -32,10 +32,13 @@ class Watermarks:
         self._stable: dict[PartitionKey, Rising] = defaultdict(Rising)
         self._start: dict[PartitionKey, Rising] = defaultdict(Rising)
 
-    def restarted(self) -> None:
-        """A new leader epoch everywhere."""
+    def restarted(self, *, power_lost: bool) -> None:
+        """A new leader epoch everywhere. Retention does not wait for the disk: what it has removed may be there again
+        after a power cut, until it is removed again (what DeleteRecords has removed may not: H16)."""
         self._high.clear()
         self._stable.clear()
+        if power_lost:
+            self._start.clear()
 
     def acknowledged(self, key: PartitionKey, next_offset: int, log_start: int, asked: Exchange, index: int) -> None:
         """Records below ``next_offset`` were acknowledged by acks=all: the high watermark has passed them."""
