@@ -1,0 +1,199 @@
+"""The commit protocol at single points: what a zombie, an operator and a lost answer come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.client.machine.transaction_values import StoredTransaction
+from oncelog.spark.sink import protocol
+from oncelog.spark.sink.errors import FencedDriver, LostRows, NotOpen, SinkError, Superseded
+from oncelog.spark.sink.protocol import End, ListOpen, Stage, Turn, Write, task_id
+from oncelog.spark.sink.register import Attempt, Listed, Register, State, Written, begun, decode, encode
+from tests.property.sink.model import Append, Model, Process, Running
+
+FIRST = Attempt("q", 0, "run1")
+AGAIN = Attempt("q", 0, "run2")
+
+
+def run(model: Model, program: Process, process: int = 1) -> object:
+    running = Running(process, program)
+    while running.alive:
+        running.step(model)
+    if running.error is not None:
+        raise running.error
+    return running.result
+
+
+def written(model: Model, attempt: Attempt, row: str, name: str = "0.0") -> Listed:
+    """A task's transaction, open."""
+    assert run(model, protocol.begin(attempt)) is Turn.WRITE
+    stored = run(model, protocol.claim(attempt, task_id("q", 0, name)))
+    assert isinstance(stored, StoredTransaction)
+    assert model.answer(1, Append(stored, row))
+    return Listed(stored, 1, (Written("out", 0, 1, 7, 7),))
+
+
+def until(running: Running, model: Model, kind: type) -> None:
+    """Run a process up to an ask, which is not answered."""
+    while True:
+        ask = running.process.send(running.answer)
+        if isinstance(ask, kind):
+            running.pending = ask  # type: ignore[attr-defined]  # for ``resume``
+            return
+        running.answer = model.answer(running.number, ask)
+
+
+def resume(running: Running, model: Model) -> None:
+    running.answer = model.answer(running.number, running.pending)  # type: ignore[attr-defined]  # of ``until``
+    while running.alive:
+        running.step(model)
+
+
+def test_a_commit_may_be_repeated_and_decides_once() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    run(model, protocol.commit(FIRST, [one]))
+    run(model, protocol.commit(FIRST, [one]))
+    assert model.visible == ["a"]
+    assert run(model, protocol.begin(AGAIN)) is Turn.DRAIN
+
+
+def test_a_decided_epoch_is_finished_by_the_next_run_which_writes_nothing() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    dying = Running(5, protocol.commit(FIRST, [one]))
+    until(dying, model, End)
+    assert model.visible == []
+    assert run(model, protocol.begin(AGAIN)) is Turn.DRAIN
+    run(model, protocol.commit(AGAIN, []))
+    assert model.visible == ["a"]
+
+
+def test_what_an_undecided_run_left_is_aborted() -> None:
+    model = Model()
+    written(model, FIRST, "a", "0.0")
+    again = written(model, AGAIN, "a", "0.1")
+    run(model, protocol.commit(AGAIN, [again]))
+    assert model.visible == ["a"]
+    assert all(one.rows is None for one in model.transactions.values())
+
+
+def test_a_driver_whose_epoch_began_anew_decides_nothing() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    run(model, protocol.begin(AGAIN))
+    with pytest.raises(Superseded):
+        run(model, protocol.commit(FIRST, [one]))
+
+
+def test_a_driver_fenced_between_its_fence_and_its_decision_decides_nothing() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    slow = Running(5, protocol.commit(FIRST, [one]))
+    until(slow, model, Write)
+    run(model, protocol.begin(AGAIN), process=6)
+    resume(slow, model)
+    assert isinstance(slow.error, FencedDriver)
+    assert not model.decisions
+
+
+def test_a_slow_sweep_does_not_hit_what_the_next_epoch_opened() -> None:
+    """Listed before the fence is proved; what is opened later has another identity (P5)."""
+    for stop in (ListOpen, Stage):
+        model = Model()
+        one = written(model, FIRST, "a")
+        slow = Running(5, protocol.commit(FIRST, [one]))
+        until(slow, model, stop)
+        run(model, protocol.commit(FIRST, [one]), process=6)
+        following = Attempt("q", 1, "run3")
+        two = written(model, following, "b")
+        resume(slow, model)
+        assert isinstance(slow.error, FencedDriver)
+        run(model, protocol.commit(following, [two]), process=7)
+        assert model.visible == ["a", "b"]
+
+
+def test_a_transaction_that_an_operator_ended_before_the_decision_stops_it() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    model.answer(9, End(one.stored, False))
+    with pytest.raises(NotOpen, match="1 rows of out-0 at offsets 7–7"):
+        run(model, protocol.commit(FIRST, [one]))
+    assert not model.decisions
+    assert run(model, protocol.begin(AGAIN)) is Turn.WRITE
+
+
+def test_a_transaction_that_an_operator_ended_after_the_decision_stops_the_query_with_its_rows() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    slow = Running(5, protocol.commit(FIRST, [one]))
+    until(slow, model, End)
+    model.answer(9, End(one.stored, False))
+    for _ in range(2):
+        with pytest.raises(LostRows, match="1 rows of out-0 at offsets 7–7 .*acceptLoss=0"):
+            run(model, protocol.commit(AGAIN, []))
+    run(model, protocol.commit(AGAIN, [], accept_loss=0))
+    assert model.register is not None
+    assert model.register.state is State.DONE
+
+
+def test_an_id_that_is_forgotten_after_the_decision_was_ended_before() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    slow = Running(5, protocol.commit(FIRST, [one]))
+    until(slow, model, Stage)
+    del model.transactions[one.stored.transactional_id]
+    run(model, protocol.commit(FIRST, [one]))
+    assert model.visible == ["a"]
+
+
+def test_a_twin_that_finishes_late_aborts_itself() -> None:
+    model = Model()
+    one = written(model, FIRST, "a", "0.0")
+    twin = written(model, FIRST, "a", "0.1")
+    run(model, protocol.commit(FIRST, [one]))
+    assert run(model, protocol.confirm(FIRST, twin.stored)) is False
+    assert run(model, protocol.confirm(FIRST, one.stored)) is False  # it is over: nothing counts any more
+    assert model.visible == ["a"]
+
+
+def test_an_aborted_run_can_neither_go_on_nor_be_decided() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    run(model, protocol.abort(FIRST))
+    assert all(one.rows is None for one in model.transactions.values())
+    with pytest.raises(Superseded):
+        run(model, protocol.claim(FIRST, task_id("q", 0, "0.1")))
+    with pytest.raises(Superseded):
+        run(model, protocol.commit(FIRST, [one]))
+    again = written(model, AGAIN, "a")
+    run(model, protocol.commit(AGAIN, [again]))
+    assert model.visible == ["a"]
+
+
+def test_a_claim_from_before_the_next_epoch_is_refused() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    slow = Running(5, protocol.claim(FIRST, one.stored.transactional_id))
+    until(slow, model, protocol.Claim)
+    run(model, protocol.commit(FIRST, [one]))
+    following = Attempt("q", 1, "run3")
+    two = written(model, following, "b")
+    resume(slow, model)
+    assert slow.result is None
+    run(model, protocol.commit(following, [two]))
+    assert model.visible == ["a", "b"]
+
+
+def test_registers_read_back_and_nothing_else_does() -> None:
+    listed = Listed(StoredTransaction("oncelog-sink/q/0/0.0", 5, 3), 2, (Written("t", 1, 2, 0, 1),))
+    register = Register(4, "run", State.DECIDED, (listed,), ("before",))
+    assert decode(encode(register)) == register
+    for wrong in (b"", b"{}", b"[]", b'{"version":99}', b'{"version":1,"epoch":"x"}'):
+        with pytest.raises(SinkError):
+            decode(wrong)
+
+
+def test_an_epoch_cannot_begin_while_the_one_before_is_decided() -> None:
+    with pytest.raises(SinkError):
+        begun(Register(0, "run", State.DECIDED), Attempt("q", 1, "other"))
