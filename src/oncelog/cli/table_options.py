@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -71,7 +71,7 @@ def shape_of(
             text = Path(schema[1:]).read_text(encoding="utf-8")
         except OSError as error:
             raise typer.BadParameter(f"{schema[1:]}: {error.strerror}", param_hint="--schema") from None
-    by = "day" if partition_by == "day" else "hour" if partition_by else None
+    by: Literal["day", "hour"] | None = "day" if partition_by == "day" else "hour" if partition_by else None
     return Shape(value_format, text, skip_bytes, by, event_time)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oncelog.spark.load_plan import DEFAULT_ROWS_PER_STEP, PartitionPlan, PartitionState
-from oncelog.spark.shaping import Shape
+from oncelog.spark.shaping import PLAIN, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class LoadRequest:
     options: Mapping[str, str]
     from_ms: int | None = None
     rows_per_step: int = DEFAULT_ROWS_PER_STEP
-    shape: Shape = Shape()
+    shape: Shape = PLAIN
     quarantine_topic: str | None = None
     backfill: bool = False
     """Only what is before a partition's first row, or between two; a stream may append meanwhile."""
@@ -52,7 +52,7 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class LoadReport:
-    """What a load did. ``rows`` counts good rows read, those of replaced files included; ``quarantined`` the bad ones."""
+    """What a load did. ``rows`` are the good ones read, those of replaced files included; ``quarantined`` the bad."""
 
     directory: str
     rows: int = 0

@@ -33,14 +33,13 @@ from oncelog.spark.load_report import report_of
 from oncelog.spark.options import SourceOptions, parse_options
 from oncelog.spark.publishing import Publication, ShapingWriter, Writer
 from oncelog.spark.quarantine import settling
-from oncelog.spark.shaping import Shape
+from oncelog.spark.shaping import PLAIN, Shape
 from oncelog.spark.table import RowsFile, Settle, Table, TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-PLAIN: Final = Shape()
 _BEFORE: Final = PLAIN.settings()
 """What tables were before they said so."""
 

@@ -5,8 +5,8 @@ Rules (docs/jobs.md says them to users):
   2. columns are only ever added: one that a later schema does not name stays, null in what is new; one whose type would
      have to change (other than to one that holds every value of both) is refused before anything is read;
   3. fields that no column is for are kept as text in ``other_fields`` (JSON);
-  4. a value that is not of its format, a field of another type than its column, an event time that is missing: the row is
-     bad. It goes to the quarantine with its bytes and the reason, never to the table, and never nowhere;
+  4. a value that is not of its format, a field of another type than its column, a missing event time: the row is bad.
+     It goes to the quarantine with its bytes and the reason, never to the table, and never nowhere;
   5. a null value (a tombstone) is no bad row: its fields are null, its event time is the record's.
 Everything is done by Spark's own functions; nothing here looks at a row.
 """
@@ -68,11 +68,14 @@ class Shape:
     @property
     def is_plain(self) -> bool:
         """Whether rows are taken as they come, so that none can be bad."""
-        return self == Shape()
+        return self == PLAIN
 
     def settings(self) -> dict[str, Any]:
         """What may not change during a table's life."""
         return {"valueFormat": self.value_format, "partitionBy": self.partition_by, "eventTime": self.event_time}
+
+
+PLAIN: Final = Shape()
 
 
 def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFrame:

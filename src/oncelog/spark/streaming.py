@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,11 +35,11 @@ from oncelog.spark.quarantine import settling
 from oncelog.spark.ranges import OffsetRange
 from oncelog.spark.shaping import Shape
 from oncelog.spark.spark_writer import MOST_TASKS, ShapedSparkWriter, by_task, one_line, write_frame, writer_for
-from oncelog.spark.table import RowsFile, Table, TableError, topic_label
+from oncelog.spark.table import RowsFile, Table, TableBusy, TableError, topic_label
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 DEFAULT_TRIGGER: Final = "10 seconds"
 _POLL_SECONDS: Final = 0.2
@@ -226,7 +226,8 @@ class _Batches:
         if every is not None and number % every == every - 1:
             from oncelog.spark.compacting import compact_open
 
-            self._run.report.compacted_files += compact_open(self._table, self._how.compact_below).files_before
+            with suppress(TableBusy):  # a backfill or an export is under way; later, then
+                self._run.report.compacted_files += compact_open(self._table, self._how.compact_below).files_before
 
 
 class _FrameWriter:

@@ -61,6 +61,10 @@ Settle = Callable[[dict[str, Any]], None]
 """Does what an intent asks for beside its renames, unless it was done: rows into a quarantine topic."""
 
 
+class TableBusy(TableError):
+    """Another process holds the table."""
+
+
 class RowsFile(NamedTuple):
     """A visible file: the records of one partition from ``start`` (inclusive) to ``end`` (exclusive)."""
 
@@ -115,10 +119,10 @@ class Table:
     def open(cls, path: Path, settle: Settle | None = None, role: Role = "append") -> Iterator[Table]:
         """The table at ``path``, created if need be and locked until the end of the block.
 
-        What an earlier load decided is finished (``settle`` does what is beside the renames), what it left undecided is
-        removed. Raises TableError when another load holds it or the directory has Parquet files that no load wrote: a
-        reader would take them for rows of the topic. With the ``role`` of filling, which another process may have beside
-        one that appends, only ranges before a partition's first file, or between two, may be published.
+        What an earlier load decided is finished (``settle`` does what is beside the renames), what it left undecided
+        is removed. Raises TableError when another load holds it or the directory has Parquet files that no load wrote: a
+        reader would take them for rows of the topic. With the ``role`` of filling, which a process may have beside one
+        that appends, only ranges before a partition's first file, or between two, may be published.
         """
         table = cls(path, role)
         try:
@@ -244,7 +248,7 @@ class Table:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 owner = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
-                raise TableError(f"another load is writing to {self.path} ({owner or 'process unknown'})") from None
+                raise TableBusy(f"another load is writing to {self.path} ({owner or 'process unknown'})") from None
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
             yield

@@ -1,9 +1,9 @@
-"""Tables of other formats as targets of a load: Spark writes files, one commit of the format adds them *and* the offsets.
+"""Tables of other formats as targets: Spark writes files, one commit of the format adds them *and* the offsets.
 
-The rules: a step's files are written where no reader looks and checked by their footers, as for ``table``; the commit that
-adds them carries where each partition goes on, so rows and offsets cannot be apart (``Target.commit``); a load that dies
-leaves files that no commit names, which the format's own clean-up removes. Bad rows have a table of the same format
-beside it with offsets of its own, committed first; a run that dies between the two skips what it has already.
+The rules: a step's files are written where no reader looks and checked by their footers, as for ``table``; the commit
+that adds them carries where each partition goes on, so rows and offsets cannot be apart (``Target.commit``); a load
+that dies leaves files that no commit names, which the format's own clean-up removes. Bad rows have a table of the same
+format beside it with offsets of its own, committed first; a run that dies between the two skips what it has already.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class _Run:
         if not bad:
             return
         has = self._quarantine.positions(list(ends))
-        files = []
+        files: list[NewFile] = []
         for index, path in bad.items():
             check_staged(path, pieces[index])
             kept = _since(path, has.get(pieces[index].wanted.topic_partition, 0))

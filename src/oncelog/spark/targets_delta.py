@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -23,7 +23,7 @@ from oncelog.spark.parquet import levels
 from oncelog.spark.targets import NewFile, Positions
 
 PREFIX: Final = "oncelog/"
-_LEVELS: Final = {"day": pa.field("day", pa.date32()), "hour": pa.field("hour", pa.int32())}
+_LEVELS: Final[dict[str, pa.Field[Any]]] = {"day": pa.field("day", pa.date32()), "hour": pa.field("hour", pa.int32())}
 
 
 class DeltaTarget:
@@ -43,17 +43,18 @@ class DeltaTarget:
     def columns(self) -> pa.Schema | None:
         """The columns it has."""
         table = self._table()
-        return None if table is None else pa.schema(table.schema().to_arrow())
+        return None if table is None else _columns(table)
 
     def commit(self, files: Sequence[NewFile], ends: Positions, schema: pa.Schema, partition_by: str | None) -> None:
         """One version of the table: its files, the offsets, and columns that are new before it."""
         outside = levels(partition_by) if partition_by else ()
-        wanted = pa.schema([*(one.with_nullable(True) for one in schema), *(_LEVELS[name] for name in outside)])
+        fields: list[pa.Field[Any]] = [one.with_nullable(True) for one in schema]
+        wanted = pa.schema([*fields, *(_LEVELS[name] for name in outside)])
         table = self._table()
         if table is None:
             self.root.mkdir(parents=True, exist_ok=True)
             table = DeltaTable.create(self.root, schema=Schema.from_arrow(wanted), partition_by=list(outside) or None)
-        has = set(pa.schema(table.schema().to_arrow()).names)
+        has = set(_columns(table).names)
         if new := [one for one in Schema.from_arrow(wanted).fields if one.name not in has]:
             table.alter.add_columns(new)
             table = DeltaTable(self.root)
@@ -92,6 +93,11 @@ class DeltaTarget:
             True,
             json.dumps(statistics),
         )
+
+
+def _columns(table: DeltaTable) -> pa.Schema:
+    exported: Any = table.schema().to_arrow()  # has Arrow's C interface, which the stubs of pyarrow do not know
+    return pa.schema(exported)
 
 
 def application_id(partition: TopicPartition) -> str:

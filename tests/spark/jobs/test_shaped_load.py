@@ -49,9 +49,6 @@ def flight(number: int, **more: object) -> bytes:
     return json.dumps({"number": number, "tail": f"N{number}", **more}).encode()
 
 
-JSON = Shape("json", "number INT, tail STRING")
-
-
 def test_json_values_become_columns_under_their_day_and_bad_rows_are_kept_apart(
     spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
 ) -> None:
@@ -89,9 +86,10 @@ def test_a_new_column_is_null_in_old_rows_and_a_missing_one_in_new_rows(
     spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
 ) -> None:
     topic = topic_with(0, partitions=1)
-    run = lambda schema: load(  # noqa: E731  # the same call four times
-        topic.name, topic.bootstrap_servers, tmp_path, spark=spark, shape=Shape("json", schema)
-    )
+
+    def run(schema: str) -> LoadReport:
+        return load(topic.name, topic.bootstrap_servers, tmp_path, spark=spark, shape=Shape("json", schema))
+
     send(topic, flight(0))
     run("number INT, tail STRING")
     send(topic, flight(1, speed=2.5))

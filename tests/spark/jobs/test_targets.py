@@ -15,7 +15,7 @@ from oncelog.spark.load_report import Event
 from oncelog.spark.shaping import Shape
 from oncelog.spark.targets import load_into
 from tests.spark.conftest import Topic
-from tests.spark.jobs.test_shaped_load import DAY, START, flight, send
+from tests.spark.jobs.test_shaped_load import flight, send
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,12 +40,19 @@ class Died(Exception):
     """The load, where the test wants it."""
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_each_record_once_with_columns_that_come_later_and_bad_rows_in_a_table_beside_it(
-    kind: str, spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path
-) -> None:
-    pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
-    topic, place = topic_with(0), tmp_path / "table"
+def test_delta_has_each_record_once(spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    check("delta", spark, topic_with(0), tmp_path / "table")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # pyiceberg leaves its catalog's connections to the collector
+def test_iceberg_has_each_record_once(spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    check("iceberg", spark, topic_with(0), tmp_path / "table")
+
+
+def check(kind: str, spark: SparkSession, topic: Topic, place: Path) -> None:
+    """With columns that come later, and bad rows in a table beside it."""
     values = [flight(n) if n != 3 else b"bad" for n in range(6)]
     send(topic, *values)
     send(topic, flight(100), partition=1)
@@ -72,7 +79,7 @@ def test_each_record_once_with_columns_that_come_later_and_bad_rows_in_a_table_b
     assert table["number"].to_pylist() == [0, 1, 2, 4, 5, 100, 200]
     assert table["speed"].to_pylist() == [None] * 6 + [1.5]
     if kind == "delta":
-        days = [date.fromtimestamp((START + at * DAY // 4) / 1000) for at in (0, 1, 2, 4, 5)]
+        days = [date(2023, 11, 15 + at // 4) for at in (0, 1, 2, 4, 5)]
         assert table["day"].to_pylist()[:5] == days
     bad = rows_in(kind, place.with_name("table-quarantine"))
     assert bad.select(["partition", "offset", "value", "reason"]).to_pylist() == [

@@ -1,0 +1,44 @@
+"""``oncelog export``: a table into a topic, exactly once. Parsing and printing only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, client_settings
+from oncelog.cli.output import print_json
+
+
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A table that 'oncelog load' or 'stream' made.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where its rows go; made if need be.")],
+    keep_partitions: Annotated[
+        bool, typer.Option("--keep-partitions", help="To the partition of the same number, instead of the key's.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the rows of a table into a topic that were not written to it yet, each exactly once.
+
+    Run it again for what is new; after a crash, too. Columns of decoded values are written as JSON.
+
+    \b
+    Examples:
+      oncelog export ./flights-table flights-again
+      oncelog export ./orders orders --keep-partitions --bootstrap-server other:9092
+    """
+    from oncelog.spark.export import export as run
+
+    options = {f"kafka.{name}": value for name, value in client_settings(properties, command_config).items()}
+    report = run(directory, topic, bootstrap, keep_partitions=keep_partitions, options=options)
+    if as_json:
+        print_json(report)
+    elif report.job is None:
+        print(f"nothing new; {topic} has every row of {report.directory}")
+    else:
+        again = " (an earlier run had begun it; what that had committed was not sent again)" if report.resumed else ""
+        print(f"{report.rows:,} rows in {report.seconds:.1f} s, {report.rows_per_second:,.0f} rows/s: {topic}{again}")

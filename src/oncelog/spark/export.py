@@ -1,0 +1,238 @@
+"""``oncelog export``: a table's rows into a topic, exactly once, through the sink.
+
+The rule: which offsets are sent is written down before they are, under a job id, and the sink skips a job that was
+decided. Rows of given offsets do not change, however the table's files are compacted meanwhile; so a job that runs
+again sends the same rows or none. What was sent is kept as offset ranges, so rows that a backfill brings are sent later.
+Rows of one partition are sent by one task in the order of their offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.spark.errors import OptionError
+from oncelog.spark.exchanging import sync
+from oncelog.spark.table import Table, TableError, topic_label
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Span = tuple[int, int]
+Spans = dict[str, list[Span]]
+"""``<topic label>-<partition>`` → offsets, end exclusive, in rising order and apart."""
+_OWN: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+_BESIDE: Final = ("other_fields", "event_time", "day", "hour", "offsets")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What was sent. ``resumed``: an earlier run had begun this job; what it had decided was not sent again."""
+
+    directory: str
+    topic: str
+    rows: int = 0
+    job: str | None = None
+    resumed: bool = False
+    seconds: float = 0.0
+    rows_per_second: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def export(
+    directory: str | Path,
+    topic: str,
+    bootstrap_servers: str,
+    *,
+    spark: SparkSession | None = None,
+    keep_partitions: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> ExportReport:
+    """Send every row of a table that was not sent to ``topic`` yet; columns of decoded values go as JSON.
+
+    ``options`` are the sink's (``kafka.*``, ``exactlyOnce``). ``keep_partitions`` sends a row to the partition of the
+    number it came from, otherwise the key decides. Raises SparkSourceError and ClientError, each one line.
+    """
+    path, started = Path(directory), time.monotonic()
+    if not (path / "_oncelog" / "table.json").exists():
+        raise TableError(f"{path} is not a table that a load made")
+    given = {**(options or {}), "kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    with Table.open(path, role="fill") as table, ExitStack() as stack:
+        state = _State(table, topic)
+        resumed = state.job is not None
+        if state.job is None and not state.begin(_visible(table)):
+            return ExportReport(str(path), topic)
+        from oncelog.spark.session import local_session
+        from oncelog.spark.spark_writer import one_line
+
+        session = spark or stack.enter_context(local_session(log=path / "_oncelog" / "spark.log"))
+        try:
+            rows = _send(session, path, state, given, keep_partitions=keep_partitions)
+        except Exception as error:
+            raise one_line(error) from error
+        job = state.finish()
+    seconds = time.monotonic() - started
+    return ExportReport(str(path), topic, rows, job, resumed, round(seconds, 3), round(rows / seconds, 1))
+
+
+def _send(
+    session: SparkSession, path: Path, state: _State, options: Mapping[str, str], *, keep_partitions: bool
+) -> int:
+    from oncelog.spark import register
+
+    own = session.newSession()
+    own.conf.set("spark.sql.adaptive.enabled", "false")  # a job that runs again has the same tasks
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    register(own)
+    chosen = _chosen(own.read.parquet(str(path)), state)
+    rows = chosen.count()
+    ordered = chosen.repartition(max(1, len(state.sending)), "topic", "partition").sortWithinPartitions(
+        "topic", "partition", "offset"
+    )
+    frame = records(ordered, keep_partitions=keep_partitions)
+    frame.write.format("oncelog").options(**options).option("jobId", state.job).mode("append").save()
+    return int(rows)
+
+
+def _chosen(frame: DataFrame, state: _State) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    conditions = [
+        (f.col("topic") == topic) & (f.col("partition") == number) & f.col("offset").between(start, end - 1)
+        for topic, number, spans in state.sending
+        for start, end in spans
+    ]
+    wanted = conditions[0]
+    for one in conditions[1:]:
+        wanted |= one
+    return frame.where(wanted)
+
+
+def records(frame: DataFrame, *, keep_partitions: bool) -> DataFrame:
+    """A table's rows as the sink takes them."""
+    from pyspark.sql import functions as f
+
+    value = f.col("value") if "value" in frame.columns else _as_json(frame)
+    columns = [f.col("key"), value.alias("value"), f.col("timestamp")]
+    if "headers" in frame.columns:
+        columns.append(f.col("headers"))
+    if keep_partitions:
+        columns.append(f.col("partition"))
+    return frame.select(*columns)
+
+
+def _as_json(frame: DataFrame) -> Any:
+    """Decoded columns and the fields that had none, together; null where all are (a tombstone)."""
+    from pyspark.sql import functions as f
+
+    fields = [one for one in frame.columns if one not in (*_OWN, *_BESIDE)]
+    said = f.to_json(f.struct(*fields))
+    if "other_fields" not in frame.columns:
+        return f.when(said != "{}", said)
+    other = f.col("other_fields")
+    joined = f.concat(said.substr(f.lit(1), f.length(said) - 1), f.lit(","), other.substr(2, 1 << 30))
+    return f.when(other.isNull(), f.when(said != "{}", said)).otherwise(f.when(said == "{}", other).otherwise(joined))
+
+
+def _visible(table: Table) -> Spans:
+    return {
+        f"{label}-{number}": merged((file.start, file.end) for file in files)
+        for (label, number), files in table.files().items()
+    }
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The same offsets in as few spans as can be."""
+    found: list[Span] = []
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
+    """The offsets of ``spans`` that are not in ``taken``; both merged."""
+    left: list[Span] = []
+    for start, end in spans:
+        at = start
+        for first, last in taken:
+            if last <= at or first >= end:
+                continue
+            if first > at:
+                left.append((at, first))
+            at = max(at, last)
+        if at < end:
+            left.append((at, end))
+    return left
+
+
+class _State:
+    """What was sent to a topic, and what is being sent; durable before anything is."""
+
+    def __init__(self, table: Table, topic: str) -> None:
+        self._path = table.hidden / "exports" / f"{topic_label(topic)}.json"
+        self._path.parent.mkdir(exist_ok=True)
+        self._topics: list[str] = sorted(table.describe().get("topics", {}))
+        try:
+            said = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            said = {"sent": {}, "job": None, "sending": {}}
+        except ValueError:
+            raise TableError(f"{self._path} is damaged") from None
+        self._sent = _spans(said["sent"])
+        self.job: str | None = said["job"]
+        self._sending = _spans(said["sending"])
+
+    @property
+    def sending(self) -> list[tuple[str, int, list[Span]]]:
+        """Topic, partition and offsets of the job."""
+        names = {topic_label(topic): topic for topic in self._topics}
+        found = []
+        for key, spans in sorted(self._sending.items()):
+            label, _, number = key.rpartition("-")
+            if label not in names:
+                raise OptionError(f"the table has rows of {label!r}, which it does not describe")
+            found.append((names[label], int(number), spans))
+        return found
+
+    def begin(self, visible: Spans) -> bool:
+        """Plan a job for what was not sent; False when there is nothing."""
+        left = {key: without(spans, self._sent.get(key, [])) for key, spans in visible.items()}
+        self._sending = {key: spans for key, spans in left.items() if spans}
+        if not self._sending:
+            return False
+        self.job = f"export-{uuid.uuid4().hex}"
+        self._write()
+        return True
+
+    def finish(self) -> str | None:
+        """The job is decided."""
+        for key, spans in self._sending.items():
+            self._sent[key] = merged([*self._sent.get(key, []), *spans])
+        job, self.job, self._sending = self.job, None, {}
+        self._write()
+        return job
+
+    def _write(self) -> None:
+        temporary = self._path.with_suffix(".new")
+        said = {"sent": self._sent, "job": self.job, "sending": self._sending}
+        temporary.write_text(json.dumps(said), encoding="utf-8")
+        sync(temporary)
+        os.replace(temporary, self._path)
+        sync(self._path.parent)
+
+
+def _spans(said: Mapping[str, Sequence[Sequence[int]]]) -> Spans:
+    return {key: [(start, end) for start, end in spans] for key, spans in said.items()}

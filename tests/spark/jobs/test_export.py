@@ -1,0 +1,67 @@
+"""Tables into topics: each row once, whatever ran before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncelog.spark import export as export_module
+from oncelog.spark import load
+from oncelog.spark.compacting import compact
+from oncelog.spark.export import export
+from oncelog.spark.shaping import Shape
+from tests.spark.conftest import Topic
+from tests.spark.jobs.test_shaped_load import flight, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def test_what_is_new_is_sent_once_also_when_a_run_died_after_its_commit(
+    spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, copy = topic_with(30), topic_with(0)
+    servers = topic.bootstrap_servers
+
+    def sent() -> list[bytes]:
+        read = copy.read(spark, **{"kafka.isolation.level": "read_committed"})
+        return sorted(bytes(row.value) for row in read.select("value").collect())
+
+    load(topic.name, servers, tmp_path, spark=spark)
+    with monkeypatch.context() as patch:
+        patch.setattr(export_module._State, "finish", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            export(tmp_path, copy.name, servers, spark=spark, keep_partitions=True)
+    assert sent() == topic.values()
+    topic.produce(10)
+    load(topic.name, servers, tmp_path, spark=spark)
+    compact(tmp_path)
+    assert export(tmp_path, copy.name, servers, spark=spark, keep_partitions=True).resumed
+    assert sent() == topic.values()[:0] + sorted(b"v%d" % n for n in range(30))
+    assert export(tmp_path, copy.name, servers, spark=spark, keep_partitions=True).rows == 10
+    assert sent() == topic.values()
+    assert export(tmp_path, copy.name, servers, spark=spark).job is None
+    of_copy = copy.read(spark).select("partition", "offset", "value").where("partition = 0").orderBy("offset").collect()
+    numbers = [int(bytes(row.value)[1:]) for row in of_copy]
+    assert numbers == sorted(numbers)
+
+
+def test_decoded_columns_are_sent_as_json_with_the_fields_that_had_no_column(
+    spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path
+) -> None:
+    topic, copy = topic_with(0), topic_with(0)
+    send(topic, flight(1, more=[1, 2]), None, b'{"only": "other"}')
+    load(topic.name, topic.bootstrap_servers, tmp_path, spark=spark, shape=Shape("json", "number INT, tail STRING"))
+    export(tmp_path, copy.name, topic.bootstrap_servers, spark=spark)
+    values = [row.value for row in copy.read(spark).orderBy("offset").collect()]
+    assert [value and json.loads(bytes(value)) for value in values] == [
+        {"number": 1, "tail": "N1", "more": "[1,2]"},
+        None,
+        {"only": "other"},
+    ]
