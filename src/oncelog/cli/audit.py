@@ -1,4 +1,4 @@
-"""``oncelog audit``: what the log directories of a cluster say about its transactions, and what in them cannot be right."""
+"""``oncelog audit``: what the log directories of a cluster say about its transactions, and what cannot be right."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 EXIT_FOUND = 2
 _LISTED = 50
+_WORTH_SPARK = 128 << 20
+"""Bytes of log from which on starting Spark pays."""
 
 
 def audit(
@@ -48,13 +50,16 @@ def audit(
     id_expiration_ms: Annotated[
         int, typer.Option("--transactional-id-expiration-ms", min=1, metavar="MS", help="The cluster's setting.")
     ] = 604_800_000,
-    master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; local[*] if not said.")
+    ] = None,
     spark_config: Annotated[
         list[str] | None, typer.Option("--spark-config", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
     ] = None,
-    no_spark: Annotated[
-        bool, typer.Option("--no-spark", help="Work in this process, without Java: for what fits in memory.")
-    ] = False,
+    spark: Annotated[
+        bool | None,
+        typer.Option("--spark/--no-spark", help="On Spark, or in this process (default: Spark from 128 MiB on)."),
+    ] = None,
 ) -> None:
     """Audit log directories, oncelog's or Apache Kafka's: the fate of every transaction, and what cannot be right.
 
@@ -91,7 +96,7 @@ def audit(
         raise typer.Exit(EXIT_FAILED) from None
     if to is not None and _inside(to, directories):
         raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
-    with _engine(master, settings, planned.size_bytes, no_spark=no_spark) as engine:
+    with _engine(master, settings, planned.size_bytes, spark=spark) as engine:
         result = run(planned, engine, check_crc=crc, limits=limits, to=to)
     if html is not None:
         from oncelog.spark.audit.page import page
@@ -123,8 +128,9 @@ def _inside(target: Path, directories: list[Path]) -> bool:
 
 
 @contextlib.contextmanager
-def _engine(master: str, settings: dict[str, str], size_bytes: int, *, no_spark: bool) -> Iterator[Engine]:
-    if no_spark:
+def _engine(master: str | None, settings: dict[str, str], size_bytes: int, *, spark: bool | None) -> Iterator[Engine]:
+    asked = master is not None or bool(settings) or size_bytes >= _WORTH_SPARK
+    if not (asked if spark is None else spark):
         from oncelog.spark.audit.local import LocalEngine
 
         yield LocalEngine()
@@ -134,7 +140,7 @@ def _engine(master: str, settings: dict[str, str], size_bytes: int, *, no_spark:
 
     if sys.stderr.isatty():
         print("starting Spark", file=sys.stderr, flush=True)
-    with local_session(master=master, config=settings, log=Path("/dev/null")) as session:
+    with local_session(master=master or "local[*]", config=settings, log=Path("/dev/null")) as session:
         session.sparkContext.setLogLevel("ERROR")
         engine = SparkEngine(session, size_bytes)
         try:

@@ -11,9 +11,9 @@ How it goes, one module an idea:
    committed offsets beside where the logs end and what was aborted.
 6. ``report``, ``page``: for people.
 
-The rule: 2 to 5 are pure functions over streams of rows sorted in a stated order; ``pipeline`` puts them together for an
-engine that maps and sorts: ``local`` does it in this process, ``distributed`` on Spark. Damage is a finding, never an
-exception. Nothing is written to the directories that are read.
+The rule: 2 to 5 are pure functions over streams of rows sorted in a stated order; ``pipeline`` puts them together for
+an engine that maps and sorts: ``local`` does it in this process, ``distributed`` on Spark. Damage is a finding, never
+an exception. Nothing is written to the directories that are read.
 
 Needs the ``spark`` extra (numpy, pyarrow; pyspark for ``distributed`` only).
 """

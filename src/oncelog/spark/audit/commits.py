@@ -64,10 +64,14 @@ def _inside(
         if offset > aborted.last_offset:
             return
         bounds = lookup(partition, offset)
-        if bounds is not None and bounds[0] < offset <= bounds[1] and aborted.offset <= bounds[0] <= aborted.last_offset:
+        if (
+            bounds is not None
+            and bounds[0] < offset <= bounds[1]
+            and aborted.offset <= bounds[0] <= aborted.last_offset
+        ):
             text = (
                 f"group {group!r} has committed {offset}, inside the batch {bounds[0]} to {bounds[1]} "
-                f"between offsets {aborted.offset} and {aborted.last_offset}, where producer {aborted.producer_id} aborted"
+                f"between offsets {aborted.offset} and {aborted.last_offset}, aborted by producer {aborted.producer_id}"
             )
             yield _finding("aborted-offsets", latest[group], text)
 

@@ -2,8 +2,8 @@
 
 A marker is matched with the next decision of its epoch and outcome; where markers may be gone (compaction, retention),
 with the last decision before it. The coordinator's log is compacted, too: older decisions may be gone, so that a marker
-without one says nothing here (``fates`` knows from when on the log is complete). A marker contradicts a decision when it
-has its epoch and not its outcome, and is not older.
+without one says nothing here (``fates`` knows from when on the log is complete). A marker contradicts a decision when
+it has its epoch and not its outcome, and is not older.
 
 Clocks of two brokers differ: a decision that fits may be later than its marker by up to a minute.
 """
@@ -25,7 +25,7 @@ class Decisions:
     """Decisions about one producer on one partition, in the coordinator's order."""
 
     def __init__(self, *, whole: bool) -> None:
-        """``whole``: no marker can be missing from the partition's log, so that the first that is there is the first."""
+        """``whole``: no marker can be missing from the partition's log, so that the first there is the first."""
         self._whole = whole
         self._all: list[Fact] = []
         self._next = 0

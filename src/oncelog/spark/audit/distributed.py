@@ -58,9 +58,7 @@ class SparkEngine:
             frame.unpersist()
         self._held.clear()
 
-    def map_segments(
-        self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]
-    ) -> DataFrame:
+    def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]) -> DataFrame:
         """A Spark task a segment."""
         dealt = deal(tasks)
         numbers = self._session.range(0, len(dealt), 1, len(dealt))
@@ -127,7 +125,9 @@ class SparkEngine:
             together = together.unionByName(one)
         return together
 
-    def _map(self, frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
+    def _map(
+        self, frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    ) -> DataFrame:
         """Kept: several steps read it."""
         from pyspark import StorageLevel
 
@@ -167,7 +167,7 @@ class _ReadTasks:
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
-            for number in batch.column(0).to_pylist():
+            for number in batch.column(0).to_numpy().tolist():
                 for task in self.dealt[number]:
                     for row_type, rows in self.read(task):
                         yield mixed(row_type, rows)
@@ -189,9 +189,11 @@ def mixed(row_type: type[Any], rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of one type among columns for all."""
     name = _NAMES[row_type]
     columns = [
-        pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema)) if field.name == name else pa.nulls(rows.num_rows, field.type)
+        pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
+        if field.name == name
+        else pa.nulls(rows.num_rows, field.type)
         for field in _MIXED
-    ]  # fmt: skip
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=_MIXED)
 
 

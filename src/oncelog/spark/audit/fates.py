@@ -1,7 +1,7 @@
 """All transactions of a producer, on all partitions, beside what the coordinator's log says of it last → their fates.
 
-One transaction is one (producer id, epoch) since Transactions V2 (KIP-890): a marker then carries the next epoch. Before,
-many may share an epoch; of those only what the coordinator's log says can be compared (``decisions``), and the last one
+One transaction is one (producer id, epoch) since Transactions V2 (KIP-890): a marker then carries the next epoch. Before
+that, many may share an epoch; of those only what the coordinator's log says can be compared (``decisions``), and the last one
 of an epoch, which a time-out or a new incarnation of the producer has ended with the next epoch.
 
 An open transaction is live when the coordinator says Ongoing, with this epoch and this partition, and not for too long;
@@ -20,7 +20,7 @@ from oncelog.base.units import INT32_MAX, INT64_MAX
 from oncelog.records.internal.transaction_records import STATE_NAMES
 from oncelog.spark.audit.context import GRACE_MS, AuditContext
 from oncelog.spark.audit.decisions import CLOCKS_MS
-from oncelog.spark.audit.history import of_part
+from oncelog.spark.audit.history import LATE, of_part
 from oncelog.spark.audit.model import NONE, PART_GROUP, CoordinatorState, Finding, Outcome, Part
 
 _ONGOING: Final = 1
@@ -60,16 +60,20 @@ class _Judge:
             if part.epoch != epoch:
                 yield from self._one_epoch(together)
                 epoch, together = part.epoch, []
-            if part.outcome == Outcome.OPEN and part.fate == "open":
+            if part.outcome == Outcome.OPEN and part.fate in ("open", LATE):
+                late = part.fate == LATE
                 part, findings = self._open(part, state)
                 yield from findings
+                if late:  # it belongs to no transaction of its epoch
+                    yield part
+                    continue
             elif part.decided == Outcome.OPEN and part.outcome in (Outcome.ABORTED, Outcome.COMMITTED):
                 yield from self._stray(part, state)
-            if part.batches and (part.marker_epoch > part.epoch or part.outcome != Outcome.COMMITTED):
-                if len(together) < _MAX_TOGETHER:
-                    together.append(part)
-                    continue
-            yield part
+            is_last_of_epoch = part.marker_epoch > part.epoch or part.outcome != Outcome.COMMITTED
+            if part.batches and is_last_of_epoch and len(together) < _MAX_TOGETHER:
+                together.append(part)
+            else:
+                yield part
         yield from self._one_epoch(together)
 
     def _one_epoch(self, together: list[Part]) -> Iterator[Part | Finding]:
@@ -103,6 +107,8 @@ class _Judge:
     def _open(self, part: Part, state: CoordinatorState | None) -> tuple[Part, list[Finding]]:
         """Live, ending, torn or hanging."""
         fate, text = self._fate_of_open(part, state)
+        if fate == "torn" and part.fate == LATE:
+            fate = "hanging"
         part = part._replace(fate=fate)
         if fate not in ("hanging", "torn"):
             return part, []

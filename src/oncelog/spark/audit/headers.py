@@ -3,8 +3,8 @@
 The only Python step a batch is one ``unpack`` of its length: where the next one begins is known only then. All the
 fields of all headers of a piece are then taken out at once. Checksums cost a call each, and are an option.
 
-What is no batch ends the chain. A sound batch further on is looked for (magic, offset, length and checksum must fit), so
-that one bad sector does not hide the rest; how far is bounded. Memory: one piece, whatever a length field says.
+What is no batch ends the chain. A sound batch further on is looked for (magic, offset, length and checksum must fit),
+so that one bad sector does not hide the rest; how far is bounded. Memory: one piece, whatever a length field says.
 """
 
 from __future__ import annotations
@@ -101,12 +101,14 @@ class Piece:
     @property
     def is_control(self) -> Flags:
         """Control batches."""
-        return (self.attributes & CONTROL) != 0
+        found: Flags = (self.attributes & CONTROL) != 0
+        return found
 
     @property
     def is_transactional(self) -> Flags:
         """Batches of transactions, their markers included."""
-        return (self.attributes & TRANSACTIONAL) != 0
+        found: Flags = (self.attributes & TRANSACTIONAL) != 0
+        return found
 
 
 def read_pieces(
@@ -184,13 +186,17 @@ def _columns(headers: npt.NDArray[np.void], data: bytes, start: int, at: Integer
         return headers[name].astype(np.int64)
 
     base = column("base_offset")
+    last = base + column("last_offset_delta")
+    if len(base) > 1:  # of a damaged batch the next one says where it ends
+        damaged = ~sound[:-1] & (base[1:] > base[:-1])
+        last[:-1][damaged] = base[1:][damaged] - 1
     return Piece(
         memoryview(data),
         start,
         at + start,
         column("length") + LENGTH_PREFIX,
         base,
-        base + column("last_offset_delta"),
+        last,
         column("record_count"),
         column("attributes"),
         column("max_timestamp"),

@@ -1,8 +1,8 @@
 """One producer on one partition: its facts in order of offsets → its transactions there, and what is wrong with them.
 
 The producer's state is followed as a broker follows it when it reads the log (KIP-98, KIP-360, KIP-890): epoch,
-last sequence, open transaction. What a broker would have refused is a finding, and the state goes on from what is in the
-log. Whatever compaction, retention or damage may have taken away excuses what is missing.
+last sequence, open transaction. What a broker would have refused is a finding, and the state goes on from what is in
+the log. Whatever compaction, retention or damage may have taken away excuses what is missing.
 
 Memory: one open transaction, and the decisions of the coordinator about this producer here.
 """
@@ -21,6 +21,8 @@ from oncelog.spark.audit.decisions import Decisions
 from oncelog.spark.audit.internal_topics import committed_offset
 from oncelog.spark.audit.model import FACT_GROUP, NONE, Fact, Finding, Outcome, Part, Rank
 
+LATE: Final = "late"
+"""Fate, until it is known, of an open transaction that a late write has begun."""
 HALF: Final = 1 << 30
 _SHOWN: Final = 100
 """Findings of one kind that one history reports one by one."""
@@ -154,7 +156,7 @@ class ProducerHistory:
                 fact.first_timestamp,
                 fact.last_timestamp,
                 NONE,
-                "open",
+                LATE if fact.epoch < self._highest_epoch else "open",
                 "",
                 after,
             )
@@ -218,8 +220,8 @@ class ProducerHistory:
     def _nothing_written(self, marker: Fact) -> Part:
         """A transaction that this partition was added to, and nothing else."""
         return Part(
-            marker.producer_id, marker.epoch, marker.topic, marker.partition, NONE, NONE, 0, 0, 0, NONE, NONE, Outcome.OPEN,
-            Outcome.OPEN, NONE, NONE, NONE, NONE, "", "", NONE,
+            marker.producer_id, marker.epoch, marker.topic, marker.partition, NONE, NONE, 0, 0, 0, NONE, NONE,
+            Outcome.OPEN, Outcome.OPEN, NONE, NONE, NONE, NONE, "", "", NONE,
         )  # fmt: skip
 
     def _reigns(self, marker: Fact) -> Iterator[Told]:
@@ -263,7 +265,9 @@ class ProducerHistory:
     def _may_begin_at(self, offset: int, part: Part) -> bool:
         """Before what is left of the log, or in what compaction has taken."""
         return (
-            self._place.cleaned or offset < self._place.start or (self._place.holes != [] and offset < part.first_offset)
+            self._place.cleaned
+            or offset < self._place.start
+            or (self._place.holes != [] and offset < part.first_offset)
         )
 
     def _stray_entry(self, offset: int, rank: int) -> Iterator[Told]:
@@ -316,9 +320,10 @@ class ProducerHistory:
             return
         damaged = self._place.damaged_between(self._place.primary, self._seen_until, self._place.end)
         if part is not None:
-            decision = None if damaged else self._decisions.missing_for(part, self._context.now_ms)
+            late = damaged or part.fate == LATE
+            decision = None if late else self._decisions.missing_for(part, self._context.now_ms)
             part = part._replace(
-                fate="unknown" if damaged else "torn" if decision is not None else "open",
+                fate="unknown" if damaged else "torn" if decision is not None else part.fate,
                 decided=Outcome.OPEN if decision is None else Outcome(decision.outcome),
                 transactional_id=self._decisions.transactional_id,
             )

@@ -23,7 +23,7 @@ from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from oncelog.storage.offset_index import load_offset_index
 from oncelog.storage.time_index import load_time_index
-from oncelog.storage.transaction_index import load_transaction_index
+from oncelog.storage.transaction_index import AbortedTransaction, load_transaction_index
 
 MAX_INDEX_BYTES: Final = 256 << 20
 _SHOWN: Final = 5
@@ -141,9 +141,9 @@ class IndexChecker:
         entries = np.frombuffer(bytes(index.data), np.dtype([("time", ">i8"), ("offset", ">i4")]))
         return entries["time"].astype(np.int64), entries["offset"].astype(np.int64) + self._task.base_offset
 
-    def _load_aborted(self) -> list[tuple[int, int, int, int]]:
+    def _load_aborted(self) -> list[AbortedTransaction]:
         try:
-            return load_transaction_index(self._read(TRANSACTION_INDEX), self._task.base_offset)  # type: ignore[return-value]  # a named tuple of these
+            return load_transaction_index(self._read(TRANSACTION_INDEX), self._task.base_offset)
         except CorruptFile as error:
             self._lie(TRANSACTION_INDEX, self._task.base_offset, str(error))
             return []

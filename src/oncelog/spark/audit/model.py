@@ -45,7 +45,7 @@ class Fact(NamedTuple):
 
     DATA: a run of consecutive batches of one epoch whose sequences follow each other. MARKER: ``outcome`` and
     ``coordinator_epoch``. COMMIT: an offset committed in a transaction; ``name`` is the group, ``place`` and ``value``
-    partition and offset. SNAPSHOT: the producer as of ``offset``; ``value`` is the first offset of its open transaction,
+    partition and offset. SNAPSHOT: the producer as of ``offset``; ``value`` is where its open transaction begins,
     ``last_offset`` and ``last_sequence`` its last batch's. INDEX_ENTRY: an aborted transaction, ``value`` its first
     offset, ``offset`` its marker's, ``last_offset`` the last stable offset. DECISION: what the coordinator has decided
     about this partition: ``outcome``, ``name`` the transactional id, ``value`` the client's transaction version,

@@ -37,11 +37,8 @@ SHOWN_FINDINGS: Final = 2_000
 """Findings that come back to the driver, the gravest first; all are in the Parquet files."""
 SHOWN_TRANSACTIONS: Final = 2_000
 BUCKETS: Final = 120
-Rows = Callable[[Iterator[Any]], Iterator[Any]]
-
-
-class Handle(Protocol):
-    """Rows of several types that an engine holds somewhere."""
+Handle = Any
+"""Rows of several types that an engine holds somewhere: its own affair."""
 
 
 class Engine(Protocol):
@@ -59,8 +56,8 @@ class Engine(Protocol):
         keep: tuple[str, Sequence[int]] | None,
         step: Callable[[Iterator[Any]], Iterator[Any]],
     ) -> Handle:
-        """``step`` over the rows of a type, sorted by ``order``; rows alike in its first ``group`` columns stay together
-        and come in one stream. ``keep``: only rows whose column has one of the values."""
+        """``step`` over the rows of a type, sorted by ``order``; rows alike in its first ``group`` columns stay
+        together and come in one stream. ``keep``: only rows whose column has one of the values."""
 
     def rows(self, sources: Sequence[Handle], row_type: type[Any]) -> Iterator[Any]:
         """Rows of a type, to the driver."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from oncelog.spark.audit.model import KINDS, NONE, Finding
 from oncelog.spark.audit.pipeline import AuditResult
 
+_WORTH_A_SPEED: Final = 64 << 20
 _YEAR_9999_MS: Final = 253_402_300_799_000
 
 
@@ -24,7 +25,8 @@ def as_json(result: AuditResult) -> dict[str, Any]:
         "findings": result.kinds,
         "listed": [finding_json(one) for one in result.findings],
         "not_ended": [
-            {name: value for name, value in one._asdict().items() if value not in ("", NONE)} for one in result.transactions
+            {name: value for name, value in one._asdict().items() if value not in ("", NONE)}
+            for one in result.transactions
         ],
     }
 
@@ -84,7 +86,9 @@ def headline(result: AuditResult) -> str:
     """One line: how much was read and how fast."""
     read = totals(result)
     busy = sum(one.read_seconds for one in result.stats)
-    speed = f", {read['size_bytes'] / busy / 1e6:,.0f} MB/s a core" if busy > 0.5 else ""
+    speed = (
+        f", {read['size_bytes'] / busy / 1e6:,.0f} MB/s a core" if read["size_bytes"] > _WORTH_A_SPEED and busy else ""
+    )
     return (
         f"{read['partitions']:,} partitions, {read['segments']:,} segments, {size_text(read['size_bytes'])}, "
         f"{read['batches']:,} batches, {read['records']:,} records in {result.seconds:.1f} s{speed}"

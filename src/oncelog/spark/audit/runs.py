@@ -124,7 +124,7 @@ def _rows(
 
 
 def markers(piece: Piece, chosen: Integers) -> tuple[Integers, Integers]:
-    """Outcome and coordinator epoch of each batch chosen; OPEN for data. Not of an unsound or emptied marker: UNKNOWN."""
+    """Outcome and coordinator epoch of each batch chosen: OPEN for data, UNKNOWN for unsound or emptied markers."""
     outcome = np.full(len(chosen), int(Outcome.OPEN), np.int64)
     reign = np.full(len(chosen), -1, np.int64)
     which = np.flatnonzero(piece.is_control[chosen])
@@ -148,7 +148,8 @@ def markers(piece: Piece, chosen: Integers) -> tuple[Integers, Integers]:
 
 def _bodies(piece: Piece, batch: Integers) -> npt.NDArray[np.uint8]:
     octets = np.frombuffer(piece.data, np.uint8)
-    return octets[(piece.position[batch] - piece.start)[:, None] + _BODY]
+    bodies: npt.NDArray[np.uint8] = octets[(piece.position[batch] - piece.start)[:, None] + _BODY]
+    return bodies
 
 
 def _unusual(piece: Piece, index: int) -> tuple[int, int]:

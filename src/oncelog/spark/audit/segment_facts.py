@@ -104,7 +104,7 @@ class _Reading:
 
     def rest(self) -> Iterator[Typed]:
         """What is known after the last piece."""
-        totals, task = self._totals, self._task
+        totals, _task = self._totals, self._task
         for damage in self._damages:
             text = f"{damage.text} (at byte {damage.position})"
             if damage.zeros:

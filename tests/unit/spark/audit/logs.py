@@ -51,12 +51,20 @@ class Log:
         return max(self.segments)
 
     def data(
-        self, pid: int = 7, epoch: int = 0, sequence: int = 0, count: int = 2, *, transactional: bool = True, size: int = 4
+        self,
+        pid: int = 7,
+        epoch: int = 0,
+        sequence: int = 0,
+        count: int = 2,
+        *,
+        transactional: bool = True,
+        size: int = 4,
     ) -> int:
         """A data batch; the offset it begins at."""
         records = [Record(self.end + i, self.now(), b"k", b"v" * size) for i in range(count)]
         batch = build_batch(
-            records, base_offset=self.end, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+            records, base_offset=self.end, producer_id=pid, producer_epoch=epoch, base_sequence=sequence,
+            transactional=transactional,
         )  # fmt: skip
         at = self.append(batch)
         entry = self._producers.get(pid, ProducerEntry(pid))
@@ -70,7 +78,8 @@ class Log:
     def marker(self, pid: int = 7, epoch: int = 1, *, committed: bool = True, reign: int = 0) -> int:
         """A marker; its offset."""
         batch = end_transaction_marker(
-            producer_id=pid, producer_epoch=epoch, committed=committed, coordinator_epoch=reign, timestamp=self.now(), base_offset=self.end
+            producer_id=pid, producer_epoch=epoch, committed=committed, coordinator_epoch=reign,
+            timestamp=self.now(), base_offset=self.end,
         )  # fmt: skip
         at = self.append(batch)
         entry = self._producers.get(pid, ProducerEntry(pid))
@@ -143,7 +152,14 @@ class Coordinator:
         self.log = Log(directory, "__transaction_state", partition)
 
     def state(
-        self, name: str = "app", pid: int = 7, epoch: int = 0, status: int = ONGOING, places: str = "", at: int = 0, version: int = 2
+        self,
+        name: str = "app",
+        pid: int = 7,
+        epoch: int = 0,
+        status: int = ONGOING,
+        places: str = "",
+        at: int = 0,
+        version: int = 2,
     ) -> None:
         """One record; ``places`` as ``"t-0 t-1"``, ``at`` in seconds after ``TIME``."""
         partitions: dict[str, list[int]] = {}
@@ -152,11 +168,15 @@ class Coordinator:
             partitions.setdefault(topic, []).append(int(index))
         named = tuple((topic, tuple(indexes)) for topic, indexes in partitions.items())
         time = TIME + 1000 * at
-        value = TransactionValue(pid, epoch, 60_000, status, named or None, time, time, client_transaction_version=version)
+        value = TransactionValue(
+            pid, epoch, 60_000, status, named or None, time, time, client_transaction_version=version
+        )
         record = Record(self.log.end, time, encode_key(name), encode_value(value, 1))
         self.log.append(build_batch([record], base_offset=self.log.end))
 
-    def ended(self, places: str, *, pid: int = 7, epoch: int = 0, committed: bool = True, name: str = "app", at: int = 0) -> None:
+    def ended(
+        self, places: str, *, pid: int = 7, epoch: int = 0, committed: bool = True, name: str = "app", at: int = 0
+    ) -> None:
         """A whole transaction of Transactions V2."""
         prepare, complete = (PREPARE_COMMIT, COMPLETE_COMMIT) if committed else (PREPARE_ABORT, COMPLETE_ABORT)
         self.state(name, pid, epoch, ONGOING, places, at)
@@ -170,14 +190,21 @@ class Coordinator:
         self.log.write()
 
 
-def commit_offset(log: Log, group: str, topic: str, partition: int, offset: int, pid: int = -1, epoch: int = -1) -> None:
+def commit_offset(
+    log: Log, group: str, topic: str, partition: int, offset: int, pid: int = -1, epoch: int = -1
+) -> None:
     """A committed offset in ``__consumer_offsets``; in a transaction with a producer id."""
     value = encode_offset_commit_value(OffsetCommitValue(offset, commit_timestamp=log.now()))
     record = Record(log.end, log.now(), encode_offset_commit_key(group, topic, partition), value)
     log.append(
         build_batch(
-            [record], base_offset=log.end, producer_id=pid, producer_epoch=epoch, base_sequence=0 if pid >= 0 else -1, transactional=pid >= 0
-        )  # fmt: skip
+            [record],
+            base_offset=log.end,
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=0 if pid >= 0 else -1,
+            transactional=pid >= 0,
+        )
     )
 
 

@@ -54,7 +54,8 @@ def test_a_flipped_bit_in_a_record_is_a_wrong_checksum_and_nothing_else(log: Log
     with damaged(log.file()) as data:
         data[position + HEADER_SIZE + 8] ^= 1
     kind, where, text = only(found(tmp_path))
-    assert (kind, where) == ("crc", offset) and f"at byte {position}" in text
+    assert (kind, where) == ("crc", offset)
+    assert f"at byte {position}" in text
     assert found(tmp_path, crc=False) == []
 
 
@@ -89,7 +90,8 @@ def test_what_stands_after_the_last_batch(log: Log, tmp_path: Path, tail: bytes,
     with log.file(base=36).open("ab") as file:
         file.write(tail)
     kind, where, said = only(found(tmp_path))
-    assert (kind, where) == ("tail", log.end) and text in said
+    assert (kind, where) == ("tail", log.end)
+    assert text in said
 
 
 def test_a_torn_write_at_the_end(log: Log, tmp_path: Path) -> None:
@@ -97,7 +99,8 @@ def test_a_torn_write_at_the_end(log: Log, tmp_path: Path) -> None:
     with log.file(base=36).open("r+b") as file:
         file.truncate(size - 10)
     kind, where, text = only(found(tmp_path))
-    assert (kind, where) == ("tail", log.end - 1) and "a batch of 78 bytes is cut off" in text
+    assert (kind, where) == ("tail", log.end - 1)
+    assert "a batch of 78 bytes is cut off" in text
 
 
 def test_a_segment_that_is_gone(log: Log, tmp_path: Path) -> None:
@@ -108,7 +111,8 @@ def test_a_segment_that_is_gone(log: Log, tmp_path: Path) -> None:
         if file.suffix != ".snapshot":
             file.unlink()
     kind, where, text = only([one for one in found(tmp_path) if one.topic == "t" and one.kind == "gap"])
-    assert (kind, where) == ("gap", 36) and "36 offsets are missing" in text
+    assert (kind, where) == ("gap", 36)
+    assert "36 offsets are missing" in text
 
 
 def test_a_batch_whose_header_contradicts_its_place(log: Log, tmp_path: Path) -> None:
@@ -190,7 +194,8 @@ def test_a_replica_that_is_damaged_is_named_and_the_history_told_by_the_other(lo
     with (brokers / "broker-2" / "t-0" / log.file(base=36).name).open("r+b") as file:
         file.truncate(300)
     (finding,) = found(brokers)
-    assert finding.kind == "tail" and "broker-2" in finding.path
+    assert finding.kind == "tail"
+    assert "broker-2" in finding.path
     tallies = run(brokers).tallies
     assert sum(one.parts for one in tallies) == 24
 
