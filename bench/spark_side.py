@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.spark.connector_jars import connector_jars
 
+from bench.spark_ceiling import Ceiling
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -48,6 +50,7 @@ def main() -> int:
     config = {"spark.jars": ",".join(map(str, jars)), "spark.driver.memory": HEAP, "spark.sql.session.timeZone": "UTC"}
     with local_session(master="local[2]", config=config) as spark:
         spark.sparkContext.setLogLevel("ERROR")
+        spark.dataSource.register(Ceiling)
         print(json.dumps({"ready": spark.version}), flush=True)
         for line in sys.stdin:
             print(json.dumps({"seconds": write(spark, json.loads(line))}), flush=True)

@@ -67,7 +67,12 @@ class Side:
         command = [sys.executable, "-m", "bench.spark_side"]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the side
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
         )
 
     def __enter__(self) -> Self:
@@ -94,7 +99,20 @@ class Side:
                 used = cpu_seconds(self._process.pid) - before
                 result[f"{case.label}: {sink}, CPU µs/row"] = used / count * 1e6
         result[f"{case.label}: peak memory, MB"] = peak[0] / 1e6
+        if self._format == OURS:
+            result |= self._nearness(case, count, place, result)
         return result
+
+    def _nearness(self, case: Case, count: int, place: Path, result: Mapping[str, float]) -> dict[str, float]:
+        """How near this comes to a data source that has nothing to do: near 1, Spark is the limit."""
+        options = {"rows": count, "partitions": case.partitions, "bytes": case.record_bytes}
+        near = {}
+        for sink, to in (("noop", None), ("Parquet", str(place / "ceiling"))):
+            most = count / self._ask({"format": "ceiling", "options": options, "to": to})
+            near[f"{case.label}: {sink}, share of a source that does nothing"] = (
+                result[f"{case.label}: {sink}, rows/s"] / most
+            )
+        return near
 
     def _ask(self, request: Mapping[str, Any]) -> float:
         if self._process.stdin is None:

@@ -90,20 +90,20 @@ class Follower:
         """What the tasks of one micro-batch read. The same for the same batch, also when it runs again later."""
         planner = self._planner()
         planner.refresh({partition.topic for partition in end.offsets})
-        begin = self.begin_of(start, end)
-        for partition, first in begin.items():
-            if partition not in start.offsets and first > 0:
-                self._lost(DataLoss(partition, 0, first, "a new partition does not begin at 0"))
-        now = planner.position(end.offsets)
         for change in changes(start, end):
             if isinstance(change, Gone):
                 self._notice(change)
-        until = dict(end.offsets)
-        for change in changes(end, now):
-            if isinstance(change, Recreated):  # after this batch was planned: its records are not there any more
+        now = planner.position({p: offset for p, offset in end.offsets.items() if planner.is_there(p)})
+        until = dict(now.offsets)
+        for change in changes(end, now):  # since this batch was planned: its records are not there any more
+            if isinstance(change, (Gone, Recreated)):
                 self._notice(change)
-                del until[change.partition]
-        begin = planner.within_log({partition: begin[partition] for partition in until}, until)
+                until.pop(change.partition, None)
+        begin = self.begin_of(start, Position(until, end.topic_ids))
+        for partition, first in begin.items():
+            if partition not in start.offsets and first > 0:
+                self._lost(DataLoss(partition, 0, first, "a new partition does not begin at 0"))
+        begin = planner.within_log(begin, until)
         options = self._options
         return list(divide(ranges_between(begin, until), options.min_partitions, options.max_records_per_partition))
 

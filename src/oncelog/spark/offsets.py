@@ -69,6 +69,11 @@ class Planner:
             raise OptionError(f"assigned partition {partition} does not exist")
         return exists
 
+    def is_there(self, partition: TopicPartition) -> bool:
+        """Whether the cluster has a partition; a topic that is not there gets some grace first."""
+        info = self._topic(partition.topic, "skip")
+        return info is not None and partition.partition in info.partitions
+
     def position(self, offsets: Offsets) -> Position:
         """``offsets`` with the ids that their topics have now."""
         view = self._client.view.topics

@@ -92,7 +92,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning_and_said(
 ) -> None:
     topic = topic_with(5, partitions=1)
     sink = Sink(spark, topic, tmp_path)
-    with sink.running() as query:
+    with sink.running(minOffsetsPerTrigger=1) as query:
         query.processAllAvailable()
         topic.grow(3)
         topic.produce(12)

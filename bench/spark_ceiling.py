@@ -1,0 +1,73 @@
+"""A Python data source that does nothing: it yields one Arrow batch that is ready again and again.
+
+What Spark makes of it is the most that any Python data source can reach on a machine; how near our source comes says
+whether Spark is the limit. Same columns as the connector's, batches of about 8 MB.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from oncelog.base.units import MIB
+from oncelog.spark.options import parse_options
+from oncelog.spark.source import source_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OPTIONS = parse_options({"kafka.bootstrap.servers": "nowhere:1", "subscribe": "nothing"})
+
+
+class Ceiling(DataSource):
+    """Options ``rows``, ``partitions``, ``bytes`` (of a value)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "ceiling"
+
+    def schema(self) -> StructType:
+        """The connector's columns."""
+        return source_schema(_OPTIONS)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader."""
+        return _Reader(*(int(self.options[name]) for name in ("rows", "partitions", "bytes")))
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, rows: int, partitions: int, size: int) -> None:
+        self._rows, self._partitions, self._size = rows, partitions, size
+
+    def partitions(self) -> list[InputPartition]:
+        """So many tasks."""
+        return [InputPartition(number) for number in range(self._partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Its share of the rows."""
+        left = self._rows // self._partitions
+        batch = _batch(max(1, 8 * MIB // (self._size + 20)), self._size)
+        while left > 0:
+            part = batch.slice(0, left)
+            left -= part.num_rows
+            yield part
+
+
+def _batch(rows: int, size: int) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = {
+        "key": pa.array([b"12345678"] * rows, pa.binary()),
+        "value": pa.array([os.urandom(size)] * rows, pa.binary()),
+        "topic": pa.array(["a topic"] * rows, pa.string()),
+        "partition": pa.array([0] * rows, pa.int32()),
+        "offset": pa.array(range(rows), pa.int64()),
+        "timestamp": pa.array([1_700_000_000_000_000] * rows, pa.timestamp("us", "UTC")),
+        "timestampType": pa.array([0] * rows, pa.int32()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
