@@ -21,7 +21,7 @@ TWO_PHASE = {"transaction.two.phase.commit.enable": "true"}
 def make_input(bootstrap_servers: str, topic: str, rows: int, partitions: int = 2) -> list[bytes]:
     """A topic with numbered values; the values."""
     with Client(bootstrap_servers) as client:
-        create_topic(client, NewTopic(topic, partitions))
+        create_topic(client, NewTopic(topic, partitions, configs={"retention.ms": "-1"}))
         values = [b"row %d" % number for number in range(rows)]
         for partition in range(partitions):
             records = [Record(-1, 1_700_000_000_000, None, value) for value in values[partition::partitions]]
