@@ -12,6 +12,7 @@ from oncelog.admin.transactions.explaining import Explanation, explain_group, ex
 from oncelog.admin.transactions.hanging import scan
 from oncelog.admin.transactions.judging import Verdict
 from oncelog.admin.transactions.terminating import force_terminate
+from oncelog.admin.transactions.waiting import pending_offsets
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.blocking.transactions import GroupMetadata, TransactionalProducer, TransactionSettings
@@ -48,7 +49,7 @@ def test_positions_that_no_transaction_explains(client: Client) -> None:
     assert "In t-1 it is at offset 3, beyond the last stable offset 2: it reads uncommitted records" in told
     assert "In t-2 it is at the end, offset 0; there is nothing to read." in told
     assert "No transaction holds it." in told
-    assert "committed readers can read every partition to its end" in text(explain_topic(client, "t", 0))
+    assert "committed readers can read it to the end" in text(explain_topic(client, "t", 0))
 
 
 def test_a_marker_alone_is_nothing_to_read(client: Client) -> None:
@@ -76,6 +77,19 @@ def test_offsets_that_are_pending_in_a_transaction(client: Client) -> None:
     producer.abort()
     producer.close()
     assert "pending" not in text(explain_group(client, "g"))
+
+
+def test_a_groups_first_offsets_may_be_pending_too(client: Client) -> None:
+    producer = TransactionalProducer(client, TransactionSettings("copier"))
+    producer.initialize()
+    producer.begin()
+    producer.send_offsets({at("t"): Committed(5)}, GroupMetadata("beginners"))
+    told = explain_group(client, "beginners")
+    assert "its first commit may be in that" in text(told)
+    assert (told.chains[-1].about, told.chains[-1].verdict) == ("__consumer_offsets-0", "live")
+    producer.abort()
+    producer.close()
+    assert pending_offsets(client, "beginners", [at("t")]) == set()
 
 
 def test_many_behind_one_another(client: Client) -> None:

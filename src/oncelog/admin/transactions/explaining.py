@@ -106,7 +106,6 @@ def explain_group(client: Client, group: str, *, options: str = "") -> Explanati
     first = [f"Group {group!r} is {described.state} with {members} and has offsets in {places}."]
     if not described.members:
         first.append("It has no members: nobody reads for it, or its consumers assign their partitions themselves.")
-    pending = pending_offsets(client, group)
     held: list[TopicPartition] = []
     for one in there:
         if one not in bounds:
@@ -116,16 +115,9 @@ def explain_group(client: Client, group: str, *, options: str = "") -> Explanati
             first.append(said)
         if stuck:
             held.append(one)
-    if pending:
-        names = ", ".join(map(str, sorted(pending)[:5]))
-        first.append(
-            f"Its offsets of {names} are pending in a transaction that has not ended; a member that starts now waits "
-            "for it."
-        )
-        offsets = _offsets_partition(client, group)
-        if offsets is not None:
-            bounds |= bounds_of(client, [offsets])[0]
-            held.append(offsets)
+    waits, offsets = _pending(client, group, {*committed, *assigned}, bounds)
+    first += waits
+    held += offsets
     if not held:
         first.append("No transaction holds it.")
     return _explained(client, f"group {group}", held, bounds, first, unanswered, options)
@@ -203,6 +195,27 @@ def _chain(held: Held, options: str) -> Chain:
         None if holder is None else holder.verdict.value,
         None if holder is None else clears_at_ms(holder),
     )
+
+
+def _pending(
+    client: Client, group: str, known: set[TopicPartition], bounds: dict[TopicPartition, Bounds]
+) -> tuple[list[str], list[TopicPartition]]:
+    """Whether a group waits for its own offsets: what to say, and where they are kept, whose ``bounds`` are added."""
+    pending = pending_offsets(client, group, known)
+    offsets = _offsets_partition(client, group) if pending or not known else None
+    if offsets is not None:
+        bounds |= bounds_of(client, [offsets])[0]
+    where = [] if offsets is None else [offsets]
+    if pending:
+        names = ", ".join(map(str, sorted(pending)[:5]))
+        waits = "a member that starts now waits for it"
+        return [f"Its offsets of {names} are pending in a transaction that has not ended; {waits}."], where
+    if offsets is not None and offsets in bounds and bounds[offsets].held:
+        return [
+            f"It has committed nothing. Its offsets are kept in {offsets}, where a transaction is open: its first "
+            "commit may be in that."
+        ], where
+    return [], []
 
 
 def _position(client: Client, where: TopicPartition, bounds: Bounds, committed: int | None) -> tuple[str, bool]:

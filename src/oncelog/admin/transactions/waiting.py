@@ -6,7 +6,7 @@ so when there are more. Whether a group reads committed records is known to its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from oncelog.admin.transactions.asking import Question, Unanswered, ask, by_topic
@@ -18,7 +18,7 @@ from oncelog.base.units import KIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.offsets import at_coordinator
 from oncelog.client.errors import ClientError, explain
-from oncelog.client.machine.offsets import LAST_VERSION_BY_NAME
+from oncelog.client.machine.offsets import LAST_VERSION_BY_NAME, offset_fetch_request
 from oncelog.records.batch import CorruptBatch, read_header
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.list_groups import ListGroupsRequest
@@ -90,14 +90,14 @@ def _groups(client: Client, unanswered: list[Unanswered]) -> dict[int, list[str]
     return {broker: names for broker, names in found.items() if names}
 
 
-def pending_offsets(client: Client, group: str) -> set[TopicPartition]:
-    """Partitions whose offset is part of a transaction that has not ended (KIP-447); none where it cannot be asked."""
-    message = OffsetFetchRequest(
-        group_id=group,
-        topics=None,
-        require_stable=True,
-        groups=[OffsetFetchRequestGroup(group_id=group, topics=None)],
-    )
+def pending_offsets(client: Client, group: str, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+    """Those whose offset is part of a transaction that has not ended (KIP-447); none where it cannot be asked.
+
+    They are asked for by name: of a group's first commit a coordinator says nothing when all offsets are asked for.
+    """
+    if not partitions:
+        return set()
+    message = offset_fetch_request(group, sorted(partitions), require_stable=True)
     try:
         response = at_coordinator(client, group, message, at_most=LAST_VERSION_BY_NAME)
     except ClientError:
