@@ -295,3 +295,14 @@ def test_what_comes_behind_a_large_request_of_markers_is_decided_behind_all_of_t
     answers = [each.topics[0].partitions[0].error_code for each in peer.responses[0].markers]
     assert answers == [0] * 2100
     assert "t" not in driver.node.image.topics
+
+
+@pytest.mark.slow
+def test_who_may_send_larger_requests_may_say_more_in_them(driver):
+    peer, other = driver.connect(), driver.connect()
+    short = [ListOffsetsPartition(partition_index=index) for index in range(40_000)]
+    peer.send(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=short)]), 1)
+    assert peer.closed
+    names = [MetadataRequestTopic(name=f"a topic of forty thousand, of number {number:06}") for number in range(40_000)]
+    response = other.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
+    assert len(response.topics) == 40_000

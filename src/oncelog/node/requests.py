@@ -29,6 +29,7 @@ from oncelog.node.tasks import Runnable, Task
 from oncelog.node.traffic import Traffic
 from oncelog.ports import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
+from oncelog.wire.message import ELEMENT_BYTES
 
 if TYPE_CHECKING:
     from oncelog.wire.chunks import Chunk
@@ -155,7 +156,9 @@ class Requests:
             if loaded is None:
                 return
             self._traffic.received(loaded.api.key, len(frame))
-            request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version)
+            # Who is allowed larger requests (``oncelog.request.max.bytes``) may say more in them.
+            most = 0 if header.api_key == PRODUCE_KEY else len(frame) // ELEMENT_BYTES
+            request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version, most)
         except Exception as error:  # noqa: BLE001 - whatever a frame does to us costs one connection, see _failed
             self._failed(connection, None, "a request that cannot be decoded", error)
             return

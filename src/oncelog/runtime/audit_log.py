@@ -31,6 +31,7 @@ class AuditLog:
         self._workers = workers
         self._max_bytes = max_bytes
         self._file: OpenFile | None = None
+        self._sync_queued = False
 
     def write(self, effect: Audit) -> None:
         """Append one record and have it synced."""
@@ -42,7 +43,9 @@ class AuditLog:
         except OSError as error:
             _LOG.error("the audit log cannot be written (%s); the record is: %s", error, line.decode().rstrip())
             return
-        self._workers.submit(lambda: self._sync(file))
+        if not self._sync_queued:  # one for all that come before it begins: data waits for the same workers
+            self._sync_queued = True
+            self._workers.submit(lambda: self._sync(file))
 
     def _opened(self, size_bytes: int) -> OpenFile:
         file = self._file
@@ -51,6 +54,7 @@ class AuditLog:
             if file.size() and file.read(file.size() - 1, 1) != b"\n":
                 file.append((b"\n",))  # a power cut has torn the last line: the next one begins anew
         if file.size() and file.size() + size_bytes > self._max_bytes():
+            self._sync_now(file)  # the sync that is queued may find the new one in its place
             file.close()
             self._rotate()
             file = self._files.open(FILE_NAME, create=True)
@@ -66,9 +70,13 @@ class AuditLog:
                 self._files.rename(newer, older)
 
     def _sync(self, file: OpenFile) -> Callable[[], None]:
+        self._sync_queued = False  # first: what is written from now on has a sync of its own
+        self._sync_now(file)
+        return lambda: None
+
+    def _sync_now(self, file: OpenFile) -> None:
         try:
             file.sync()
             self._files.sync_directory("")
         except OSError as error:
             _LOG.error("the audit log cannot be synced: %s", error)
-        return lambda: None

@@ -20,9 +20,11 @@ NO_UUID: Final = bytes(16)
 NEVER_FLEXIBLE: Final = 1 << 15
 """A first flexible version that no version reaches."""
 
+ELEMENT_BYTES: Final = 32
 REQUEST_MAX_ELEMENTS: Final = 1 << 15
 """Array elements and tagged fields of one request: at 32 bytes each, as names and partitions have them, the 1 MiB that
-a request other than Produce may have is full. One costs a decoder up to 3 µs and half a kilobyte."""
+a request other than Produce may have is full; where it may have more (``oncelog.request.max.bytes``) so may be its
+elements. One costs a decoder up to 3 µs and half a kilobyte."""
 PRODUCE_MAX_ELEMENTS: Final = 1 << 14
 """The same of a Produce request, which may be a hundred times as large, but of records."""
 RESPONSE_MAX_ELEMENTS: Final = 1 << 24
@@ -48,11 +50,13 @@ class Message:
         return version >= cls.FIRST_FLEXIBLE_VERSION
 
     @classmethod
-    def decode(cls, buffer: Buffer, version: int) -> Self:
-        """The message in ``buffer``. ``records`` fields are views into it. Raises PeerError."""
+    def decode(cls, buffer: Buffer, version: int, max_elements: int = 0) -> Self:
+        """The message in ``buffer``. ``records`` fields are views into it. ``max_elements`` in place of the class's
+        where that is less. Raises PeerError."""
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise PeerError(f"{cls.__name__} has no version {version}")
-        reader = (CompactReader if version >= cls.FIRST_FLEXIBLE_VERSION else Reader)(buffer, cls.MAX_ELEMENTS)
+        bound = max(max_elements, cls.MAX_ELEMENTS)
+        reader = (CompactReader if version >= cls.FIRST_FLEXIBLE_VERSION else Reader)(buffer, bound)
         message = cls.read(reader, version)
         if not cls.MAY_BE_FOLLOWED:
             reader.finish()

@@ -115,6 +115,16 @@ class Inline:
         work()()
 
 
+class Busy:
+    """Workers that have not come to it yet."""
+
+    def __init__(self) -> None:
+        self.queued: list[Callable[[], Callable[[], None]]] = []
+
+    def submit(self, work: Callable[[], Callable[[], None]]) -> None:
+        self.queued.append(work)
+
+
 def record(number: int = 0, text: str = "") -> Audit:
     return Audit(AuditRecord(number, "abort-hanging", {"client_id": text}, {"producer_id": number}, ("c",), "NONE"))
 
@@ -136,6 +146,21 @@ class TestAuditLog:
         assert [line["transaction"]["producer_id"] for line in lines(files)] == [1, 2]
         files.crash(1)
         assert len(lines(files)) == 2, "it was synced"
+
+    def test_thirty_thousand_markers_are_not_thirty_thousand_syncs_in_front_of_everybodys(self) -> None:
+        files, workers = MemoryFiles(now_ms=lambda: 0), Busy()
+        size = len(record(10).record.line())
+        log = AuditLog(files, workers, lambda: 4 * size)  # type: ignore[arg-type]  # a fake of Workers
+        for number in range(10, 16):
+            log.write(record(number))
+        assert len(workers.queued) == 1
+        workers.queued.pop()()
+        log.write(record(16))
+        assert len(workers.queued) == 1, "what comes after it began has another"
+        workers.queued.pop()()
+        files.crash(1)
+        assert [line["time_ms"] for line in lines(files, f"{FILE_NAME}.1")] == [10, 11, 12, 13], "rotated and synced"
+        assert [line["time_ms"] for line in lines(files)] == [14, 15, 16]
 
     def test_it_goes_on_after_a_torn_line(self) -> None:
         files = MemoryFiles(now_ms=lambda: 0)
