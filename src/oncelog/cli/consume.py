@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Topics to read.")],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Only this one; may be repeated."),
     ] = None,
     start: Annotated[
         str,
@@ -35,13 +36,17 @@ def consume(
     to: Annotated[
         str | None, typer.Option("--to", metavar="TIME", help="Stop before the first record this late.")
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many records.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", metavar="COUNT", min=1, help="Stop after so many records.")
+    ] = None,
     stop_at_end: Annotated[
         bool, typer.Option("--exit", "-e", help="Stop at the end; otherwise wait for more.")
     ] = False,
-    group: Annotated[str | None, typer.Option("--group", "-G", help="Read as a member of a group, and commit.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
+    ] = None,
     instance_id: Annotated[
-        str | None, typer.Option(help="Stay the same member over restarts (static membership).")
+        str | None, typer.Option(metavar="ID", help="Stay the same member over restarts (static membership).")
     ] = None,
     no_commit: Annotated[bool, typer.Option("--no-commit", help="With --group: leave its offsets alone.")] = False,
     form: Annotated[
@@ -49,11 +54,11 @@ def consume(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", "-J", help="One JSON object a record, with kcat's names.")] = False,
     encode_base64: Annotated[bool, typer.Option("--base64", help="Keys and values as base64.")] = False,
-    delimiter: Annotated[str, typer.Option("--delimiter", "-D", help="After each record.")] = "\\n",
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="After each record.")] = "\\n",
     key_delimiter: Annotated[
-        str | None, typer.Option("--key-delimiter", "-K", help="Print the key too, and this after it.")
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Print the key too, and this after it.")
     ] = None,
-    null: Annotated[str, typer.Option("--null", "-Z", help="What to print for null.")] = "",
+    null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="What to print for null.")] = "",
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="Records of open and aborted transactions too.")
     ] = False,

@@ -23,7 +23,8 @@ Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 @app.command("list")
 def list_(
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only in this state (Stable, Empty, …); may be repeated.")
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only in this state (Stable, Empty, …); may be repeated."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,

@@ -31,8 +31,12 @@ def dump(
     records: Annotated[bool, typer.Option("--records", "-r", help="Each record too, not only the batches.")] = False,
     no_values: Annotated[bool, typer.Option("--no-values", help="With --records: sizes only.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Do not decode records of internal topics.")] = False,
-    from_offset: Annotated[int, typer.Option("--from-offset", min=0, help="Batches from this offset on.")] = 0,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="Batches before this offset.")] = None,
+    from_offset: Annotated[
+        int, typer.Option("--from-offset", metavar="OFFSET", min=0, help="Batches from this offset on.")
+    ] = 0,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", metavar="OFFSET", min=0, help="Batches before this offset.")
+    ] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not compute checksums.")] = False,
     only: Annotated[
         list[str] | None,

@@ -77,15 +77,19 @@ def produce(
         list[Path] | None, typer.Argument(metavar="[FILE]…", help="Files to read instead of stdin.")
     ] = None,
     key_delimiter: Annotated[
-        str | None, typer.Option("--key-delimiter", "-K", help="Input is key, this, value.")
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Input is key, this, value.")
     ] = None,
-    delimiter: Annotated[str, typer.Option("--delimiter", "-D", help="Between records.")] = "\\n",
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="Between records.")] = "\\n",
     whole: Annotated[bool, typer.Option("--whole", help="Each file (or all of stdin) is one record.")] = False,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The same key for all records.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", metavar="TEXT", help="The same key for all records.")
+    ] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated.")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Default: by key.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Default: by key.")
+    ] = None,
     timestamp: Annotated[str | None, typer.Option("--timestamp", "-T", metavar="TIME", help="Default: now.")] = None,
     null: Annotated[
         str | None, typer.Option("--null", "-Z", metavar="TEXT", help="Input that stands for null (a tombstone).")

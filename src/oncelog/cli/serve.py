@@ -22,13 +22,17 @@ Examples:
 
 def serve(
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where the logs live; created if missing. Default: log.dirs, or ./oncelog-data.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where the logs live; created if missing. Default: log.dirs, or ./oncelog-data."
+        ),
     ] = None,
     listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="A properties file with Apache Kafka's keys, as server.properties.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A properties file with Apache Kafka's keys, as server.properties."),
     ] = None,
     option: Annotated[
         list[str] | None,

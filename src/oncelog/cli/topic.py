@@ -30,9 +30,11 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker check th
 @app.command()
 def create(
     topic: Name,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Default: the broker's.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", metavar="COUNT", min=1, help="Default: the broker's.")
+    ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Default: the broker's.")
+        int | None, typer.Option("--replication-factor", "-r", metavar="COUNT", min=1, help="Default: the broker's.")
     ] = None,
     config: Configs = None,
     replica_assignment: Annotated[
@@ -183,7 +185,7 @@ def describe(
 def alter(
     topic: Name,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="New total; only upwards.")
+        int | None, typer.Option("--partitions", "-p", metavar="COUNT", min=1, help="New total; only upwards.")
     ] = None,
     config: Configs = None,
     delete_config: Annotated[
