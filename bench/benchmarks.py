@@ -25,6 +25,9 @@ from bench.peers import (
     running,
 )
 from bench.report import Comparison, Figures, paired
+from bench.spark_sink import OURS as OUR_SINK
+from bench.spark_sink import THEIRS as THEIR_SINK
+from bench.spark_sink import sink_goals, sinks, with_two_phase
 from bench.spark_source import Side, both_sides, fill_topics
 from bench.spark_source import goals as source_goals
 from bench.transactions import (
@@ -378,6 +381,18 @@ def arrow(options: Options) -> Comparison:
         return paired(comparison, (side("oncelog"), side("confluent-kafka")), options.repeat, _progress)
 
 
+def spark_sink(options: Options) -> Comparison:
+    """Our exactly-once Spark sink beside Spark's own Kafka connector's at-least-once one, to both brokers."""
+    peers = (with_two_phase(options.ours), options.theirs)
+    goals = sink_goals(tuple(peer.name for peer in peers))
+    comparison = Comparison("Spark to topics", "oncelog sink, exactly once", "JVM connector, at least once", goals)
+    with _directory() as directory, sinks(peers, directory, options.scale) as both:
+        for name in (OUR_SINK, THEIR_SINK):
+            both.figures(name, -1)
+        sides = (lambda number: both.figures(OUR_SINK, number), lambda number: both.figures(THEIR_SINK, number))
+        return paired(comparison, sides, options.repeat, _progress)
+
+
 def spark_source(options: Options) -> Comparison:
     """The Spark source beside Spark's own Kafka connector, to noop and to Parquet, on one broker (--theirs)."""
     with _directory() as directory, running(options.theirs.broker(directory)) as broker, both_sides() as sides:
@@ -416,6 +431,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "behind-aborted": behind_aborted,
     "load-ids": load_ids,
     "find-hanging": find_hanging,
+    "spark-sink": spark_sink,
     "spark-source": spark_source,
     "arrow": arrow,
 }

@@ -52,7 +52,7 @@ class Copy:
         self.source, self.sink = source, sink
         self.checkpoint = directory / "checkpoint"
         self.points = directory / "points"
-        self.points.mkdir(parents=True)
+        self.points.mkdir(parents=True, exist_ok=True)
         self.options: dict[str, str] = {}
         self.rows_per_epoch = 40
 

@@ -32,7 +32,9 @@ def broker() -> Iterator[Broker]:
 @pytest.fixture
 def options(broker: Broker, request: pytest.FixtureRequest) -> SinkOptions:
     name = request.node.originalname
-    return parse_sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name, "exactlyOnce": "2pc"})
+    return parse_sink_options(
+        {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name, "exactlyOnce": "2pc"}
+    )
 
 
 def batch(*values: str) -> pa.RecordBatch:
@@ -118,8 +120,12 @@ def test_every_column_arrives_and_keys_go_where_java_would_put_them(options: Sin
             from oncelog.base.ids import TopicName, TopicPartition
 
             partitions = [TopicPartition(TopicName(topic), number) for number in range(3)]
-            ends = {partition: one.offset for partition, one in client.list_offsets(dict.fromkeys(partitions, -1)).items()}
-            for fetched in client.fetch(dict.fromkeys(partitions, 0), until=ends, settings=FetchSettings(max_wait_ms=10)):
+            ends = {
+                partition: one.offset for partition, one in client.list_offsets(dict.fromkeys(partitions, -1)).items()
+            }
+            for fetched in client.fetch(
+                dict.fromkeys(partitions, 0), until=ends, settings=FetchSettings(max_wait_ms=10)
+            ):
                 for one in read_fetched(fetched):
                     found[one.key] = one
     assert {key: (one.topic, one.value, one.headers) for key, one in found.items()} == {
@@ -139,7 +145,7 @@ def test_the_ledger_writes_once_and_notices_other_rows(options: SinkOptions) -> 
     assert ledger.write_with_ledger(options, attempt, "0", [batch("a", "b")]) == 2
     assert ledger.write_with_ledger(options, attempt, "0", [batch("b"), batch("a")]) == 0
     for other in (batch("a"), batch("a", "c"), batch("a", "b", "b")):
-        with pytest.raises(SinkError, match="rows=2 checksum=.* were written before"):
+        with pytest.raises(SinkError, match=r"rows=2 checksum=.* were written before"):
             ledger.write_with_ledger(options, attempt, "0", [other])
     assert ledger.write_with_ledger(options, Attempt("ledger", 4, "run"), "0", [batch("c")]) == 1
     assert committed(options) == [b"a", b"b", b"c"]

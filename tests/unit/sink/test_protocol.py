@@ -130,7 +130,7 @@ def test_a_transaction_that_an_operator_ended_after_the_decision_stops_the_query
     until(slow, model, End)
     model.answer(9, End(one.stored, False))
     for _ in range(2):
-        with pytest.raises(LostRows, match="1 rows of out-0 at offsets 7–7 .*acceptLoss=0"):
+        with pytest.raises(LostRows, match=r"1 rows of out-0 at offsets 7–7 .*acceptLoss=0"):
             run(model, protocol.commit(AGAIN, []))
     run(model, protocol.commit(AGAIN, [], accept_loss=0))
     assert model.register is not None

@@ -1,7 +1,7 @@
 """Small pieces of many records, and how pieces, keys and values are joined by one C++ copy.
 
-A *binary view* is 16 bytes: a length and, up to 12 bytes, the bytes themselves; longer ones name a buffer and a position
-in it. Pieces are written for all records at once, byte columns of a matrix, and become the views' own bytes.
+A *binary view* is 16 bytes: a length and, up to 12 bytes, the bytes themselves; longer ones name a buffer and a
+position in it. Pieces are written for all records at once, byte columns of a matrix, and become the views' own bytes.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def field_of(column: Array) -> Field:
     if buffers[1] is None:
         nothing = np.zeros(count, np.int64)
         return Field(nothing, nothing - (1 if column.null_count else 0), nothing, pa.py_buffer(b""))
-    offsets = np.frombuffer(memoryview(buffers[1]), np.int32)[column.offset : column.offset + count + 1].astype(np.int64)
+    offsets = np.frombuffer(memoryview(buffers[1]), np.int32)[column.offset : column.offset + count + 1].astype(
+        np.int64
+    )
     sizes = np.diff(offsets)
     lengths = sizes
     if column.null_count:

@@ -1,16 +1,15 @@
 """The protocol's port over the blocking client: one ask, one or a few requests.
 
 The register lives in ``__oncelog_sink``: compacted, key query id, partition by the key as any producer would choose it.
-A ``Read`` sees every write answered before it: it goes to the high watermark it found, and waits where open transactions
-hold the last stable offset below it. Those are other drivers', and short: ``DRIVER_TIMEOUT_MS`` ends a dead one's.
+A ``Read`` sees every write answered before it: it goes to the high watermark it found, and waits where open
+transactions hold the last stable offset below it. Those are other drivers', and short: ``DRIVER_TIMEOUT_MS`` ends a
+dead one's.
 
 Codes that may pass are tried again inside; whatever else an answer says is given back or raised, never guessed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable, Generator
 from typing import Any, Final, TypeVar
 
@@ -18,8 +17,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX, KIB
 from oncelog.client.blocking import Client, FetchSettings, TransactionalProducer, TransactionSettings
-from oncelog.client.blocking.client import TRANSACTION_KEY
 from oncelog.client.blocking.link import now_ms
+from oncelog.client.blocking.outside import end_transaction, ensure_topic, open_transactions, present_identities
 from oncelog.client.errors import BrokerRefused, ProducerUnusable
 from oncelog.client.machine.partitioner import partition_of_key
 from oncelog.client.machine.reading import read_fetched
@@ -41,10 +40,6 @@ from oncelog.spark.sink.protocol import (
     driver_id,
 )
 from oncelog.spark.sink.register import Register, decode, encode
-from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
-from oncelog.wire.messages.end_txn import EndTxnRequest
-from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 
 T = TypeVar("T")
 
@@ -57,12 +52,8 @@ _CONFIGS: Final = {
 }
 DRIVER_TIMEOUT_MS: Final = 15_000
 READ_PATIENCE_MS: Final = 60_000
-OPEN_STATES: Final = ("Ongoing",)
 _NOBODY: Final = Found(INT64_MAX, 0, False)
 """An identity no id ever has: InitProducerId that names it creates an id, and is refused where one exists."""
-_FIRST_LIST_WITH_PATTERN: Final = 2
-_LAST_END_BY_STATE: Final = 4
-"""EndTxn up to here tells a retry by the state, later ones by the epoch (KIP-890)."""
 
 
 class Cluster:
@@ -115,13 +106,14 @@ class Cluster:
             case Publish():
                 return self._publish()
             case Describe(names):
-                return self._describe(names)
+                known = present_identities(self._client, names)
+                return {name: Found(*one) for name, one in known.items()}
             case ListOpen(prefix):
-                return self._list_open(prefix)
+                return open_transactions(self._client, prefix)
             case Claim(name, found):
                 return self._claim(name, found)
             case End(stored, commit):
-                return self._client.retrying(lambda: self._end(stored, commit))
+                return self._end(stored, commit)
 
     def claimed(self, stored: StoredTransaction) -> TransactionalProducer:
         """The producer that holds a claimed identity."""
@@ -146,7 +138,7 @@ class Cluster:
         if found is None or not found.exists:
             if not create:
                 return None
-            create_registers(self._client)
+            ensure_topic(self._client, REGISTERS, PARTITIONS, _CONFIGS)
             found = self._client.topic(REGISTERS)
         return TopicPartition(REGISTERS, partition_of_key(self._query.encode(), len(found.partitions)))
 
@@ -210,51 +202,6 @@ class Cluster:
 
     # Transactions.
 
-    def _describe(self, names: tuple[str, ...]) -> dict[str, Found]:
-        by_broker: dict[int, list[str]] = {}
-        for name in names:
-            by_broker.setdefault(self._client.coordinator(name, TRANSACTION_KEY), []).append(name)
-        found: dict[str, Found] = {}
-        for asked in by_broker.values():
-            for start in range(0, len(asked), 1000):
-                part = asked[start : start + 1000]
-                found.update(self._client.retrying(lambda part=part: self._describe_some(part)))  # type: ignore[misc]  # bound now
-        return found
-
-    def _describe_some(self, names: list[str]) -> dict[str, Found]:
-        broker = self._client.coordinator(names[0], TRANSACTION_KEY)
-        response = self._client.request(DescribeTransactionsRequest(transactional_ids=names), broker=broker)
-        found: dict[str, Found] = {}
-        for one in response.transaction_states:
-            if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                continue
-            if one.error_code:
-                raise BrokerRefused(one.error_code, f"transactional id {one.transactional_id!r}")
-            is_open = one.transaction_state in OPEN_STATES
-            found[one.transactional_id] = Found(one.producer_id, one.producer_epoch, is_open)
-        return found
-
-    def _list_open(self, prefix: str) -> list[StoredTransaction]:
-        self._client.retrying(self._client.refresh)
-        names: list[str] = []
-        for broker in sorted(self._client.view.brokers):
-            names += self._client.retrying(lambda broker=broker: self._list_at(broker, prefix))  # type: ignore[misc]  # bound now
-        found = self._describe(tuple(names))
-        return [
-            StoredTransaction(name, one.producer_id, one.producer_epoch) for name, one in found.items() if one.is_open
-        ]
-
-    def _list_at(self, broker: int, prefix: str) -> list[str]:
-        link = self._client.link(broker)
-        message = ListTransactionsRequest(state_filters=list(OPEN_STATES))
-        if link.versions.supports(ListTransactionsRequest, _FIRST_LIST_WITH_PATTERN):
-            message.transactional_id_pattern = _literal(prefix) + ".*"
-        response = link.call(message)
-        if response.error_code:
-            raise BrokerRefused(response.error_code, f"open transactions of {prefix!r}")
-        names = [one.transactional_id for one in response.transaction_states]
-        return [name for name in names if name.startswith(prefix)]
-
     def _claim(self, name: str, found: Found | None) -> StoredTransaction | None:
         expected = found or _NOBODY
         producer = self.make_producer(name)
@@ -274,28 +221,12 @@ class Cluster:
         return TransactionalProducer(self._client, TransactionSettings(name, two_phase=True))
 
     def _end(self, stored: StoredTransaction, commit: bool) -> Ended:
-        link = self._client.link(self._client.coordinator(stored.transactional_id, TRANSACTION_KEY))
-        message = EndTxnRequest(
-            transactional_id=stored.transactional_id,
-            producer_id=stored.producer_id,
-            producer_epoch=stored.producer_epoch,
-            committed=commit,
-        )
-        highest = link.versions.features.get("transaction.version", 0)
-        response = link.call(message, link.versions.choose(message, None if highest >= 2 else _LAST_END_BY_STATE))
-        code = response.error_code
+        code = end_transaction(self._client, stored, commit=commit)
         if code == ErrorCode.NONE:
             return Ended.DONE
-        if code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-            return Ended.OTHER if self._describe((stored.transactional_id,)) else Ended.UNKNOWN
-        if code in _OTHER:
-            return Ended.OTHER
-        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            time.sleep(0.02)
-        raise BrokerRefused(code, f"{'commit' if commit else 'abort'} of {stored}")
-
-
-_OTHER: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
+        known = present_identities(self._client, (stored.transactional_id,))
+        unknown = code == ErrorCode.INVALID_PRODUCER_ID_MAPPING and not known
+        return Ended.UNKNOWN if unknown else Ended.OTHER
 
 
 def is_fencing(error: BrokerRefused) -> bool:
@@ -306,24 +237,3 @@ def is_fencing(error: BrokerRefused) -> bool:
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.INVALID_TXN_STATE,
     )
-
-
-def create_registers(client: Client) -> None:
-    """The compacted topic, unless it is there. Raises BrokerRefused."""
-    configs = [CreatableTopicConfig(name=name, value=value) for name, value in _CONFIGS.items()]
-    topic = CreatableTopic(name=REGISTERS, num_partitions=PARTITIONS, replication_factor=-1, configs=configs)
-
-    def attempt() -> None:
-        response = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), broker="controller")
-        one = response.topics[0]
-        if one.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise BrokerRefused(one.error_code, f"topic {REGISTERS}", one.error_message)
-
-    client.retrying(attempt)
-    with contextlib.suppress(BrokerRefused):
-        client.metadata([REGISTERS])
-
-
-def _literal(text: str) -> str:
-    """A regular expression of RE2 that matches exactly ``text``."""
-    return "".join(char if char.isalnum() or char in "_/ " else f"\\{char}" for char in text)

@@ -1,4 +1,5 @@
-"""The driver's end of an epoch: the protocol's ``commit`` and ``abort`` over a client, with the points to be killed at."""
+"""The driver's end of an epoch: the protocol's ``commit`` and ``abort`` over a client, with the points to be killed
+at."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ class FencedDriver(SinkError):
 
 
 class NotOpen(SinkError):
-    """A transaction that was to be decided is not open any more. Nothing was decided: running the query again is safe."""
+    """A transaction that was to be decided is not open any more. Nothing was decided: running the query again is
+    safe."""
 
 
 class LostRows(SinkError):
@@ -33,8 +34,8 @@ class LostRows(SinkError):
         self.epoch, self.listed = epoch, listed
         rows = "; ".join(map(str, listed))
         super().__init__(
-            f"epoch {epoch} is decided, but these transactions were ended by somebody else, so their rows may be missing: "
-            f"{rows}. Look at the topics; to go on as things are, set the option acceptLoss={epoch}"
+            f"epoch {epoch} is decided, but these transactions were ended by somebody else, so their rows may be "
+            f"missing: {rows}. Look at the topics; to go on as things are, set the option acceptLoss={epoch}"
         )
 
     def __reduce__(self) -> tuple[type[LostRows], tuple[int, tuple[Listed, ...]]]:

@@ -1,8 +1,8 @@
 """Mode ``ledger``, for brokers without two-phase commit (Apache Kafka): what was written stands in a group's offsets.
 
 A task has one transactional id and one group, both ``oncelog-sink/<query id>/<partition>``, and commits its own
-transaction: rows, and with them (TxnOffsetCommit) the epoch as an offset, row count and checksum as its metadata. A task
-that comes again takes the id (which fences the attempt before and ends what it left), reads the offset with
+transaction: rows, and with them (TxnOffsetCommit) the epoch as an offset, row count and checksum as its metadata. A
+task that comes again takes the id (which fences the attempt before and ends what it left), reads the offset with
 ``require_stable``, and where the epoch is there already writes nothing, but compares.
 
 Not promised, and said in the documentation: that an epoch's rows become visible at once; plans that give other rows the
@@ -113,6 +113,7 @@ def _place(options: SinkOptions, first: pa.Table) -> TopicPartition:
 def _compare(known: Committed, epoch: int, partition: str, digest: Digest) -> None:
     if known.offset == epoch and known.metadata != str(digest):
         raise SinkError(
-            f"epoch {epoch}, task {partition}: {known.metadata} were written before, now it has {digest}. The plan gives "
-            "other rows (or another number of tasks) when it runs again; without two-phase commit that cannot be mended"
+            f"epoch {epoch}, task {partition}: {known.metadata} were written before, now it has {digest}. The plan "
+            "gives other rows (or another number of tasks) when it runs again; without two-phase commit that cannot be "
+            "mended"
         )

@@ -1,4 +1,5 @@
-"""Which way of ``exactlyOnce`` a cluster has: asked by doing it, InitProducerId 6 with Enable2Pc on an id of nobody's."""
+"""Which way of ``exactlyOnce`` a cluster has: asked by doing it, InitProducerId 6 with Enable2Pc on an id of
+nobody's."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ class SinkOptions:
     points: str | None = None
     """A directory of kill points, for tests: see ``points``."""
     gather: str | None = None
-    """Set by ``oncelog.spark.transaction``: a directory that takes the messages of a write instead of committing them."""
+    """Set by ``oncelog.spark.transaction``: a directory that takes the messages of a write instead of committing
+    them."""
     member: str | None = None
     """Set by ``oncelog.spark.transaction``: the attempt that this write is a part of, and its number in it."""
 

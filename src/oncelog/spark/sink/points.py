@@ -1,7 +1,7 @@
 """Where a test may kill a process of the sink, by name. Nothing happens unless the query names a directory for it.
 
-A file with the point's name in the directory of option ``oncelog.testing.points`` is an order: whoever reaches the point
-first takes it away and is gone, as with ``kill -9``.
+A file with the point's name in the directory of option ``oncelog.testing.points`` is an order: whoever reaches the
+point first takes it away and is gone, as with ``kill -9``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Producers for batches that are encoded already: ours, with another way in.
 
-Rules: the order of what is added is kept in each partition; at most ``BUFFER_BYTES`` wait. What was delivered is noted by
-topic and partition, with offsets where the broker tells them.
+Rules: the order of what is added is kept in each partition; at most ``BUFFER_BYTES`` wait. What was delivered is noted
+by topic and partition, with offsets where the broker tells them.
 """
 
 from __future__ import annotations

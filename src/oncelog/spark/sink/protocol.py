@@ -1,4 +1,5 @@
-"""The commit protocol of mode ``2pc``: begin, claim, decide, commit, sweep. Pure: what it needs is asked with ``yield``.
+"""The commit protocol of mode ``2pc``: begin, claim, decide, commit, sweep. Pure: what it needs is asked with
+``yield``.
 
 A program is a generator that yields an *ask* (the classes below are the port) and is sent its answer; whoever drives it
 does the I/O: ``cluster`` over the blocking client, a model in the tests. Killing a process is not sending an answer.
@@ -7,15 +8,15 @@ Why it is safe, one line a rule; the names R1–R4 are ``register``'s:
 
 P1  ``Fence`` (InitProducerId on the query's own id) and a ``Read`` after it make a ``Write`` a compare-and-set: who
     fences later makes it fail. So the first decision of an epoch wins (R1).
-P2  A task opens a transaction only by ``Claim``, itself a compare-and-set on its id: it names the identity that was found
-    *before* the register allowed the task to write. Between the two nobody can have claimed the id: a task that slept
-    through a decision, a restart or the next epoch is fenced, and never aborts what another returned.
+P2  A task opens a transaction only by ``Claim``, itself a compare-and-set on its id: it names the identity that was
+    found *before* the register allowed the task to write. Between the two nobody can have claimed the id: a task that
+    slept through a decision, a restart or the next epoch is fenced, and never aborts what another returned.
     The register is read once more after it: an equal claim of two tasks is answered as a retry to the slower one.
 P3  What is listed was seen open in its own identity after the fence; then the decision is written (R2).
 P4  After the decision EndTxn(commit) names exactly the listed identities. Repeating it is recognised; an id that is not
     known any more was ended and forgotten long since. Any other identity is an error with the rows concerned.
-P5  The sweep lists first, then proves that the fence is still held (``Stage`` is refused otherwise), then aborts by exact
-    identity. Whatever the next run or epoch opens has another identity, so a slow sweep cannot hit it.
+P5  The sweep lists first, then proves that the fence is still held (``Stage`` is refused otherwise), then aborts by
+    exact identity. Whatever the next run or epoch opens has another identity, so a slow sweep cannot hit it.
 P6  What a run that was not decided left open is aborted, never committed.
 
 What it must not do: abort or claim by name alone, or decide what a message does not name.
@@ -191,7 +192,8 @@ def claim(attempt: Attempt, transactional_id: str) -> Generator[Ask, Any, Stored
 
 
 def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Ask, Any, bool]:
-    """After everything is flushed: whether the transaction still may count. If not, a twin has won, and it is aborted."""
+    """After everything is flushed: whether the transaction still may count. If not, a twin has won, and it is
+    aborted."""
     register: Register | None = yield Read()
     where = standing(register, attempt)
     if where is Standing.WRITE:

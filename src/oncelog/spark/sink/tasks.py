@@ -1,7 +1,8 @@
 """What one task does with its rows, in each mode. Runs on executors, without anything of Spark's.
 
-Rules: input is read to its end even when nothing is written, as the plan may have effects of its own. A task without rows
-opens nothing and asks nobody. A task that fails aborts what it opened; one that is killed leaves that to the sweep.
+Rules: input is read to its end even when nothing is written, as the plan may have effects of its own. A task without
+rows opens nothing and asks nobody. A task that fails aborts what it opened; one that is killed leaves that to the
+sweep.
 """
 
 from __future__ import annotations

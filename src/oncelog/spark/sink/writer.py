@@ -1,9 +1,9 @@
 """Spark's side of the sink: the writers that PySpark asks for, and what they are told of the task and the query.
 
-Where code runs (Spark 4.2): ``streamWriter`` is called when a micro-batch is planned, and again in another process for its
-``commit`` or ``abort``; the planned one is pickled to the tasks. A batch writer that was pickled to the tasks is the one
-that commits. So everything a commit needs is in the messages, and what is drawn once (the run, the mode) is drawn when
-the writer is pickled. Query id and batch id reach a task only as local properties, which are not documented.
+Where code runs (Spark 4.2): ``streamWriter`` is called when a micro-batch is planned, and again in another process for
+its ``commit`` or ``abort``; the planned one is pickled to the tasks. A batch writer that was pickled to the tasks is
+the one that commits. So everything a commit needs is in the messages, and what is drawn once (the run, the mode) is
+drawn when the writer is pickled. Query id and batch id reach a task only as local properties, which are not documented.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class _Writer:
             return SinkMessage(None, None, tasks.write_plain(self.options, batches))
         if attempt is None or mode is None:
             raise SinkError(
-                "this Spark does not tell its tasks the query and batch id, without which no row can be written exactly "
-                "once; exactlyOnce=off writes at least once"
+                "this Spark does not tell its tasks the query and batch id, without which no row can be written "
+                "exactly once; exactlyOnce=off writes at least once"
             )
         if mode is Mode.LEDGER:
             return SinkMessage(attempt, None, ledger.write_with_ledger(self.options, attempt, partition, batches))
