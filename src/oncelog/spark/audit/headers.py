@@ -35,6 +35,7 @@ PIECE_BYTES: Final = 16 << 20
 MAX_SEARCH_BYTES: Final = 256 << 20
 """How far a sound batch is looked for behind garbage."""
 _LENGTH_POSITION: Final = 8
+_length_and_magic_at = struct.Struct(">i4xb").unpack_from
 _length_at = struct.Struct(">i").unpack_from
 _crc_at = struct.Struct(">I").unpack_from
 Integers = npt.NDArray[np.int64]
@@ -142,10 +143,11 @@ def walk(data: bytes, start: int, size: int) -> tuple[list[int], int, str]:
     places: list[int] = []
     add, position, end = places.append, 0, len(data)
     last_header = end - HEADER_SIZE
-    length_at, prefix = _length_at, LENGTH_PREFIX
+    length_at, prefix = _length_and_magic_at, LENGTH_PREFIX
     while position <= last_header:
-        following = position + prefix + length_at(data, position + _LENGTH_POSITION)[0]
-        if following > end or following < position + HEADER_SIZE or data[position + MAGIC_POSITION] != MAGIC:
+        length, magic = length_at(data, position + _LENGTH_POSITION)
+        following = position + prefix + length
+        if following > end or length < MIN_BATCH_LENGTH or magic != MAGIC:
             break
         add(position)
         position = following
@@ -166,8 +168,9 @@ def _read(file: BinaryIO, position: int, size: int) -> bytes:
 
 def _piece(data: bytes, start: int, places: list[int], *, check_crc: bool) -> Piece:
     at = np.array(places, np.int64)
-    octets = np.frombuffer(data, np.uint8)
-    headers = np.ascontiguousarray(octets[at[:, None] + _COLUMNS]).view(_LAYOUT)[:, 0]
+    # A header might begin at any byte: with a stride of one, taking some of them is one copy of 61 bytes each.
+    anywhere = np.ndarray(len(data) - HEADER_SIZE + 1, _LAYOUT, data, strides=(1,))
+    headers = anywhere[at]
     return _columns(headers, data, start, at, _sound(data, places, headers, check_crc=check_crc))
 
 

@@ -1,0 +1,59 @@
+"""``oncelog audit`` in this process: what it prints, its exit codes, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oncelog.cli.main import invoke
+from tests.unit.spark.audit.logs import Coordinator, Log
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    log, coordinator = Log(tmp_path / "data", "t"), Coordinator(tmp_path / "data")
+    log.transaction(epoch=0)
+    coordinator.ended("t-0", epoch=0, name="<b>\x1b[31m")
+    coordinator.write()
+    log.write()
+    return tmp_path / "data"
+
+
+def hang(directory: Path) -> None:
+    log = Log(directory, "t")
+    log.transaction(epoch=0)
+    log.data(epoch=1)
+    log.write()
+
+
+def test_a_clean_directory(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["audit", str(directory), "--fail-on-findings"]) == 0
+    assert "transactions by partition: 1 committed" in (out := capsys.readouterr().out)
+    assert "nothing found that cannot be right" in out
+
+
+def test_findings_in_a_table_json_and_a_page(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hang(directory)
+    page = tmp_path / "page.html"
+    assert invoke(["audit", str(directory), "--html", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert "hanging" in out
+    assert "\x1b" not in out
+    assert "&lt;b&gt;" in page.read_text()
+    assert invoke(["audit", str(directory), "--json", "--fail-on-findings"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    assert report["findings"] == {"hanging": 1}
+    assert report["listed"][0]["offset"] == 3
+    assert report["transactions"] == {"committed": 1, "hanging": 1}
+
+
+def test_what_it_refuses(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    assert invoke(["audit", str(tmp_path / "empty")]) == 1
+    assert invoke(["audit", str(tmp_path / "missing")]) == 1
+    assert invoke(["audit", str(directory), "--to", str(directory / "report")]) == 2
+    assert "is inside a directory that is audited" in capsys.readouterr().err

@@ -1,0 +1,19 @@
+"""A clean log of a million transactions gives no finding. (The rate is ``python -m bench audit``.)"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.spark.audit.logs import run
+from tests.unit.spark.audit.million import write_transactions
+
+
+@pytest.mark.parametrize("count", [4_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+def test_a_clean_log_of_many_transactions_gives_none(tmp_path: Path, count: int) -> None:
+    write_transactions(tmp_path, count)
+    result = run(tmp_path)
+    assert result.findings == []
+    assert sum(one.parts for one in result.tallies if one.fate == "aborted") == count // 10
+    assert sum(one.parts for one in result.tallies) == count
