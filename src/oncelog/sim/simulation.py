@@ -33,7 +33,7 @@ from oncelog.sim.world import ClientHost, World
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
-SAFETY_S: Final = 120
+SAFETY_S: Final = 100
 LIVENESS_S: Final = 120
 SETTLING_S: Final = 5
 """After the healing, until everybody is connected again."""

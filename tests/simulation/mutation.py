@@ -1,0 +1,69 @@
+"""The mutation score: each planted bug over seeds 0, 1, 2 … until one falls that is clean without it.
+
+``python -m tests.simulation.mutation [NAME …] [--seeds 50] [--workers 2]`` prints the rows of the table in
+docs/internals/simulation.md. It takes minutes; one run of the simulator that is not clean without a plant is said too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from oncelog.sim.plants import PLANTS
+from oncelog.sim.simulation import simulate
+
+
+class Score(NamedTuple):
+    """Of one plant: the rule that caught it and how many seeds that took, None when none did."""
+
+    name: str
+    rule: str | None
+    seeds: int
+
+
+def main() -> None:
+    """Print a row for each plant, in the order of the list."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="plants to try (default: all)")
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    names = options.names or list(PLANTS)
+    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+        clean = dict(pool.imap(_clean, range(options.seeds), chunksize=1))
+        for seed in (seed for seed, violation in clean.items() if violation is not None):
+            print(f"seed {seed} is not clean without a plant: {clean[seed]}", flush=True)
+        tasks = [(name, [seed for seed in clean if clean[seed] is None]) for name in names]
+        caught = 0
+        for score in pool.imap(_score, tasks, chunksize=1):
+            caught += score.rule is not None
+            print(
+                f"| `{score.name}` | {PLANTS[score.name].what} | {score.rule or '**none**'} | {score.seeds} |",
+                flush=True,
+            )
+    print(f"{caught} of {len(names)} planted bugs fell within {options.seeds} seeds")
+
+
+def _clean(seed: int) -> tuple[int, str | None]:
+    return seed, next(_violations(seed, None), None)
+
+
+def _score(task: tuple[str, list[int]]) -> Score:
+    name, seeds = task
+    for seed in seeds:
+        for violation in _violations(seed, name):
+            return Score(name, violation.split(" ", 1)[0].rstrip(":"), seed + 1)
+    return Score(name, None, len(seeds))
+
+
+def _violations(seed: int, plant: str | None) -> Iterator[str]:
+    try:
+        yield from simulate(seed, plant=None if plant is None else PLANTS[plant].planted()).violations
+    except Exception as error:  # noqa: BLE001 - what breaks the simulator itself has been noticed, too
+        yield f"CRASH {error!r}"
+
+
+if __name__ == "__main__":
+    main()
