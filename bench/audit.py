@@ -1,4 +1,4 @@
-"""`oncelog audit` on headers: megabytes of log a second on one core, beside the naive reader of the simulator's checks."""
+"""`oncelog audit` on headers: megabytes of log a second of one core, beside a naive reader."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ def _write_batches(directory: Path, count: int) -> None:
     import struct
 
     from crc32c import crc32c
+
     from oncelog.records.batch import ATTRIBUTES_POSITION, CRC_POSITION
     from oncelog.records.builder import build_batch
     from oncelog.records.record import Record

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.arrow import ARROW_GOALS, measured
+from bench.audit import measure as measure_audit
 from bench.clients import client_figures
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
 from bench.peers import (
@@ -415,6 +416,11 @@ def spark_source(options: Options) -> Comparison:
         return comparison
 
 
+def audit(options: Options) -> Comparison:
+    """`oncelog audit` reading segments: MB/s a core, beside a naive reader."""
+    return measure_audit(options.repeat, options.scale, _progress)
+
+
 BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "produce": produce_100,
     "produce-1k": produce_1000,
@@ -434,4 +440,5 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "spark-sink": spark_sink,
     "spark-source": spark_source,
     "arrow": arrow,
+    "audit": audit,
 }

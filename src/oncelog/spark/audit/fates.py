@@ -1,8 +1,8 @@
 """All transactions of a producer, on all partitions, beside what the coordinator's log says of it last → their fates.
 
-One transaction is one (producer id, epoch) since Transactions V2 (KIP-890): a marker then carries the next epoch. Before
-that, many may share an epoch. Of those, what the coordinator's log says can be compared (``decisions``), and the last
-one of an epoch, which a time-out or a new incarnation of the producer has ended with the next epoch.
+One transaction is one (producer id, epoch) since Transactions V2 (KIP-890): a marker then carries the next epoch.
+Before that, many may share an epoch. Of those, what the coordinator's log says can be compared (``decisions``), and the
+last one of an epoch, which a time-out or a new incarnation of the producer has ended with the next epoch.
 
 An open transaction is live when the coordinator says Ongoing, with this epoch and this partition, and not for too long;
 it is ending when it says Prepare and was written a moment ago. Else it is hanging, as in KIP-664: nobody will end it.
