@@ -7,7 +7,20 @@ from datetime import date
 from typing import Any
 
 from demo.processes import Loaded
-from demo.svg import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PALE_BLUE, RED, Drawing, heat_color, nice_ticks, short
+from oncelog.spark.reports.svg import (
+    BLUE,
+    GREEN,
+    GRID,
+    INK,
+    MUTED,
+    ORANGE,
+    PALE_BLUE,
+    RED,
+    Drawing,
+    heat_color,
+    nice_ticks,
+    short,
+)
 
 Row = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What the data says, in Spark SQL over the loaded table: the uses an activity stream was made for.
+"""What the data says: the library's reports (``oncelog.spark.reports``) over the loaded table.
 
 Live feed, relevance counts, operational monitoring with alerts, abuse detection, reporting; and the proof that the
 load was exactly once. Times are UTC in the table and New York's where an hour of the day is meant.
@@ -6,11 +6,16 @@ load was exactly once. Times are UTC in the table and New York's where an hour o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as f
+
+from oncelog.spark.reports import alerts, feed, impossible, monitor, periodic, relevance
+
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Row = dict[str, Any]
 
@@ -48,68 +53,105 @@ _KEYS = """
     FROM (SELECT min(partition) AS first, max(partition) AS last FROM events GROUP BY key)
 """
 
-_REPORTS = {
-    "feed": """
-        SELECT date_format(time, 'dd MMM HH:mm') AS time, event, flight, tail,
-               concat(origin, ' → ', destination) AS route, delay_minutes AS delay
-        FROM events ORDER BY number DESC LIMIT 10
-    """,
-    "routes": """
-        SELECT route, count(*) AS flights, round(avg(delay_minutes), 1) AS mean_delay
-        FROM departures GROUP BY route ORDER BY flights DESC LIMIT 10
-    """,
-    "carriers": """
-        SELECT carrier, count(*) AS flights, round(100 * avg(CAST(delay_minutes <= 15 AS INT)), 1) AS on_time_percent
-        FROM departures GROUP BY carrier ORDER BY flights DESC
-    """,
-    "hours": """
-        SELECT month(scheduled) AS month, hour(scheduled) AS hour, count(*) AS departures,
-               round(avg(delay_minutes), 1) AS mean_delay
-        FROM (SELECT *, new_york - make_dt_interval(0, 0, delay_minutes) AS scheduled FROM departures)
-        GROUP BY month, hour HAVING count(*) >= 30 ORDER BY month, hour
-    """,
-    "days": """
-        SELECT date_format(new_york, 'yyyy-MM-dd') AS day, count(*) AS departures,
-               round(avg(delay_minutes), 1) AS mean_delay
-        FROM departures GROUP BY day ORDER BY day
-    """,
-    "alerts": """
-        SELECT date_format(date_trunc('hour', new_york), 'yyyy-MM-dd HH:00') AS hour, count(*) AS departures,
-               round(avg(delay_minutes)) AS mean_delay,
-               round(100 * avg(CAST(delay_minutes > 60 AS INT))) AS over_an_hour_percent
-        FROM departures GROUP BY hour HAVING count(*) >= 20 AND mean_delay > 90 ORDER BY mean_delay DESC
-    """,
-    "abuse": """
-        SELECT tail, flight, route, date_format(arrived, 'dd MMM HH:mm') AS lands,
-               next_flight, next_route, date_format(next_departed, 'dd MMM HH:mm') AS leaves,
-               round((unix_timestamp(next_departed) - unix_timestamp(arrived)) / 60) AS minutes_there,
-               round(distance_miles / 700 * 60) AS minutes_needed
-        FROM (
-            SELECT *, lead(departed) OVER one AS next_departed, lead(flight) OVER one AS next_flight,
-                   lead(route) OVER one AS next_route, lead(origin) OVER one AS next_origin
-            FROM trips WINDOW one AS (PARTITION BY tail ORDER BY departed, trip)
-        )
-        WHERE next_origin <> destination
-          AND unix_timestamp(next_departed) - unix_timestamp(arrived) < distance_miles / 700 * 3600
-        ORDER BY minutes_there - minutes_needed, tail
-    """,
-    "months": """
-        WITH routes AS (
-            SELECT month(new_york) AS month, route, count(*) AS flights FROM departures GROUP BY month, route
-        ), days AS (
-            SELECT month(new_york) AS month, dayofmonth(new_york) AS day, avg(delay_minutes) AS delay
-            FROM departures GROUP BY month, day
-        ), landed AS (
-            SELECT month(from_utc_timestamp(departed, 'America/New_York')) AS month, count(*) AS flights,
-                   round(avg(arrival_delay), 1) AS arrival_delay,
-                   round(100 * avg(CAST(arrival_delay <= 15 AS INT)), 1) AS on_time_percent
-            FROM trips GROUP BY month
-        )
-        SELECT date_format(make_date(2013, l.month, 1), 'MMM') AS month, l.flights, l.arrival_delay, l.on_time_percent,
-               (SELECT max_by(route, flights) FROM routes r WHERE r.month = l.month) AS busiest_route,
-               (SELECT max_by(day, delay) FROM days d WHERE d.month = l.month) AS worst_day
-        FROM landed l WHERE l.month IS NOT NULL ORDER BY l.month
-    """,
+NEW_YORK = "America/New_York"
+ON_TIME_MINUTES = 15
+SECONDS_A_MILE = 3600 / 700
+"""Nobody flies faster than 700 mph."""
+
+
+def _feed(spark: SparkSession) -> DataFrame:
+    time = f.date_format("time", "dd MMM HH:mm").alias("time")
+    route = f.concat("origin", f.lit(" → "), "destination").alias("route")
+    return feed(
+        spark.table("events"), "number", time, "event", "flight", "tail", route, f.col("delay_minutes").alias("delay")
+    )
+
+
+def _routes(spark: SparkSession) -> DataFrame:
+    return relevance(spark.table("departures"), "route", top=10, count="flights", measures={"mean_delay": _mean()})
+
+
+def _carriers(spark: SparkSession) -> DataFrame:
+    return relevance(
+        spark.table("departures"), "carrier", count="flights", measures={"on_time_percent": _on_time("delay_minutes")}
+    )
+
+
+def _hours(spark: SparkSession) -> DataFrame:
+    scheduled = f.expr("new_york - make_dt_interval(0, 0, delay_minutes)")
+    hours = relevance(
+        spark.table("departures").withColumns({"month": f.month(scheduled), "hour": f.hour(scheduled)}),
+        ("month", "hour"),
+        count="departures",
+        measures={"mean_delay": _mean()},
+    )
+    return hours.where("departures >= 30").orderBy("month", "hour")
+
+
+def _days(spark: SparkSession) -> DataFrame:
+    days = periodic(
+        spark.table("departures"), "time", "day", zone=NEW_YORK, count="departures", measures={"mean_delay": _mean()}
+    )
+    return days.select(f.date_format("period", "yyyy-MM-dd").alias("day"), "departures", "mean_delay")
+
+
+def _alerts(spark: SparkSession) -> DataFrame:
+    late = {"late": f.round(100 * f.avg((f.col("delay_minutes") > 60).cast("int")))}
+    hours = monitor(spark.table("departures"), "new_york", "delay_minutes", window="1 hour", measures=late)
+    worst = alerts(hours.withColumn("mean", f.round("mean")), mean_above=90, at_least=20).orderBy(f.col("mean").desc())
+    hour = f.date_format("start", "yyyy-MM-dd HH:00").alias("hour")
+    columns = {"count": "departures", "mean": "mean_delay", "late": "over_an_hour_percent"}
+    return worst.select(hour, *(f.col(old).alias(new) for old, new in columns.items()))
+
+
+def _abuse(spark: SparkSession) -> DataFrame:
+    trips = spark.table("trips")
+    needed = f.col("distance_miles") * SECONDS_A_MILE
+    twice = impossible(
+        trips, "tail", "departed", "arrived", came_to="destination", leaves_from="origin", seconds_needed=needed
+    )
+    there = f.round(f.col("seconds_there") / 60).alias("minutes_there")
+    wanted = f.round(f.col("seconds_needed") / 60).alias("minutes_needed")
+    lands, leaves = (
+        f.date_format(moment, "dd MMM HH:mm").alias(name)
+        for moment, name in (("arrived", "lands"), ("next_departed", "leaves"))
+    )
+    found = twice.select("tail", "flight", "route", lands, "next_flight", "next_route", leaves, there, wanted)
+    return found.orderBy(f.col("minutes_there") - f.col("minutes_needed"), "tail")
+
+
+def _months(spark: SparkSession) -> DataFrame:
+    departures, trips = spark.table("departures"), spark.table("trips")
+    landed = {"arrival_delay": f.round(f.avg("arrival_delay"), 1), "on_time_percent": _on_time("arrival_delay")}
+    months = periodic(trips, "departed", "month", zone=NEW_YORK, count="flights", measures=landed)
+    routes = periodic(departures, "time", "month", by="route", zone=NEW_YORK)
+    busiest = routes.groupBy("period").agg(f.max_by("route", "count").alias("busiest_route"))
+    delays = {"delay": f.avg("delay_minutes")}
+    days = periodic(departures, "time", "day", zone=NEW_YORK, measures=delays)
+    worst = days.groupBy(f.date_trunc("month", "period").alias("period")).agg(
+        f.max_by(f.dayofmonth("period"), "delay").alias("worst_day")
+    )
+    joined = months.where("period IS NOT NULL").join(busiest, "period").join(worst, "period").orderBy("period")
+    return joined.select(f.date_format("period", "MMM").alias("month"), *joined.columns[1:])
+
+
+def _mean() -> Column:
+    return f.round(f.avg("delay_minutes"), 1)
+
+
+def _on_time(delay: str) -> Column:
+    return f.round(100 * f.avg((f.col(delay) <= ON_TIME_MINUTES).cast("int")), 1)
+
+
+_REPORTS: dict[str, Callable[[SparkSession], DataFrame]] = {
+    "feed": _feed,
+    "routes": _routes,
+    "carriers": _carriers,
+    "hours": _hours,
+    "days": _days,
+    "alerts": _alerts,
+    "abuse": _abuse,
+    "months": _months,
 }
 
 
@@ -142,7 +184,7 @@ def proof(spark: SparkSession, acknowledged: int) -> Row:
 
 def report(spark: SparkSession, name: str) -> list[Row]:
     """One of the reports, by name."""
-    return _rows(spark, _REPORTS[name])
+    return [row.asDict() for row in _REPORTS[name](spark).collect()]
 
 
 REPORT_NAMES = tuple(_REPORTS)

@@ -1,9 +1,9 @@
 """``oncelog export``: a table's rows into a topic, exactly once, through the sink.
 
-The rule: which offsets are sent is written down before they are, under a job id, and the sink skips a job that was
-decided. Rows of given offsets do not change, however the table's files are compacted meanwhile; so a job that runs
-again sends the same rows or none. What was sent is kept as offset ranges, so rows that a backfill brings are sent later.
-Rows of one partition are sent by one task in the order of their offsets.
+The rule: which offsets are sent is written down before they are, under a job id, and the sink skips a job that
+was decided. Rows of given offsets do not change, however the table's files are compacted meanwhile; so a job that
+runs again sends the same rows or none. What was sent is kept as offset ranges, so rows that a backfill brings are
+sent later. Rows of one partition are sent by one task in the order of their offsets.
 """
 
 from __future__ import annotations

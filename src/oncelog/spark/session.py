@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oncelog.spark.errors import SparkSourceError
 
@@ -19,12 +19,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+MASTER_VARIABLE: Final = "ONCELOG_SPARK_MASTER"
+_SUBMITTED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
+"""Set by spark-submit, and by those who do without it."""
+_ONLY_HERE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
 @contextmanager
 def local_session(
-    *, log: Path | None = None, master: str = "local[*]", config: Mapping[str, str] | None = None
+    *, log: Path | None = None, master: str | None = None, config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session on this machine. The JVM's own messages go to ``log`` instead of the terminal.
+    """A session on this machine, or on ``master``. The JVM's own messages go to ``log`` instead of the terminal.
 
+    Without ``master``: what spark-submit was told, or ``ONCELOG_SPARK_MASTER`` in the environment, or ``local[*]``.
     A session that is already running in this process is used, and left running.
     """
     check_java()
@@ -35,13 +42,16 @@ def local_session(
         yield running
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName("oncelog")
+    builder = SparkSession.builder.appName("oncelog")
+    if not master and not any(name in os.environ for name in _SUBMITTED):
+        master = os.environ.get(MASTER_VARIABLE) or "local[*]"
+    if master:
+        builder = builder.master(master)
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **(_ONLY_HERE if master and master.startswith("local") else {}),
         **(config or {}),
     }
     for name, value in settings.items():

@@ -26,14 +26,14 @@ from oncelog.spark.cluster_source import ClusterSource
 from oncelog.spark.errors import DataLoss, OptionError
 from oncelog.spark.load_plan import PartitionState, Piece
 from oncelog.spark.load_report import LoadReport, LoadRequest, PartitionReport
-from oncelog.spark.loading import PLAIN, check_same_table, request_for
+from oncelog.spark.loading import check_same_table, request_for
 from oncelog.spark.options import parse_options
 from oncelog.spark.parquet import Kept, facts_of, merge, partition_of
 from oncelog.spark.positions import Position
 from oncelog.spark.publishing import Publication, Writer
 from oncelog.spark.quarantine import settling
 from oncelog.spark.ranges import OffsetRange
-from oncelog.spark.shaping import Shape
+from oncelog.spark.shaping import PLAIN, Shape
 from oncelog.spark.spark_writer import MOST_TASKS, ShapedSparkWriter, by_task, one_line, write_frame, writer_for
 from oncelog.spark.table import RowsFile, Table, TableBusy, TableError, topic_label
 

@@ -120,9 +120,9 @@ class Table:
         """The table at ``path``, created if need be and locked until the end of the block.
 
         What an earlier load decided is finished (``settle`` does what is beside the renames), what it left undecided
-        is removed. Raises TableError when another load holds it or the directory has Parquet files that no load wrote: a
-        reader would take them for rows of the topic. With the ``role`` of filling, which a process may have beside one
-        that appends, only ranges before a partition's first file, or between two, may be published.
+        is removed. Raises TableError when another load holds it, or the directory has Parquet files that no load
+        wrote: a reader would take them for rows of the topic. With the ``role`` of filling, which a process may have
+        beside one that appends, only ranges before a partition's first file, or between two, may be published.
         """
         table = cls(path, role)
         try:
@@ -137,7 +137,8 @@ class Table:
             try:
                 yield table
             finally:
-                shutil.rmtree(table._staging, ignore_errors=True)
+                if not table._intent.exists():  # what it is to move is there
+                    shutil.rmtree(table._staging, ignore_errors=True)
 
     def files(self) -> dict[tuple[str, int], list[RowsFile]]:
         """The visible files by (topic label, partition), in offset order. Raises TableError."""

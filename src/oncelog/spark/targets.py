@@ -27,11 +27,11 @@ from oncelog.spark.cluster_source import ClusterSource
 from oncelog.spark.errors import OptionError
 from oncelog.spark.load_plan import DEFAULT_ROWS_PER_STEP, Piece, plan_partition, steps_of
 from oncelog.spark.load_report import Event, LoadReport, LoadRequest, report_of
-from oncelog.spark.loading import PLAIN, load, request_for
+from oncelog.spark.loading import load, request_for
 from oncelog.spark.options import SourceOptions, parse_options
 from oncelog.spark.parquet import check_staged, files_in, table_schema
 from oncelog.spark.publishing import ShapingWriter
-from oncelog.spark.shaping import RESERVED, Shape
+from oncelog.spark.shaping import PLAIN, RESERVED, Shape
 from oncelog.spark.table import RowsFile, TableError, topic_label
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """An Apache Iceberg table as a target, through PyPI's ``pyiceberg`` with a catalog in a SQLite file beside it.
 
 The rule: every snapshot's summary has, under ``oncelog.offsets``, where *all* partitions go on; rows and offsets are
-one swap of the catalog's pointer. Other writers' snapshots (a compaction) have no such entry: the newest ancestor that has
-one counts. Files that Spark wrote are added as they are.
+one swap of the catalog's pointer. Other writers' snapshots (a compaction) have no such entry: the newest ancestor
+that has one counts. Files that Spark wrote are added as they are.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from demo import charts, page
 from demo.flights import events
 from demo.processes import Loaded
-from demo.svg import nice_ticks
+from oncelog.spark.reports.svg import nice_ticks
 
 
 @pytest.mark.slow

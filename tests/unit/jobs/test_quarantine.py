@@ -38,6 +38,7 @@ class FakeShapingWriter:
         self._log, self.partition_by = log, partition_by
 
     def write(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
+        directory.mkdir(parents=True)
         return {index: path for index, piece in enumerate(pieces) if (path := self._good(index, piece, directory))}
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
@@ -81,10 +82,10 @@ def run(place: Path, log: FakeLog, by: Any, topic: str | None = None, settle: An
 
 def values_in(place: Path) -> list[tuple[int, bytes]]:
     """Whatever a plain reader of a directory sees."""
-    if not place.exists() or not any(place.glob("*.parquet")) and not any(place.glob("offsets=*")):
+    if not [*place.glob("*.parquet"), *place.glob("offsets=*")]:
         return []
-    table = pq.read_table(place, columns=["offset", "value"])
-    return sorted(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
+    rows = pq.read_table(place, columns=["offset", "value"]).to_pylist()
+    return sorted((row["offset"], row["value"]) for row in rows)
 
 
 def expected(log: FakeLog, *, bad: bool) -> list[tuple[int, bytes]]:

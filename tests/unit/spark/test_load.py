@@ -17,6 +17,7 @@ from oncelog.spark.errors import DataLoss
 from oncelog.spark.load_plan import Piece
 from oncelog.spark.loading import Event, LoadReport, run_load
 from oncelog.spark.options import SourceOptions, parse_options
+from oncelog.spark.parquet import write_empty
 from oncelog.spark.table import RowsFile, Table, TableError
 from tests.unit.spark.fake_log import FakeLog, FakeWriter, request, visible_rows
 
@@ -93,7 +94,7 @@ class Mortal:
             monkeypatch.setattr(module, name, self._mortal(getattr(module, name), counts=module is os))
         writer = FakeWriter.write
         monkeypatch.setattr(FakeWriter, "write", self._mortal(writer, counts=True))
-        monkeypatch.setattr(publishing, "write_empty", self._mortal(publishing.write_empty, counts=True))
+        monkeypatch.setattr(publishing, "write_empty", self._mortal(write_empty, counts=True))
 
     def _mortal(self, action: Callable[..., Any], *, counts: bool) -> Callable[..., Any]:
         def acting(*arguments: Any, **named: Any) -> Any:
