@@ -24,8 +24,9 @@ from oncelog.client.blocking import Client
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.spark.sink import modes
 from oncelog.spark.sink.errors import SinkError
-from oncelog.spark.sink.options import SinkOptions
+from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.producing import TransactionalBodies
 from oncelog.spark.sink.protocol import task_id
@@ -76,6 +77,8 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
         with producer:
             producer.initialize()
             known = _entry(client, name)
+            if known is None and partition == "0":
+                modes.say(options.mode, Mode.LEDGER)
             tables = digest.of(gathered(batches))
             if known is not None and known.offset >= attempt.epoch:
                 for _ in tables:

@@ -23,12 +23,10 @@ def settle(client: Client, wanted: Mode) -> Mode:
         return wanted
     missing = why_not_two_phase(client)
     if missing is None:
-        if wanted is Mode.AUTO:
-            LOG.warning("exactlyOnce=auto: 2pc, each epoch is decided as a whole")
         return Mode.TWO_PHASE
     if wanted is Mode.TWO_PHASE:
         raise SinkError(f"exactlyOnce=2pc: {missing}")
-    LOG.warning("exactlyOnce=auto: ledger, because %s", missing)
+    LOG.debug("no two-phase commit: %s", missing)
     return Mode.LEDGER
 
 
@@ -46,3 +44,15 @@ def why_not_two_phase(client: Client) -> str | None:
     finally:
         producer.close()
     return None
+
+
+def say(wanted: Mode, used: Mode) -> None:
+    """One line for a query, by the task that finds it new, about what ``auto`` came to."""
+    if wanted is not Mode.AUTO:
+        return
+    if used is Mode.TWO_PHASE:
+        LOG.warning("exactlyOnce=auto: 2pc, one decision for each epoch")
+    else:
+        LOG.warning(
+            "exactlyOnce=auto: ledger, as there is no two-phase commit here: an epoch is not decided as a whole"
+        )

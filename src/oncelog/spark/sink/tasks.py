@@ -20,10 +20,10 @@ import pyarrow as pa
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.spark.sink import protocol
+from oncelog.spark.sink import modes, protocol
 from oncelog.spark.sink.cluster import Cluster
 from oncelog.spark.sink.errors import FencedDriver
-from oncelog.spark.sink.options import SinkOptions
+from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.producing import BodyProducer, PlainBodies, TransactionalBodies
 from oncelog.spark.sink.protocol import Turn, task_id
@@ -76,6 +76,8 @@ def write_two_phase(
         cluster.make_producer = lambda name: TransactionalBodies(
             client, TransactionSettings(name, two_phase=True), options.producer
         )
+        if place.is_first and cluster.register() is None:
+            modes.say(options.mode, Mode.TWO_PHASE)
         stored = None
         if _begin(cluster, attempt, place) is Turn.WRITE:
             reach(options.points, "task-begun")
