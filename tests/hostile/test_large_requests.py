@@ -16,7 +16,10 @@ from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteR
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
+from oncelog.wire.messages.describe_producers import DescribeProducersRequest
+from oncelog.wire.messages.describe_producers import TopicRequest as ProducersOf
 from oncelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -29,6 +32,7 @@ from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import FETCH_VERSION, batch, create_topic, fetch, produce
@@ -306,3 +310,22 @@ def test_who_may_send_larger_requests_may_say_more_in_them(driver):
     names = [MetadataRequestTopic(name=f"a topic of forty thousand, of number {number:06}") for number in range(40_000)]
     response = other.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
     assert len(response.topics) == 40_000
+
+
+def test_what_is_named_thousands_of_times_is_told_once(driver):
+    peer = driver.connect()
+    create_topic(peer, "t")
+    peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+    opened = peer.ask(InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1000), 4)
+    peer.ask(produce("t", batch(driver, b"a", producer_id=opened.producer_id, producer_epoch=0, base_sequence=0)), 9)
+    many = 5000
+    assert len(peer.ask(DescribeGroupsRequest(groups=["g"] * many), 5).groups) == 1
+    assert len(peer.ask(DescribeTransactionsRequest(transactional_ids=["id"] * many), 0).transaction_states) == 1
+    broker = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+    assert len(peer.ask(DescribeConfigsRequest(resources=[broker] * many), 4).results) == 1
+    everything = OffsetFetchRequestGroup(group_id="g", topics=None)
+    assert len(peer.ask(OffsetFetchRequest(groups=[everything] * many), 8).groups) == 1
+    asked = [ProducersOf(name="t", partition_indexes=[0] * 3)] * many
+    found = peer.ask(DescribeProducersRequest(topics=asked), 0)
+    assert [len(topic.partitions) for topic in found.topics] == [1]
+    assert found.topics[0].partitions[0].active_producers[0].producer_id == opened.producer_id

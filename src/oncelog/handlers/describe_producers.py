@@ -18,6 +18,7 @@ from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_topic
 from oncelog.handlers.leadership import led_log
 from oncelog.handlers.transactions import may
+from oncelog.handlers.waits import NextTurn, Steps
 from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -34,18 +35,31 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
-    """Every partition named, in order."""
-    response = DescribeProducersResponse()
+_PRODUCERS_A_TURN: Final = 2000
+
+
+def handle(request: DescribeProducersRequest, context: Context) -> Steps[DescribeProducersResponse]:
+    """Every partition named, in order; one that is named again is answered once: it may have thousands of producers,
+    and after so many others have their turn."""
+    wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
-        error_code, message = _topic_refusal(topic.name, context)
-        partitions = [
-            _producers(TopicPartition(TopicName(topic.name), index), context)
-            if error_code is ErrorCode.NONE
-            else PartitionResponse(partition_index=index, error_code=error_code, error_message=message)
-            for index in topic.partition_indexes
-        ]
-        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    response = DescribeProducersResponse()
+    told = 0
+    for name, indexes in wanted.items():
+        error_code, message = _topic_refusal(name, context)
+        answer = TopicResponse(name=name)
+        for index in indexes:
+            if error_code is not ErrorCode.NONE:
+                refused = PartitionResponse(partition_index=index, error_code=error_code, error_message=message)
+                answer.partitions.append(refused)
+                continue
+            answer.partitions.append(_producers(TopicPartition(TopicName(name), index), context))
+            told += len(answer.partitions[-1].active_producers)
+            if told >= _PRODUCERS_A_TURN:
+                told = 0
+                yield NextTurn()
+        response.topics.append(answer)
     return response
 
 

@@ -30,9 +30,11 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
-    """Every id named, in order."""
+    """Every id named, in order; one that is named again is answered once: its transaction can be large."""
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(TransactionalId(name), context) for name in request.transactional_ids]
+        transaction_states=[
+            _describe(TransactionalId(name), context) for name in dict.fromkeys(request.transactional_ids)
+        ]
     )
 
 

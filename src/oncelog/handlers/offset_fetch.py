@@ -59,8 +59,13 @@ def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchRe
     """Ask each group's coordinator."""
     if context.version >= _GROUPS_SINCE:
         groups = []
+        with_all: set[str] = set()
         for group in request.groups:
+            if group.topics is None and group.group_id in with_all:
+                continue  # all its offsets are in the answer: named thirty thousand times they would be the answer
             topics = None
+            if group.topics is None:
+                with_all.add(group.group_id)
             if group.topics is not None:
                 topics = [_asked(each.name, each.topic_id, each.partition_indexes, context) for each in group.topics]
             groups.append((yield from _group(group.group_id, topics, request.require_stable, context)))
