@@ -118,7 +118,7 @@ def test_a_directory_with_transactions_aborts_and_compaction_gives_none(
     assert [
         one for one in running.findings if one.kind in ("torn", "crc", "duplicate", "gap", "producer-snapshot")
     ] == []
-    fates = {one.fate for one in result.tallies}
-    assert fates == {"committed", "aborted"}
+    # Unknown: compaction has emptied markers whose transactions it had taken away.
+    assert {one.fate for one in result.tallies} - {"unknown"} == {"committed", "aborted"}
     plain = [one for one in result.stats if one.topic == "plain"]
     assert sum(one.records for one in plain) == 2 * (2 * 60 + 2 * 60)

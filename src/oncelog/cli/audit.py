@@ -23,43 +23,52 @@ _WORTH_SPARK = 128 << 20
 """Bytes of log from which on starting Spark pays."""
 
 
+Directories = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR...", help="Data directories, copies of them, or single partitions' directories."),
+]
+To = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="DIR", help="Also write all transactions and all findings there, as Parquet."),
+]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with a timeline, self-contained.")
+]
+Crc = Annotated[bool, typer.Option("--crc/--no-crc", help="Check the checksum of every batch.")]
+FailOnFindings = Annotated[bool, typer.Option("--fail-on-findings", help="Exit with 2 if anything was found.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="Judge what is late by this time, not by the logs' latest."),
+]
+MaxTimeout = Annotated[
+    int, typer.Option("--transaction-max-timeout-ms", min=1, metavar="MS", help="The cluster's setting.")
+]
+IdExpiration = Annotated[
+    int, typer.Option("--transactional-id-expiration-ms", min=1, metavar="MS", help="The cluster's setting.")
+]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; local[*] if not said.")]
+SparkConfig = Annotated[
+    list[str] | None, typer.Option("--spark-config", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+]
+OnSpark = Annotated[
+    bool | None,
+    typer.Option("--spark/--no-spark", help="On Spark, or in this process (default: Spark from 128 MiB on)."),
+]
+
+
 def audit(
-    directories: Annotated[
-        list[Path],
-        typer.Argument(metavar="DIR...", help="Data directories, copies of them, or single partitions' directories."),
-    ],
+    directories: Directories,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="DIR", help="Also write all transactions and all findings there, as Parquet."),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with a timeline, self-contained.")
-    ] = None,
-    crc: Annotated[bool, typer.Option("--crc/--no-crc", help="Check the checksum of every batch.")] = True,
-    fail_on_findings: Annotated[
-        bool, typer.Option("--fail-on-findings", help="Exit with 2 if anything was found.")
-    ] = False,
-    as_of: Annotated[
-        str | None,
-        typer.Option("--as-of", metavar="TIME", help="Judge what is late by this time, not by the logs' latest."),
-    ] = None,
-    max_timeout_ms: Annotated[
-        int, typer.Option("--transaction-max-timeout-ms", min=1, metavar="MS", help="The cluster's setting.")
-    ] = 900_000,
-    id_expiration_ms: Annotated[
-        int, typer.Option("--transactional-id-expiration-ms", min=1, metavar="MS", help="The cluster's setting.")
-    ] = 604_800_000,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; local[*] if not said.")
-    ] = None,
-    spark_config: Annotated[
-        list[str] | None, typer.Option("--spark-config", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
-    ] = None,
-    spark: Annotated[
-        bool | None,
-        typer.Option("--spark/--no-spark", help="On Spark, or in this process (default: Spark from 128 MiB on)."),
-    ] = None,
+    to: To = None,
+    html: Html = None,
+    crc: Crc = True,
+    fail_on_findings: FailOnFindings = False,
+    as_of: AsOf = None,
+    max_timeout_ms: MaxTimeout = 900_000,
+    id_expiration_ms: IdExpiration = 604_800_000,
+    master: Master = None,
+    spark_config: SparkConfig = None,
+    spark: OnSpark = None,
 ) -> None:
     """Audit log directories, oncelog's or Apache Kafka's: the fate of every transaction, and what cannot be right.
 
@@ -76,26 +85,19 @@ def audit(
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
     """
     from oncelog.cli.main import EXIT_FAILED, complain
-    from oncelog.cli.moments import MomentError, parse_time_ms
     from oncelog.spark.audit.context import Limits
     from oncelog.spark.audit.layout import NothingToAudit, plan
     from oncelog.spark.audit.pipeline import audit as run
 
-    try:
-        now_ms = None if as_of is None else parse_time_ms(as_of)
-    except MomentError as error:
-        raise typer.BadParameter(str(error), param_hint="--as-of") from None
-    limits = Limits(
-        transaction_max_timeout_ms=max_timeout_ms, transactional_id_expiration_ms=id_expiration_ms, now_ms=now_ms
-    )
+    limits = Limits(max_timeout_ms, transactional_id_expiration_ms=id_expiration_ms, now_ms=_moment(as_of))
     settings = _settings(spark_config)
+    if to is not None and any(to.absolute().is_relative_to(one.absolute()) for one in directories):
+        raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
     try:
         planned = plan(directories)
     except NothingToAudit as error:
         complain(str(error))
         raise typer.Exit(EXIT_FAILED) from None
-    if to is not None and _inside(to, directories):
-        raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
     with _engine(master, settings, planned.size_bytes, spark=spark) as engine:
         result = run(planned, engine, check_crc=crc, limits=limits, to=to)
     if html is not None:
@@ -112,6 +114,15 @@ def audit(
         raise typer.Exit(EXIT_FOUND)
 
 
+def _moment(text: str | None) -> int | None:
+    from oncelog.cli.moments import MomentError, parse_time_ms
+
+    try:
+        return None if text is None else parse_time_ms(text)
+    except MomentError as error:
+        raise typer.BadParameter(str(error), param_hint="--as-of") from None
+
+
 def _settings(words: list[str] | None) -> dict[str, str]:
     settings = {}
     for word in words or ():
@@ -120,11 +131,6 @@ def _settings(words: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"{word!r} is not KEY=VALUE", param_hint="--spark-config")
         settings[name] = value
     return settings
-
-
-def _inside(target: Path, directories: list[Path]) -> bool:
-    """Whether what is written would be among what is read."""
-    return any(target.absolute().is_relative_to(one.absolute()) for one in directories)
 
 
 @contextlib.contextmanager
