@@ -164,31 +164,30 @@ def _gather(keys: Field | None, values: Field, deltas: Longs, numbers: Longs) ->
     """All records after one another, and where each ends. One zero stands before the first record."""
     count = len(values.lengths)
     times, offsets, value_lengths = zigzag(deltas), zigzag(numbers), zigzag(values.lengths)
-    key_lengths = None if keys is None else zigzag(keys.lengths)
-    widths = varint_width(times) + varint_width(offsets) + varint_width(value_lengths)
-    if key_lengths is None:
-        sizes = widths + values.sizes + 3  # attributes, the key's length of −1, the header count
-    else:
-        sizes = widths + varint_width(key_lengths) + values.sizes + (keys.sizes if keys is not None else 0) + 2
-    lengths = zigzag(sizes)
-    head, rest = Pieces(count), Pieces(count)
-    head.byte(0)
-    head.varint(lengths)
-    head.byte(0)
-    head.varint(times)
-    if keys is None or key_lengths is None:
-        rest.varint(offsets)
+    time_widths, offset_widths, value_widths = (varint_width(one) for one in (times, offsets, value_lengths))
+    head, rest, before_value = Pieces(count), Pieces(count), Pieces(count if keys is not None else 0)
+    rest.varint(offsets, offset_widths)
+    sizes = time_widths + offset_widths + value_widths + values.sizes
+    if keys is None:
+        sizes += 3  # attributes, the key's length of −1, the header count
         rest.byte(NONE_LENGTH)
-        rest.varint(value_lengths)
-        data = Pieces.join([*Pieces.merged(head, rest), values], count)
+        rest.varint(value_lengths, value_widths)
     else:
-        rest.varint(offsets)
-        rest.varint(key_lengths)
-        before_value = Pieces(count)
-        before_value.varint(value_lengths)
-        data = Pieces.join([*Pieces.merged(head, rest), keys, before_value, values], count)
+        key_lengths = zigzag(keys.lengths)
+        key_widths = varint_width(key_lengths)
+        sizes += key_widths + keys.sizes + 2
+        rest.varint(key_lengths, key_widths)
+        before_value.varint(value_lengths, value_widths)
+    lengths = zigzag(sizes)
+    length_widths = varint_width(lengths)
+    head.byte(0)
+    head.varint(lengths, length_widths)
+    head.byte(0)
+    head.varint(times, time_widths)
+    last = [values] if keys is None else [keys, before_value, values]
+    data = Pieces.join([*Pieces.merged(head, rest), *last], count)
     ends = np.zeros(count + 1, np.int64)
-    np.cumsum(sizes + varint_width(lengths), out=ends[1:])
+    np.cumsum(sizes + length_widths, out=ends[1:])
     return data, ends
 
 

@@ -122,27 +122,28 @@ def field_of(column: Array) -> Field:
 class Pieces:
     """A few bytes of each record, written one after another."""
 
-    __slots__ = ("bytes", "widths")
+    __slots__ = ("_at", "_flat", "_words", "bytes", "widths")
 
     def __init__(self, count: int) -> None:
         self.bytes = np.zeros((count, _ROOM), np.uint8)
         self.widths = np.zeros(count, np.int64)
+        self._flat = self.bytes.reshape(-1)
+        self._words: Words = np.ndarray(max(0, count * _ROOM - 3), "<u4", self._flat.data, 0, (1,))
+        self._at = np.arange(0, count * _ROOM, _ROOM)
+        """Where each record's next byte goes."""
 
     def byte(self, value: int) -> None:
         """The same byte for all."""
         if value:
-            self.bytes[np.arange(len(self.widths)), self.widths] = value
+            self._flat[self._at] = value
+        self._at += 1
         self.widths += 1
 
-    def varint(self, unsigned: Longs) -> None:
-        """A varint of at most four bytes for each."""
-        self._put(_encoded(unsigned), self.widths)
-        self.widths += varint_width(unsigned)
-
-    def _put(self, words: Words, at: Longs) -> None:
-        flat = self.bytes.reshape(-1)
-        spread: Words = np.ndarray(len(flat) - 3, "<u4", flat.data, 0, (1,))
-        spread[np.arange(len(words)) * _ROOM + at] = words
+    def varint(self, unsigned: Longs, widths: Longs) -> None:
+        """A varint of at most four bytes for each, with its ``varint_width``."""
+        self._words[self._at] = _encoded(unsigned)
+        self._at += widths
+        self.widths += widths
 
     @staticmethod
     def merged(first: Pieces, second: Pieces) -> list[Pieces]:
@@ -150,9 +151,10 @@ class Pieces:
         if not len(first.widths) or int((first.widths + second.widths).max()) > INLINE:
             return [first, second]
         words = np.ascontiguousarray(second.bytes[:, :INLINE]).view("<u4")
-        for word in range(3):
-            first._put(words[:, word], first.widths + 4 * word)
-        first.widths = first.widths + second.widths
+        for word in range(-(-int(second.widths.max()) // 4)):
+            first._words[first._at + 4 * word] = words[:, word]
+        first.widths += second.widths
+        first._at += second.widths
         return [first]
 
     def views(self, into: Words, column: int, buffer: int) -> None:

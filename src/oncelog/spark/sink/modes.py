@@ -54,5 +54,5 @@ def say(wanted: Mode, used: Mode) -> None:
         LOG.warning("exactlyOnce=auto: 2pc, one decision for each epoch")
     else:
         LOG.warning(
-            "exactlyOnce=auto: ledger, as there is no two-phase commit here: an epoch is not decided as a whole"
+            "exactlyOnce=auto: ledger, as there is no two-phase commit here: epochs are not decided as a whole"
         )
