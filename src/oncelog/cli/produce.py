@@ -81,9 +81,7 @@ def produce(
     ] = None,
     delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="Between records.")] = "\\n",
     whole: Annotated[bool, typer.Option("--whole", help="Each file (or all of stdin) is one record.")] = False,
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", metavar="TEXT", help="The same key for all records.")
-    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="The same key for all.")] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated.")
     ] = None,
