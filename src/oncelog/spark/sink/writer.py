@@ -35,7 +35,7 @@ _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class SinkMessage(WriterCommitMessage):
-    """What a task tells the driver: of which attempt it was a part, and what it left open."""
+    """What a task tells the driver: of which attempt it was a part (None: nothing is to be decided), what it left open."""
 
     attempt: Attempt | None
     listed: Listed | None
@@ -77,7 +77,7 @@ class _Writer:
                 "exactly once; exactlyOnce=off writes at least once"
             )
         if mode is Mode.LEDGER:
-            return SinkMessage(attempt, None, ledger.write_with_ledger(self.options, attempt, partition, batches))
+            return SinkMessage(None, None, ledger.write_with_ledger(self.options, attempt, partition, batches))
         place = tasks.TaskPlace(partition, _attempt_name(context))
         listed = tasks.write_two_phase(self.options, attempt, place, batches)
         return SinkMessage(attempt, listed, 0 if listed is None else listed.rows)
@@ -161,7 +161,7 @@ def _known(messages: Iterable[WriterCommitMessage | None]) -> list[SinkMessage]:
 def _commit(options: SinkOptions, messages: Iterable[WriterCommitMessage | None], *, forget: bool = False) -> None:
     known = _known(messages)
     listed = tuple(one.listed for one in known if one.listed is not None)
-    if not known or known[0].attempt is None or options.mode in (Mode.LEDGER, Mode.OFF):
+    if not known or known[0].attempt is None:
         return
     from oncelog.spark.sink import driver
 
