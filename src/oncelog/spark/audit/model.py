@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -236,6 +237,6 @@ def batches_of(rows: Iterable[Any], row_type: type[Any]) -> Iterator[pa.RecordBa
 
 def rows_of(batches: Iterable[pa.RecordBatch], row_type: type[Any]) -> Iterator[Any]:
     """Record batches → rows."""
-    make = row_type._make
+    make = partial(tuple.__new__, row_type)  # a named tuple without the detour over its constructor
     for batch in batches:
         yield from map(make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
