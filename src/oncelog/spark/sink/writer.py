@@ -35,7 +35,7 @@ _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class SinkMessage(WriterCommitMessage):
-    """What a task tells the driver: of which attempt it was a part (None: nothing is to be decided), what it left open."""
+    """What a task tells the driver: its attempt (None: nothing is to be decided) and what it left open."""
 
     attempt: Attempt | None
     listed: Listed | None
