@@ -22,6 +22,11 @@ def compact(
 
     Needs no cluster and no Java. A query that has listed the old files and not opened them yet fails and is repeated.
     Refused while a load or a stream holds the table; they compact by themselves (--compact, --compact-every).
+
+    \b
+    Examples:
+      oncelog compact ./flights-table
+      oncelog compact ./flights-table --json
     """
     from oncelog.spark.compacting import compact as run
 
