@@ -26,10 +26,12 @@ def java(stack: ExitStack, log: Path, main: str, *arguments: str) -> None:
     """One of Spark's own processes, ended with the test."""
     import pyspark
 
-    jars = Path(next(iter(pyspark.__path__))) / "jars" / "*"
+    home = Path(next(iter(pyspark.__path__)))
+    jars = home / "jars" / "*"
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    environment |= {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"}  # workers start executors with them
     output = stack.enter_context(log.open("wb"))
-    modules = ["--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"]
+    modules = ["--add-opens=java.base/java.nio=ALL-UNNAMED", "-Dspark.master.rest.enabled=false"]
     command = ["java", *modules, "-Xmx256m", "-cp", str(jars), main, *arguments]
     process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
 
