@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from oncelog.spark.compacting import compact
     from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
     from oncelog.spark.loading import LoadReport, load
+    from oncelog.spark.shaping import Shape
     from oncelog.spark.source import OncelogSource
+    from oncelog.spark.streaming import StreamRequest, stream
     from oncelog.spark.transacting import transaction
     from oncelog.spark.values import decode_values
 
@@ -23,10 +26,14 @@ __all__ = [
     "LoadReport",
     "OncelogSource",
     "OptionError",
+    "Shape",
     "SparkSourceError",
+    "StreamRequest",
+    "compact",
     "decode_values",
     "load",
     "register",
+    "stream",
     "transaction",
 ]
 
@@ -35,9 +42,13 @@ _MODULES = {
     "LoadReport": "loading",
     "OncelogSource": "source",
     "OptionError": "errors",
+    "Shape": "shaping",
     "SparkSourceError": "errors",
+    "StreamRequest": "streaming",
+    "compact": "compacting",
     "decode_values": "values",
     "load": "loading",
+    "stream": "streaming",
     "transaction": "transacting",
 }
 
