@@ -13,11 +13,15 @@ from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandCon
 from oncelog.cli.output import print_json, print_table, progress
 from oncelog.cli.table_options import (
     AllowDataLoss,
+    Backfill,
+    Compact,
     EventTime,
+    FromTime,
     Headers,
     PartitionBy,
     QuarantineTopic,
     ReadUncommitted,
+    RowsPerStep,
     SchemaText,
     SkipBytes,
     To,
@@ -35,33 +39,16 @@ if TYPE_CHECKING:
 def load(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to load.")],
     to: To,
-    from_time: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="TIME",
-            help="Load rows from then on anew, in place of those that are there: 2013-06-01, "
-            "2013-06-01T12:00Z or @MILLISECONDS.",
-        ),
-    ] = None,
-    rows_per_step: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Rows after which a step is committed.")
-    ] = 2_000_000,
+    from_time: FromTime = None,
+    rows_per_step: RowsPerStep = 2_000_000,
     partition_by: PartitionBy = None,
     event_time: EventTime = "timestamp",
     value_format: ValueFormat = "binary",
     schema: SchemaText = None,
     skip_bytes: SkipBytes = 0,
     quarantine_topic: QuarantineTopic = None,
-    backfill: Annotated[
-        bool,
-        typer.Option(
-            "--backfill", help="Load only what is before the table's first rows, while a stream appends to it."
-        ),
-    ] = False,
-    compact: Annotated[
-        bool, typer.Option("--compact", help="Afterwards, make larger files of small ones, in one step for readers.")
-    ] = False,
+    backfill: Backfill = False,
+    compact: Compact = False,
     headers: Headers = False,
     read_uncommitted: ReadUncommitted = False,
     allow_data_loss: AllowDataLoss = False,

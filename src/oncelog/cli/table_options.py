@@ -48,6 +48,23 @@ QuarantineTopic = Annotated[
     str | None,
     typer.Option("--quarantine-topic", metavar="TOPIC", help="Bad rows go there, once, instead of DIR/_quarantine."),
 ]
+FromTime = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Load rows from then on anew, in place of those that are there: 2013-06-01, "
+        "2013-06-01T12:00Z or @MILLISECONDS.",
+    ),
+]
+RowsPerStep = Annotated[int, typer.Option(min=1, metavar="N", help="Rows after which a step is committed.")]
+Backfill = Annotated[
+    bool,
+    typer.Option("--backfill", help="Load only what is before the table's first rows, while a stream appends to it."),
+]
+Compact = Annotated[
+    bool, typer.Option("--compact", help="Afterwards, make larger files of small ones, in one step for readers.")
+]
 Headers = Annotated[bool, typer.Option("--headers", help="Load the column 'headers' too.")]
 ReadUncommitted = Annotated[
     bool, typer.Option("--read-uncommitted", help="Load records of aborted and open transactions too.")
