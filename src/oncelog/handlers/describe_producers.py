@@ -41,12 +41,13 @@ _PRODUCERS_A_TURN: Final = 2000
 def handle(request: DescribeProducersRequest, context: Context) -> Steps[DescribeProducersResponse]:
     """Every partition named, in order; one that is named again is answered once: it may have thousands of producers,
     and after so many others have their turn."""
-    wanted: dict[str, dict[int, None]] = {}
-    for topic in request.topics:
-        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    seen: set[tuple[str, int]] = set()
     response = DescribeProducersResponse()
     told = 0
-    for name, indexes in wanted.items():
+    for topic in request.topics:
+        name = topic.name
+        indexes = [index for index in dict.fromkeys(topic.partition_indexes) if (name, index) not in seen]
+        seen.update((name, index) for index in indexes)
         error_code, message = _topic_refusal(name, context)
         answer = TopicResponse(name=name)
         for index in indexes:
