@@ -1,4 +1,4 @@
-"""The audit on Spark says what it says in one process, whatever its master; and the command line around it."""
+"""The audit on Spark says what it says in one process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncelog.cli.main import invoke
-from oncelog.spark.audit.distributed import SparkEngine
+from oncelog.cli.output import to_json
+from oncelog.spark.audit import distributed
 from oncelog.spark.audit.layout import plan
-from oncelog.spark.audit.pipeline import audit
-from tests.unit.spark.audit.logs import TIME, Coordinator, Log, commit_offset, run
+from oncelog.spark.audit.report import as_json
+from tests.unit.spark.audit.logs import Coordinator, Log, commit_offset, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,35 +51,25 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(300)
-def test_spark_finds_what_one_process_finds(spark: SparkSession, directory: Path, tmp_path: Path) -> None:
-    alone = run(directory)
-    planned = plan([directory])
-    engine = SparkEngine(spark, 4 * 256 << 20)  # as if it were large: several parts to a shuffle
-    try:
-        result = audit(planned, engine, wall_ms=2 * TIME, to=tmp_path / "report")
-    finally:
-        engine.close()
-    assert {"torn", "hanging", "duplicate", "crc", "offsets-beyond-log"} <= set(alone.kinds)
-    assert result.kinds == alone.kinds
-    assert set(result.findings) == set(alone.findings)
-    assert result.tallies == alone.tallies
-    assert set(result.transactions) == set(alone.transactions)
-    table = spark.read.parquet(str(tmp_path / "report" / "transactions"))
-    assert table.where("topic <> '' and fate = 'aborted'").count() == 30
-    assert spark.read.parquet(str(tmp_path / "report" / "findings")).count() == alone.found
-
-
-@pytest.mark.timeout(300)
-def test_the_command_line(
-    spark: SparkSession, directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_spark_finds_what_one_process_finds(
+    spark: SparkSession,
+    directory: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With --spark it uses the session that runs in this process."""
-    page = tmp_path / "page.html"
-    assert invoke(["audit", str(directory), "--spark", "--json", "--html", str(page), "--fail-on-findings"]) == 2
-    report = json.loads(capsys.readouterr().out)
-    assert report["findings"]["torn"] == 1
-    (hanging,) = [one for one in report["listed"] if one["kind"] == "hanging"]
-    assert (hanging["topic"], hanging["partition"], hanging["producer_id"], hanging["epoch"]) == ("t", 0, 50, 3)
-    text = page.read_text()
-    assert "http" not in text.replace("http-equiv", "")
-    assert "<script" not in text
+    """By the command line, in the session that runs in this process, and as if the log were large."""
+    alone = json.loads(json.dumps(to_json(as_json(run(directory)))))
+    monkeypatch.setattr(distributed, "SHUFFLE_BYTES", plan([directory]).size_bytes // 2)
+    assert (
+        invoke(["audit", str(directory), "--spark", "--json", "--fail-on-findings", "--to", str(tmp_path / "r")]) == 2
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert {"torn", "hanging", "duplicate", "crc", "offsets-beyond-log"} <= set(alone["findings"])
+    for name in ("as_of", "read", "transactions", "findings"):
+        assert found[name] == alone[name]
+    for name in ("listed", "not_ended"):
+        assert sorted(map(str, found[name])) == sorted(map(str, alone[name]))
+    table = spark.read.parquet(str(tmp_path / "r" / "transactions"))
+    assert table.where("topic <> '' and fate = 'aborted'").count() == 30
+    assert spark.read.parquet(str(tmp_path / "r" / "findings")).count() == sum(alone["findings"].values())

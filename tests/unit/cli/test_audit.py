@@ -43,7 +43,10 @@ def test_findings_in_a_table_json_and_a_page(
     out = capsys.readouterr().out
     assert "hanging" in out
     assert "\x1b" not in out
-    assert "&lt;b&gt;" in page.read_text()
+    text = page.read_text()
+    assert "&lt;b&gt;" in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert "<script" not in text
     assert invoke(["audit", str(directory), "--json", "--fail-on-findings"]) == 2
     report = json.loads(capsys.readouterr().out)
     assert report["findings"] == {"hanging": 1}
