@@ -166,6 +166,8 @@ class Publication:
 
 def write_common_columns(table: Table, schema: pa.Schema) -> None:
     """The columns of the table for Spark, which takes them from here before it looks at any one file."""
-    staged = table.hidden / "_common_metadata.new"
+    final, staged = table.path / "_common_metadata", table.hidden / "_common_metadata.new"
+    if final.exists() and pq.read_schema(final).equals(schema):
+        return
     pq.write_metadata(schema, str(staged))
-    staged.replace(table.path / "_common_metadata")
+    staged.replace(final)

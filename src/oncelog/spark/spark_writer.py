@@ -151,6 +151,10 @@ def writer_for(spark: SparkSession, request: LoadRequest, table: Table) -> Write
     if request.shape.is_plain:
         return plain
     writer = ShapedSparkWriter(plain, request.shape, known_columns(table))
+    if request.backfill and writer.new_columns:
+        raise TableError(
+            f"a backfill adds no columns ({', '.join(writer.new_columns)}): let the stream know them first"
+        )
     writer.remember(table)
     return writer
 

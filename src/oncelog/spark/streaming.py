@@ -78,6 +78,8 @@ def stream(
     Setting ``stop`` ends it after the batch under way. Arguments and errors are those of ``load``.
     """
     how = how or StreamRequest()
+    if str(to).startswith(("delta:", "iceberg:")):
+        raise OptionError("a stream goes into a table of Parquet files; 'oncelog load' takes delta: and iceberg:")
     request = request_for(topics, bootstrap_servers, to, None, 1, options, shape, quarantine_topic)
     parsed = parse_options(request.options)
     source = ClusterSource(parsed, request)

@@ -209,9 +209,9 @@ class _Run:
         for piece in pieces:
             ends[piece.wanted.topic_partition] = max(ends[piece.wanted.topic_partition], piece.wanted.end)
         self._keep_bad(pieces, bad, ends)
-        files = [one for index, path in written.items() for one in _new_files(path, pieces[index])]
+        files = [(pieces[index], one) for index, path in written.items() for one in _new_files(path, pieces[index])]
         self.tell("publishing")
-        self._target.commit(files, ends, self._schema, self._partition_by)
+        self._target.commit([file for _, file in files], ends, self._schema, self._partition_by)
         self._count(pieces, files)
         self.tell("committed")
 
@@ -233,16 +233,17 @@ class _Run:
         schema = pq.read_schema(next(iter(bad.values())))
         self._quarantine.commit(files, {p: max(end, has.get(p, 0)) for p, end in ends.items()}, schema, None)
 
-    def _count(self, pieces: Sequence[Piece], files: Sequence[NewFile]) -> None:
+    def _count(self, pieces: Sequence[Piece], files: Sequence[tuple[Piece, NewFile]]) -> None:
         self._report.steps += 1
         self._report.files += len(files)
-        self._report.rows += sum(one.rows for one in files)
-        self._report.bytes += sum(one.path.stat().st_size for one in files)
+        self._report.rows += sum(file.rows for _, file in files)
+        self._report.bytes += sum(file.path.stat().st_size for _, file in files)
         self._done += sum(piece.wanted.size for piece in pieces)
         by_partition = {(one.topic, one.partition): one for one in self._report.partitions}
         for piece in pieces:
             mine = by_partition[piece.wanted.topic, piece.wanted.partition]
             mine.end = max(mine.end, piece.wanted.end)
+            mine.rows += sum(file.rows for of, file in files if of is piece)
 
     def finish(self) -> LoadReport:
         """The report."""

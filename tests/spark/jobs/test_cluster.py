@@ -68,12 +68,12 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[Path]]]:
         yield master, places
 
 
-@pytest.mark.timeout(400)  # five Java processes on a machine that may be busy
-def test_a_load_and_an_export_run_on_two_workers(
+@pytest.mark.timeout(600)  # five Java processes on a machine that may be busy
+def test_a_load_runs_on_two_workers(
     cluster: tuple[str, list[Path]], topic_with: Callable[..., Topic], tmp_path: Path
 ) -> None:
     master, workers = cluster
-    topic, copy = topic_with(400, partitions=4), topic_with(0)
+    topic = topic_with(400, partitions=4)
     environment = {**os.environ, "ONCELOG_SPARK_MASTER": master, "SPARK_LOCAL_IP": "127.0.0.1"}
 
     def oncelog(*arguments: str) -> dict[str, object]:
@@ -86,7 +86,7 @@ def test_a_load_and_an_export_run_on_two_workers(
             topic.bootstrap_servers,
             "--json",
         ]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         report: dict[str, object] = json.loads(done.stdout)
         return report
@@ -98,4 +98,3 @@ def test_a_load_and_an_export_run_on_two_workers(
     assert sorted(rows, key=str) == [value.decode() for value in topic.values()]
     for place in workers:
         assert [*place.glob("app-*/*")], f"{place.name} ran no executor"
-    assert oncelog("export", str(table), copy.name)["rows"] == 400

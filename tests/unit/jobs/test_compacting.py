@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -132,6 +134,33 @@ def test_a_merge_that_lost_a_row_is_refused(tmp_path: Path, monkeypatch: pytest.
         compact(place)
     assert visible_rows(place) == log.rows()
     assert len(list(place.glob("rows-*"))) == 4
+
+
+def test_whoever_reads_meanwhile_sees_a_whole_table_or_an_error(tmp_path: Path) -> None:
+    place, log = tmp_path / "table", FakeLog({("t", 0): []})
+    stop, seen, wrong = threading.Event(), set[int](), list[list[int]]()
+
+    def reader() -> None:
+        while not stop.is_set():
+            with suppress(OSError):  # it listed a file that is gone by now
+                offsets = [row[2] for row in visible_rows(place)]
+                seen.add(len(offsets))
+                if offsets != list(range(len(offsets))):
+                    wrong.append(offsets)
+
+    reading = threading.Thread(target=reader)
+    reading.start()
+    try:
+        for _ in range(6):
+            for _ in range(3):
+                log.partitions["t", 0] += [b"x"] * 2
+                run(place, log)
+            compact(place)
+    finally:
+        stop.set()
+        reading.join()
+    assert wrong == []
+    assert len(seen) > 1
 
 
 def test_days_are_merged_each_with_its_own(tmp_path: Path) -> None:
