@@ -17,7 +17,13 @@ from oncelog.base.ids import Offset
 from oncelog.base.units import INT64_MAX
 from oncelog.records.columns.batches import Group, read_groups
 from oncelog.records.columns.fields import Fields, read_fields
-from oncelog.records.columns.gather import HEADERS, binary_column, constant_string_column, headers_column
+from oncelog.records.columns.gather import (
+    HEADERS,
+    binary_column,
+    constant_string_column,
+    headers_column,
+    number_column,
+)
 from oncelog.records.columns.starts import find_starts
 from oncelog.records.columns.varint import ByteView
 
@@ -85,7 +91,7 @@ def _decode_group(group: Group, selection: Selection) -> pa.RecordBatch:
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _to_arrow(view: ByteView, fields: Fields, selection: Selection, schema: pa.Schema) -> pa.RecordBatch:
@@ -96,10 +102,10 @@ def _to_arrow(view: ByteView, fields: Fields, selection: Selection, schema: pa.S
         binary_column(view, fields.key),
         binary_column(view, fields.value),
         constant_string_column(selection.topic, count),
-        pa.array(np.full(count, selection.partition, np.int32)),
-        pa.array(fields.offset),
-        pa.array(fields.timestamp).view(pa.timestamp("ms", "UTC")),
-        pa.array(fields.timestamp_type),
+        number_column(np.full(count, selection.partition, np.int32), pa.int32()),
+        number_column(fields.offset, pa.int64()),
+        number_column(fields.timestamp, pa.timestamp("ms", "UTC")),
+        number_column(fields.timestamp_type, pa.int32()),
     ]
     if selection.include_headers:
         columns.append(headers_column(view, fields))
