@@ -53,6 +53,4 @@ def say(wanted: Mode, used: Mode) -> None:
     if used is Mode.TWO_PHASE:
         LOG.warning("exactlyOnce=auto: 2pc, one decision for each epoch")
     else:
-        LOG.warning(
-            "exactlyOnce=auto: ledger, as there is no two-phase commit here: epochs are not decided as a whole"
-        )
+        LOG.warning("exactlyOnce=auto: ledger, as there is no two-phase commit here: epochs are not decided as a whole")
