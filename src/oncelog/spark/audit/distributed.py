@@ -86,7 +86,7 @@ class SparkEngine:
 
     def findings(self, sources: Sequence[DataFrame], limit: int) -> tuple[dict[str, int], list[Finding]]:
         """See Engine."""
-        distinct = self._rows(sources, Finding).dropDuplicates(list(_DISTINCT)).persist()
+        distinct = _distinct(self._rows(sources, Finding)).persist()
         self._held.append(distinct)
         kinds = {row["kind"]: int(row["count"]) for row in distinct.groupBy("kind").count().collect()}
         first = distinct.orderBy(_gravity(distinct["kind"]), "topic", "partition", "offset").limit(limit)
@@ -114,7 +114,7 @@ class SparkEngine:
         """A file a Spark partition, of those that have rows."""
         rows = self._rows(sources, row_type)
         if row_type is Finding:
-            rows = rows.dropDuplicates(list(_DISTINCT)).coalesce(1)
+            rows = _distinct(rows).coalesce(1)
         rows.write.mode("overwrite").option("compression", "zstd").parquet(str(directory.absolute()))
 
     def _rows(self, sources: Sequence[DataFrame], row_type: type[Any]) -> DataFrame:
@@ -203,6 +203,15 @@ def _ddl_mixed() -> str:
         f"{name} struct<{', '.join(f'`{field.name}`: {_SQL[field.type]}' for field in struct)}>"
         for name, struct in _STRUCTS.items()
     )
+
+
+def _distinct(findings: DataFrame) -> DataFrame:
+    """One of those that replicas have in common, the primary's if it is there: its path is empty."""
+    from pyspark.sql import functions as f
+
+    others = [name for name in Finding._fields if name not in ("path", "text", *_DISTINCT)]
+    first = f.min(f.struct("path", "text", *others)).alias("first")
+    return findings.groupBy(*_DISTINCT).agg(first).select(*_DISTINCT, "first.*").select(*Finding._fields)
 
 
 def _gravity(kind: Column) -> Column:
