@@ -25,7 +25,7 @@ from tests.spark.conftest import Topic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[..., Topic]
 DAY = 86_400_000
