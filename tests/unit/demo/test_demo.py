@@ -10,6 +10,7 @@ import pytest
 from demo import charts, page
 from demo.flights import events
 from demo.processes import Loaded
+
 from oncelog.spark.reports.svg import nice_ticks
 
 
