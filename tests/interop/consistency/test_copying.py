@@ -21,10 +21,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 def test_everything_is_copied_once_though_everybody_is_killed(client: str, groups: bool, tmp_path: Path) -> None:
     plan = Plan(
         seed=4,
-        events=1200,
+        events=3000,
         client=client,
         groups=groups,
-        pause_s=(0.2, 0.6),
+        pause_s=(0.1, 0.4),
         frozen_s=(0.3, 1.6),
         transaction_timeout_ms=1500,
         stall_share=0.005,
