@@ -39,6 +39,12 @@ def test_the_client_sees_what_it_expects(scenario: Scenario, broker: Broker) -> 
     scenario(broker.bootstrap_servers)
 
 
+def test_a_group_forms_however_late_the_answers_are(broker: Broker) -> None:
+    broker.faults.delay("Metadata", 0.15, times=None)
+    broker.faults.delay("SyncGroup", 0.15, times=None)
+    kafka_python.groups(broker.bootstrap_servers)
+
+
 def test_a_transaction_that_is_open_for_too_long_is_aborted() -> None:
     with Broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}) as broker:
         confluent_transactions.time_out(broker.bootstrap_servers)

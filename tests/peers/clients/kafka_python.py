@@ -46,10 +46,24 @@ def _producer(bootstrap: str, **config: Any) -> Iterator[Any]:
         client.close(timeout=TIMEOUT_S)
 
 
+def know(consumer: Any, topic: str) -> None:
+    """Let a consumer that has subscribed hear of the topic before it joins its group, that is before its first poll.
+
+    kafka-python 3.0.12 may join first. Elected leader, it then assigns nothing, and joins again when it hears of the
+    partitions. If a `poll(timeout_ms)` ends during that second join, the assignment is lost: its `need_rejoin()` was
+    true only for the partitions' sake, the second assignment makes it false, and so no later poll waits for the join's
+    end. It stays in the group without partitions and without heartbeats until it expires. Apache Kafka's answers, held
+    back as much, make it hang just so; the Java client had the like (KAFKA-9815).
+    """
+    wait_until(lambda: consumer.partitions_for_topic(topic), f"partitions of {topic}")
+
+
 @contextlib.contextmanager
 def _consumer(bootstrap: str, *topics: str, **config: Any) -> Iterator[Any]:
     client = KafkaConsumer(*topics, bootstrap_servers=bootstrap, **config)
     try:
+        for topic in topics:
+            know(client, topic)
         yield client
     finally:
         client.close()

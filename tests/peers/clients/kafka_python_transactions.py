@@ -11,6 +11,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
+from tests.peers.clients.kafka_python import know
 from tests.peers.clients.scenario import Scenario, expect, expect_equal, wait_until
 
 TIMEOUT_S: Final = 20
@@ -99,6 +100,7 @@ def offsets(bootstrap: str) -> None:
         _producer(bootstrap, "kt-copy") as producer,
     ):
         consumer.subscribe(["kt-source"])
+        know(consumer, "kt-source")
         for commit in (True, False):
             records = _poll(consumer, 3)
             producer.begin_transaction()
