@@ -5,7 +5,6 @@ The rule: a partition that cannot be asked is left out, and reported; the others
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +15,8 @@ from oncelog.client.blocking.client import LATEST, Client
 from oncelog.client.machine.requests import list_offsets_request
 from oncelog.wire.messages.list_offsets import ListOffsetsResponse
 
-_PAUSE_S: Final = 0.02
+_PAUSE_MS: Final = 20
+_LONGEST_PAUSE_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ def wait_for(
     client: Client, partition: TopicPartition, until: Callable[[Bounds], bool], timeout_ms: int
 ) -> Bounds | None:
     """A partition's bounds once ``until`` holds of them, or as they are when the time is up; None if unanswered."""
-    deadline = time.monotonic() + timeout_ms / 1000
-    pause_s = _PAUSE_S
+    deadline = client.system.now_ms() + timeout_ms
+    pause_ms = _PAUSE_MS
     while True:
         bounds = bounds_of(client, [partition])[0].get(partition)
-        if (bounds is not None and until(bounds)) or time.monotonic() >= deadline:
+        if (bounds is not None and until(bounds)) or client.system.now_ms() >= deadline:
             return bounds
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 2, 0.5)
+        client.system.sleep(pause_ms)
+        pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)

@@ -7,7 +7,6 @@ consumers that stand still are not held by any transaction, and the answer has t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -164,7 +163,7 @@ def _explained(
         found = scan(client, Scope(partitions=tuple(held)), min_age_ms=0)
         known = found.transactions
         unanswered = [*unanswered, *found.unanswered]
-    now_ms = int(time.time() * 1000)
+    now_ms = client.system.wall_ms()
     holders = {where: next((one for one in known if one.where == where), None) for where in held}
     told = sorted(held, key=lambda where: (_SEVERITY.index(_verdict(holders[where])), where))[:MOST_HELD]
     behind, unheard = groups_behind(client, {one: bounds[one] for one in told if one in bounds})

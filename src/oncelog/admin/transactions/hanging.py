@@ -11,7 +11,6 @@ without a word; so where a producer id is known to nobody it is tried out whethe
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -173,7 +172,7 @@ def examine(
     client: Client, producers: Sequence[ProducerRow], *, min_age_ms: int | None = None, now_ms: int | None = None
 ) -> Scan:
     """Steps 2 to 5 for transactions that partition leaders have just named; those that ended meanwhile are left out."""
-    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    now_ms = client.system.wall_ms() if now_ms is None else now_ms
     opened = [(row, row.start_offset) for row in producers if row.start_offset is not None]
     starts = read_starts(client, [(row.where, offset) for row, offset in opened])
     unanswered: list[Unanswered] = []

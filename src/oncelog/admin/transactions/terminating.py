@@ -9,7 +9,6 @@ for two-phase commit is aborted, though the system outside may have decided to c
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,7 +72,7 @@ def force_terminate(
     }
     audit(entry_of("force-terminate", "sending", **facts))
     try:
-        after = _terminated(client, before, time.monotonic() + timeout_ms / 1000)
+        after = _terminated(client, before, client.system.now_ms() + timeout_ms)
     except ClientError as error:
         audit(entry_of("force-terminate", "failed", **facts, error=str(error)))
         raise
@@ -83,7 +82,7 @@ def force_terminate(
     return Terminated(before, after, True, bounds)
 
 
-def _terminated(client: Client, before: TransactionRow, deadline: float) -> TransactionRow:
+def _terminated(client: Client, before: TransactionRow, deadline: int) -> TransactionRow:
     """Ask for a new epoch until nothing is open; a coordinator that is at it says CONCURRENT_TRANSACTIONS."""
     name = before.transactional_id
     own_ms = _FALLBACK_TIMEOUT_MS if before.is_two_phase or before.timeout_ms <= 0 else before.timeout_ms
@@ -94,7 +93,7 @@ def _terminated(client: Client, before: TransactionRow, deadline: float) -> Tran
         row = describe_transaction(client, name)
         if asked and not is_open(row):
             return row
-        if time.monotonic() >= deadline:
+        if client.system.now_ms() >= deadline:
             raise ClientError(
                 f"transactional id {name!r} is {row.state} and its markers are not written yet; "
                 f"`oncelog txn describe {name}` shows where it stands"

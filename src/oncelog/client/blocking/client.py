@@ -8,8 +8,6 @@ not exist gets some grace (``unknown_topic_grace_ms``: a new one takes time to s
 from __future__ import annotations
 
 import contextlib
-import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -17,7 +15,8 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.link import Link, now_ms
+from oncelog.client.blocking.link import Link
+from oncelog.client.blocking.system import THIS_MACHINE, System
 from oncelog.client.config import Address, ClientConfig, parse_addresses
 from oncelog.client.errors import (
     AuthenticationFailed,
@@ -77,6 +76,7 @@ class Client:
         *,
         client_id: str | None = None,
         config: ClientConfig | Mapping[str, str] | None = None,
+        system: System = THIS_MACHINE,
     ) -> None:
         text = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
         self.bootstrap = parse_addresses(text)
@@ -84,6 +84,7 @@ class Client:
             config = ClientConfig.from_properties(config or {})
             config = replace(config, client_id=client_id) if client_id else config
         self.config = config
+        self.system = system
         self.view = ClusterView()
         self._links: dict[int, Link] = {}
         self._bootstrap_link: Link | None = None
@@ -136,7 +137,7 @@ class Client:
         if info is None:
             raise ConnectionLost(f"broker {broker} is not in the cluster at the moment")
         try:
-            return Link(info.address, self.config)
+            return Link(info.address, self.config, self.system)
         except NoBrokerReachable as error:
             raise ConnectionLost(f"broker {broker} cannot be reached where the cluster says it is: {error}") from None
 
@@ -154,12 +155,12 @@ class Client:
 
     def retrying(self, attempt: Callable[[], T], timeout_ms: int | None = None) -> T:
         """``attempt()``, again after a pause while it fails with what may pass; the last failure is raised."""
-        deadline = now_ms() + (self.config.retry_timeout_ms if timeout_ms is None else timeout_ms)
+        deadline = self.system.now_ms() + (self.config.retry_timeout_ms if timeout_ms is None else timeout_ms)
         for number in range(1 << 30):
             try:
                 return attempt()
             except ClientError as error:
-                if not self.may_pass(error) or now_ms() >= deadline:
+                if not self.may_pass(error) or self.system.now_ms() >= deadline:
                     raise
                 refused = isinstance(error, BrokerRefused)
                 action = remedy(error.code) if isinstance(error, BrokerRefused) else Remedy.REFRESH_METADATA
@@ -181,7 +182,7 @@ class Client:
 
     def pause(self, attempt: int) -> None:
         """Sleep before attempt ``attempt`` + 1, with jitter."""
-        time.sleep(self._backoff.delay_ms(attempt, random.randint(-200, 200)) / 1000)
+        self.system.sleep(self._backoff.delay_ms(attempt, self.system.jitter(-200, 200)))
 
     # The cluster.
 
@@ -202,9 +203,9 @@ class Client:
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
         """A topic that exists, from memory if that is fresh. Raises UnknownTopic, BrokerRefused."""
-        deadline = now_ms() + self.config.unknown_topic_grace_ms * (5 if create else 1)
+        deadline = self.system.now_ms() + self.config.unknown_topic_grace_ms * (5 if create else 1)
         for attempt in range(1 << 30):
-            age = self.view.age_ms(name, now_ms())
+            age = self.view.age_ms(name, self.system.now_ms())
             if age is None or age > self.config.metadata_max_age_ms:
                 self.metadata([name], create=create)
             info = self.view.topics.get(name)
@@ -214,7 +215,7 @@ class Client:
             self.view.forget(name)
             if remedy(code) is Remedy.FAIL:
                 raise BrokerRefused(code, f"topic {name!r}")
-            if now_ms() >= deadline:
+            if self.system.now_ms() >= deadline:
                 raise UnknownTopic(f"topic {name!r}")
             self.pause(attempt)
         raise AssertionError("unreachable")
@@ -323,13 +324,13 @@ class Client:
                 return link
         known = [info.address for info in self.view.brokers.values()]
         addresses = [*self.bootstrap, *(address for address in known if address not in self.bootstrap)]
-        deadline = now_ms() + self.config.bootstrap_timeout_ms
+        deadline = self.system.now_ms() + self.config.bootstrap_timeout_ms
         attempt = 0
         while True:
             failures: list[str] = []
             for address in addresses:
                 try:
-                    self._bootstrap_link = Link(address, self.config)
+                    self._bootstrap_link = Link(address, self.config, self.system)
                 except (AuthenticationFailed, ConfigError):
                     raise
                 except ClientError as error:
@@ -337,7 +338,7 @@ class Client:
                 else:
                     self._has_connected = True
                     return self._bootstrap_link
-            if now_ms() >= deadline:
+            if self.system.now_ms() >= deadline:
                 raise NoBrokerReachable(_unreachable(failures, addresses))
             self.pause(attempt)
             attempt += 1
@@ -368,7 +369,7 @@ class Client:
             raise BrokerRefused(response.error_code, "metadata")
         if names is None:
             self.view.topics.clear()
-        self.view.apply(response, now_ms())
+        self.view.apply(response, self.system.now_ms())
         self._drop_moved_links()
 
     def _drop_moved_links(self) -> None:

@@ -7,12 +7,12 @@ ConnectionLost and decides whether to ask again. Waiting for one response keeps 
 from __future__ import annotations
 
 import secrets
-import time
 from typing import Any, Final, TypeVar
 
 from oncelog.base.errors import PeerError
 from oncelog.base.units import MIB
-from oncelog.client.blocking.stream import Stream, connect
+from oncelog.client.blocking.stream import Stream
+from oncelog.client.blocking.system import THIS_MACHINE, System, now_ms
 from oncelog.client.config import Address, ClientConfig
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.connection import Connection, Phase, Response
@@ -28,26 +28,25 @@ MAX_BYTES_OF_STRANGERS: Final = MIB
 """The largest response before the broker has authenticated us."""
 
 
-def now_ms() -> int:
-    """Time that only goes forward, for timeouts."""
-    return time.monotonic_ns() // 1_000_000
+__all__ = ["Link", "now_ms"]
 
 
 class Link:
     """A negotiated connection."""
 
-    def __init__(self, address: Address, config: ClientConfig) -> None:
+    def __init__(self, address: Address, config: ClientConfig, system: System = THIS_MACHINE) -> None:
         self.address = address
         self._config = config
+        self._now_ms = system.now_ms
         self._arrived: dict[int, Response[Any]] = {}
         self._machine = Connection(config.client_id, max_response_bytes=MAX_BYTES_OF_STRANGERS)
         self._authenticate_at_ms: int | None = None
-        deadline = now_ms() + config.connect_timeout_ms
-        self._stream: Stream = connect(address, config, config.connect_timeout_ms)
+        deadline = self._now_ms() + config.connect_timeout_ms
+        self._stream: Stream = system.connect(address, config, config.connect_timeout_ms)
         try:
             self._send(self._machine.start())
             while self._machine.phase is not Phase.READY:
-                if not self._read(deadline - now_ms()) and now_ms() >= deadline:
+                if not self._read(deadline - self._now_ms()) and self._now_ms() >= deadline:
                     raise RequestTimedOut(
                         f"{address} accepts connections but does not answer; is it a Kafka broker's plain-text port?"
                     )
@@ -79,7 +78,7 @@ class Link:
         """Send a request; its correlation id. Raises UnsupportedRequest, ConnectionLost, RequestTimedOut."""
         if not self.is_open:
             raise ConnectionLost(f"the connection to {self.address} is closed")
-        if self._authenticate_at_ms is not None and now_ms() >= self._authenticate_at_ms:
+        if self._authenticate_at_ms is not None and self._now_ms() >= self._authenticate_at_ms:
             self._authenticate_again()
         correlation_id, chunks = self._machine.send(message, version, answered=answered)
         self._send(chunks)
@@ -88,9 +87,9 @@ class Link:
     def response(self, correlation_id: int, timeout_ms: int | None = None) -> Response[Any]:
         """Wait for the response to one request. Raises RequestTimedOut (closing the link) and ConnectionLost."""
         allowed = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
-        deadline = now_ms() + allowed
+        deadline = self._now_ms() + allowed
         while correlation_id not in self._arrived:
-            left = deadline - now_ms()
+            left = deadline - self._now_ms()
             if left <= 0:
                 self.close()
                 raise RequestTimedOut(f"no answer from {self.address} within {allowed} ms")
@@ -134,17 +133,17 @@ class Link:
             except UnsupportedRequest:
                 raise AuthenticationFailed(f"{self.address} does not ask for SASL; is it another listener?") from None
         if machine.session_lifetime_ms:
-            self._authenticate_at_ms = now_ms() + machine.session_lifetime_ms * 85 // 100
+            self._authenticate_at_ms = self._now_ms() + machine.session_lifetime_ms * 85 // 100
 
     def _authenticate_again(self) -> None:
         """Before the broker's patience ends (KIP-368), once what is in flight has been answered."""
         self._authenticate_at_ms = None
-        deadline = now_ms() + self._config.request_timeout_ms
+        deadline = self._now_ms() + self._config.request_timeout_ms
         while self._machine.in_flight:
-            if now_ms() >= deadline:
+            if self._now_ms() >= deadline:
                 self.close()
                 raise RequestTimedOut(f"no answer from {self.address} before authenticating again")
-            self._read(deadline - now_ms())
+            self._read(deadline - self._now_ms())
         try:
             self._authenticate()
         except ClientError:

@@ -1,0 +1,65 @@
+"""What the blocking client needs of the machine it runs on: connections, clocks, sleep, chance.
+
+Code that is given a client (``admin``) asks the client's system for the time, never the operating system: so the
+simulator runs the same code in virtual time.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Final, Protocol
+
+from oncelog.client.blocking.stream import Stream, connect
+from oncelog.client.config import Address, ClientConfig
+
+
+def now_ms() -> int:
+    """Time that only goes forward, for timeouts."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class System(Protocol):
+    """See the module."""
+
+    def connect(self, address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
+        """A stream to ``address``. Raises NoBrokerReachable, AuthenticationFailed, ConfigError."""
+
+    def now_ms(self) -> int:
+        """Time that only goes forward, for timeouts."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+
+    def sleep(self, milliseconds: float) -> None:
+        """Let time pass."""
+
+    def jitter(self, least: int, most: int) -> int:
+        """A number in [least, most] by chance."""
+
+
+class ThisMachine:
+    """The real one."""
+
+    def connect(self, address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
+        """Over TCP, with TLS where the settings ask for it."""
+        return connect(address, config, timeout_ms)
+
+    def now_ms(self) -> int:
+        """The monotonic clock."""
+        return now_ms()
+
+    def wall_ms(self) -> int:
+        """The wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, milliseconds: float) -> None:
+        """Blocks the thread."""
+        time.sleep(milliseconds / 1000)
+
+    def jitter(self, least: int, most: int) -> int:
+        """Not reproducible, on purpose: clients that fail together must not come back together."""
+        return random.randint(least, most)
+
+
+THIS_MACHINE: Final = ThisMachine()
