@@ -202,6 +202,7 @@ class Node:
             self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
             self._continuing = False  # what is left of a load goes on in _settle
+            self._transactions.write_markers()
             self._requests.next_turn()
         elif isinstance(event, Shutdown):
             self._stopping = True
@@ -222,7 +223,7 @@ class Node:
         if self._cluster.create_slice() | loading:
             self._requests.run_woken()
             self._go_on_later(effects)
-        if self._requests.waits_for_turn():
+        if self._requests.waits_for_turn() or self._transactions.has_decided():
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
         self.orphans.notice(self.now_ms, effects)
@@ -238,7 +239,7 @@ class Node:
 
     def _stop_when_idle(self, effects: list[Effect]) -> None:
         assert self._stop_by_ms is not None
-        decided = not self._requests.waits_for_turn()
+        decided = not (self._requests.waits_for_turn() or self._transactions.has_decided())
         idle = decided and self._durability.is_idle() and self._facts.is_idle()
         if idle or self.now_ms >= self._stop_by_ms:
             self._stopping = False

@@ -2,11 +2,13 @@
 
 Beyond what all coordinators do: once a decision is durable its markers are written to the partitions of the
 transaction, and what has its marker, durably, is reported back to the shard, which then completes the transaction.
-EndTxn is answered before that, when the decision itself is durable: from then on the outcome cannot change.
+EndTxn is answered before that, when the decision itself is durable: from then on the outcome cannot change. The markers
+are written in the loop's next turn, when the answer is on its way: the client need not wait for them.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -66,6 +68,8 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         self._producer_ids: ProducerIds
         self.retrying = 0
         """Markers that their log refused and that are tried again."""
+        self._decided: deque[tuple[Led[TransactionShard], list[MarkersToWrite]]] = deque()
+        """What is durably decided and has no markers yet."""
         self._pending_ids: dict[int, PendingIds] = {}
         """By partition."""
 
@@ -96,7 +100,7 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
     def _follow_up(self, led: Led[TransactionShard], decision: Decision, now_ms: int) -> None:
         if decision.markers:
             markers = decision.markers
-            self._durability.when_durable(led.log, led.log.log_end_offset, lambda: self._write_all(led, markers))
+            self._durability.when_durable(led.log, led.log.log_end_offset, lambda: self._decided.append((led, markers)))
         if decision.needs_producer_id is not None:
             name = decision.needs_producer_id
             self._producer_ids.when_available(lambda taken: self._abort_timed_out(led, name, taken))
@@ -110,10 +114,17 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
 
     # Markers
 
-    def _write_all(self, led: Led[TransactionShard], markers: list[MarkersToWrite]) -> None:
-        for each in markers:
-            for partition in each.partitions:
-                self._write_marker(led, each, partition)
+    def has_decided(self) -> bool:
+        """Whether markers are to be written in the next turn."""
+        return bool(self._decided)
+
+    def write_markers(self) -> None:
+        """The answers are on their way: write the markers of what was decided before this turn."""
+        for _ in range(len(self._decided)):
+            led, markers = self._decided.popleft()
+            for each in markers:
+                for partition in each.partitions:
+                    self._write_marker(led, each, partition)
 
     def _write_marker(self, led: Led[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
         """Write one marker and report it when it is durable; again later if the log refuses.
