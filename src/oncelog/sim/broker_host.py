@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.coordination.memory import MemorySession, MemoryTree
+from oncelog.handlers.audit import AuditRecord
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import (
     Audit,
@@ -168,6 +169,8 @@ class BrokerHost:
         """How far this machine's clock is ahead."""
         self.watcher: Watcher = NobodyWatches()
         self.reports: list[str] = []
+        self.audits: list[AuditRecord] = []
+        """What the broker has written into its audit log."""
         self.deaths: list[str] = []
         """Why the broker stopped by itself, each time."""
         self.stays_down = False
@@ -444,6 +447,7 @@ class BrokerHost:
         self.kernel.trace(f"report {effect.level}: {effect.message}")
 
     def _audit(self, _process: _Process, effect: Audit) -> None:
+        self.audits.append(effect.record)
         self.kernel.trace(f"audit {effect.record.action} {effect.record.outcome}")
 
     def _fatal(self, _process: _Process, effect: Fatal) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oncelog.sim import faults
 from oncelog.sim.broker_host import Pace
@@ -12,6 +12,8 @@ from oncelog.sim.faults import Fault
 from oncelog.sim.network import Weather
 from oncelog.sim.workloads.base import Workload
 from oncelog.sim.workloads.drawing import draw_workloads
+from oncelog.sim.workloads.hangs import draw_hangs
+from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ def draw_scene(seed: int, length_ms: int, plan: Sequence[Fault] | None) -> Scene
     transaction_version = 1 if draws.random() < 0.15 else 2
     drawn = faults.draw_plan(random.Random(f"{seed}/faults"), length_ms)
     slowest_us = draws.choice((1_000, 5_000, 50_000))
-    return Scene(
+    scene = Scene(
         config=_draw_config(draws),
         transaction_version=transaction_version,
         pace=Pace(sync_us=(50, slowest_us), facts_us=(200, slowest_us), slice_us=(50, slowest_us)),
@@ -42,6 +44,20 @@ def draw_scene(seed: int, length_ms: int, plan: Sequence[Fault] | None) -> Scene
         workloads=draw_workloads(draws, transaction_version),
         plan=_suitable(drawn if plan is None else plan, transaction_version),
         disk_checks=draws.choice((0.0, 0.2)),
+    )
+    hangs = random.Random(f"{seed}/hangs")  # a stream of its own: the other seeds stay what they are
+    return _hanging(scene, hangs, drawn if plan is None else plan) if hangs.random() < SHARE else scene
+
+
+def _hanging(scene: Scene, draws: random.Random, plan: Sequence[Fault]) -> Scene:
+    """The same machine and weather, and the world of hanging transactions."""
+    workload, config = draw_hangs("hang", draws)
+    return replace(
+        scene,
+        config={**scene.config, **config},
+        transaction_version=TRANSACTION_VERSION,
+        workloads=[workload],
+        plan=_suitable(plan, TRANSACTION_VERSION),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from oncelog.client.aio.client import AsyncClient
 from oncelog.sim.workloads.recording import Recorder
@@ -61,8 +61,9 @@ class Program(Protocol):
 class Workload(Protocol):
     """See the module."""
 
-    leaves_open: ClassVar[bool]
-    """Whether it may leave transactions in two phases open for ever."""
+    @property
+    def leaves_open(self) -> bool:
+        """Whether it may leave transactions in two phases open for ever."""
 
     def topics(self) -> list[Topic]:
         """Topics to create before it starts."""

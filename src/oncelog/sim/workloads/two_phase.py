@@ -90,7 +90,7 @@ class Committers:
     def start(self, stage: Stage) -> None:
         """A program for each committer, and one for who interferes."""
         for index in range(self.committers):
-            stage.supervise(f"{self.name}-{index}", _Committer(stage, self, f"{self.name}-{index}"))
+            stage.supervise(f"{self.name}-{index}", Committer(stage, self, f"{self.name}-{index}"))
         if self.outsiders:
             stage.supervise(f"{self.name}-outside", _Outsider(stage, self, f"{self.name}-outside"))
 
@@ -104,7 +104,7 @@ class Committers:
         stage.recorder.transactions.extend(one.as_transaction() for one in self.log)
 
 
-class _Committer:
+class Committer:
     """Recovers what an earlier life has left, then goes on, and dies."""
 
     def __init__(self, stage: Stage, workload: Committers, name: str) -> None:
@@ -162,13 +162,17 @@ class _Committer:
             await self.perhaps_die(host)
             decided.prepared, decided.stored = True, stored
             await self.perhaps_die(host)
-            if entropy.random() < 0.05:
-                await host.sleep(entropy.randint(0, 10_000))
+            await self.hold(host)
             await self.complete(client, producer, decided, stored if decided.commit else None)
         except TransactionFailed:
             decided.commit = False
             await producer.abort()
             decided.is_over = True
+
+    async def hold(self, host: ClientHost) -> None:
+        """Between the decision and its completion."""
+        if self.entropy.random() < 0.05:
+            await host.sleep(self.entropy.randint(0, 10_000))
 
     async def send_some(self, producer: AsyncTransactionalProducer, writes: Writes) -> None:
         """A few records."""

@@ -1,0 +1,121 @@
+"""What looks like a hang and is none: transactions that are old, slow, paused, or prepared and left.
+
+Old ones say in their records that they are from yesterday. Whoever touches one tears it, and the history tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.client.errors import ClientError
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.sim.checkers.history import Write
+from oncelog.sim.workloads.base import Stage
+from oncelog.sim.workloads.hangs.by_hand import DAY_MS
+from oncelog.sim.workloads.hangs.ground import Ground
+from oncelog.sim.workloads.members import note_seek
+from oncelog.sim.workloads.producing import SETTINGS
+from oncelog.sim.workloads.recording import Writes
+from oncelog.sim.workloads.transacting import one_transaction
+from oncelog.sim.workloads.two_phase import Committer, Committers
+from oncelog.sim.world import ClientHost
+
+TIMEOUT_MS: Final = 40_000
+EARLIEST: Final = -2
+
+
+class Dripping:
+    """Transactions that last for long and write now and then, with old records; most are committed."""
+
+    def __init__(self, stage: Stage, name: str, places: Sequence[TopicPartition]) -> None:
+        self.stage = stage
+        self.name = name
+        self.places = places
+        self.entropy = stage.entropy(name)
+        self.count = 0
+
+    async def __call__(self, host: ClientHost) -> None:
+        settings = TransactionSettings(self.name, timeout_ms=TIMEOUT_MS)
+        async with host.client() as client, AsyncTransactionalProducer(client, settings, SETTINGS) as producer:
+            await producer.initialize()
+            while not host.stopping:
+                await one_transaction(
+                    self.stage,
+                    host,
+                    producer,
+                    lambda writes: self.drip(host, producer, writes),
+                    entropy=self.entropy,
+                    aborts=0.1,
+                )
+
+    async def drip(self, host: ClientHost, producer: AsyncTransactionalProducer, writes: Writes) -> None:
+        """A record, a pause, a record …"""
+        for _ in range(self.entropy.randint(2, 12)):
+            self.count += 1
+            value, place = f"{self.name}/{self.count}", self.entropy.choice(self.places)
+            writes.sending(Write(place, value))
+            await producer.send(
+                place.topic,
+                value.encode(),
+                partition=place.partition,
+                timestamp_ms=host.now_ms - self.entropy.choice((0, DAY_MS)),
+            )
+            await producer.flush()
+            if host.stopping:
+                return
+            await host.sleep(self.entropy.randint(1, 4_000))
+
+
+class Keeper(Committer):
+    """Prepares a transaction and lets it be: until all has been judged, or for ever."""
+
+    def __init__(self, stage: Stage, workload: Committers, name: str, ground: Ground, *, for_ever: bool) -> None:
+        super().__init__(stage, workload, name)
+        self.ground = ground
+        self.for_ever = for_ever
+
+    async def __call__(self, host: ClientHost) -> None:
+        if self.for_ever and (left := self.workload.open_of(self.name)) is not None and left.prepared:
+            return
+        try:
+            await super().__call__(host)
+        except _Left:
+            return
+
+    async def hold(self, host: ClientHost) -> None:
+        """As long as it takes."""
+        if self.for_ever:
+            raise _Left
+        while not self.ground.judged:
+            await host.sleep(500)
+
+
+class _Left(Exception):
+    """It stays as it is."""
+
+
+class Reader:
+    """Reads committed records from the beginning, and writes them down: what hangs is never among them."""
+
+    def __init__(self, stage: Stage, places: Sequence[TopicPartition]) -> None:
+        self.stage = stage
+        self.places = places
+
+    async def __call__(self, host: ClientHost) -> None:
+        fetch = FetchSettings(max_wait_ms=250, read_committed=True, partition_max_bytes=10_000)
+        async with host.client() as client, AsyncConsumer(client, fetch) as consumer:
+            positions = await consumer.list_offsets(dict.fromkeys(self.places, EARLIEST))
+            for place in self.places:
+                note_seek(self.stage, host.name, place, read_committed=True)
+            await consumer.assign(positions)
+            while not host.stopping:
+                for fetched in await consumer.poll(250):
+                    if fetched.error_code:
+                        raise ClientError(f"{fetched.partition}: {fetched.error_code}")
+                    self.stage.recorder.polled(host.name, fetched, read_committed=True)
+                await host.sleep(100)

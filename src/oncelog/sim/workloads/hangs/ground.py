@@ -1,0 +1,97 @@
+"""What was planted where: the truth that administrators' verdicts are compared with. They do not see it.
+
+A producer id hangs on a partition, or it does not: planted transactions have producer ids of their own, so what such a
+producer has open on such a partition hangs, whichever of its batches arrived; on its other partitions it is live.
+Whoever is not in here is excused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import TopicPartition
+from oncelog.sim.workloads.base import Program, Stage
+from oncelog.sim.world import ClientHost
+
+
+class Planted(NamedTuple):
+    """A hang, or what may have become one (``certain`` once the leader has acknowledged it)."""
+
+    kind: str
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str
+    timeout_ms: int
+    """Of the transaction, as its coordinator has (or had) it."""
+    planted_ms: int
+    """By the broker's clock, before it was asked for."""
+    certain: bool = False
+
+
+@dataclass(slots=True)
+class CountedStage(Stage):
+    """A stage that knows which of the programs that were started through it have not returned."""
+
+    running: set[str] = field(default_factory=set)
+
+    def supervise(self, name: str, program: Program) -> None:
+        """As the stage does."""
+        self.running.add(name)
+
+        async def counted(host: ClientHost) -> None:
+            await program(host)
+            self.running.discard(name)
+
+        self.world.supervise(name, counted)
+
+
+@dataclass(slots=True)
+class Ground:
+    """See the module."""
+
+    verifies: bool
+    """Whether leaders ask coordinators before a transaction begins: then no late write may get in."""
+    coordinators: int
+    """Partitions of ``__transaction_state``."""
+    orphan_action: str
+    planted: dict[tuple[TopicPartition, int], Planted] = field(default_factory=dict)
+    judged: bool = False
+    """The last look is over: who held a transaction open for it may go on."""
+    count: int = 0
+
+    @property
+    def lost(self) -> int:
+        """The coordinator that loses its log now and then; only what is planted for that has its ids there."""
+        return self.coordinators - 1
+
+    def plant(self, planted: Planted) -> None:
+        """Something hangs there, or may."""
+        self.planted[planted.partition, planted.producer_id] = planted
+
+    def is_planted(self, partition: TopicPartition, producer_id: int) -> bool:
+        """Whether what the producer has open there hangs."""
+        return (partition, producer_id) in self.planted
+
+    def certain(self, partition: TopicPartition, producer_id: int) -> None:
+        """The leader has said that it has it."""
+        key = partition, producer_id
+        self.planted[key] = self.planted[key]._replace(certain=True)
+
+    def new_id(self, prefix: str, *, at_lost: bool = False) -> str:
+        """A transactional id that nobody has had, whose coordinator is, or is not, the one that loses its log."""
+        while True:
+            self.count += 1
+            name = f"{prefix}-{self.count}"
+            if (coordinator_partition(name, self.coordinators) == self.lost) is at_lost:
+                return name
+
+    def safe_name(self, prefix: str, programs: int) -> str:
+        """A workload's name: none of its ids (``name-0``, ``name-1`` …) is at the coordinator that loses its log."""
+        for suffix in "abcdefghijklmnopqrstuvwxyz":
+            name = f"{prefix}{suffix}"
+            if all(coordinator_partition(f"{name}-{i}", self.coordinators) != self.lost for i in range(programs)):
+                return name
+        raise AssertionError("no name will do")
