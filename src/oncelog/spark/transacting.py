@@ -28,7 +28,8 @@ from oncelog.spark.sink import driver, modes
 from oncelog.spark.sink.cluster import Cluster
 from oncelog.spark.sink.errors import SinkError, Superseded
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
-from oncelog.spark.sink.register import Attempt, Listed, Standing, decode, standing
+from oncelog.spark.sink.register import Attempt, Listed, Standing, standing
+from oncelog.spark.sink.register_records import decode
 from oncelog.spark.sink.tasks import open_client
 
 if TYPE_CHECKING:

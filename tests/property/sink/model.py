@@ -25,9 +25,9 @@ from oncelog.spark.sink.protocol import (
     Publish,
     Read,
     Stage,
+    Ticket,
     Turn,
     Write,
-    task_id,
 )
 from oncelog.spark.sink.register import NEXT, Attempt, Listed, Register, State
 
@@ -64,6 +64,9 @@ class Model:
     holder: int = -1
     """The process that fenced last."""
     decisions: dict[int, tuple[Listed, ...]] = field(default_factory=dict)
+    tickets: dict[str, int] = field(default_factory=dict)
+    writers: dict[StoredTransaction, int] = field(default_factory=dict)
+    """Which process writes with an identity: nobody else ever does."""
 
     def answer(self, process: int, ask: Any) -> Any:
         match ask:
@@ -91,11 +94,15 @@ class Model:
                     for name, one in self.transactions.items()
                     if name.startswith(prefix) and one.rows is not None
                 ]
+            case Ticket(name):
+                self.tickets[name] = self.tickets.get(name, -1) + 1
+                return self.tickets[name]
             case Claim(name, found):
                 return self._claim(name, found)
             case End(stored, commit):
                 return self._end(stored, commit)
             case Append(stored, row):
+                assert self.writers.setdefault(stored, process) == process, "an identity of two processes"
                 return self._append(stored, row)
         return None
 
@@ -175,7 +182,7 @@ def rows_of(epoch: int, partition: int) -> list[str]:
     return [f"{epoch}/{partition}/{number}" for number in range((epoch + partition) % 3)]
 
 
-def task(attempt: Attempt, partition: int, name: str) -> Process:
+def task(attempt: Attempt, partition: int) -> Process:
     rows = rows_of(attempt.epoch, partition)
     if not rows:
         return Message(None)
@@ -187,7 +194,7 @@ def task(attempt: Attempt, partition: int, name: str) -> Process:
             continue
     if turn is Turn.DRAIN:
         return Message(None)
-    stored = yield from protocol.claim(attempt, task_id(attempt.query, partition, name))
+    stored = yield from protocol.claim(attempt, partition)
     if stored is None:
         return Message(None)
     for row in rows:
@@ -237,8 +244,10 @@ class Spark:
         before = self.expected(self.checkpoint)
         tasks: dict[int, list[Running]] = {}
         for partition in range(4):
-            twins = 1 + (self.entropy.random() < 0.3)
-            tasks[partition] = [Running(self.number(), task(attempt, partition, f"0.{twin}")) for twin in range(twins)]
+            twins = (
+                1 + (self.entropy.random() < 0.3) + (self.entropy.random() < 0.1)
+            )  # of speculation, of stage attempts
+            tasks[partition] = [Running(self.number(), task(attempt, partition)) for _ in range(twins)]
         messages: dict[int, Message] = {}
         everything = [one for twins in tasks.values() for one in twins]
         while len(messages) < len(tasks):

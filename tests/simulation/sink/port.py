@@ -29,10 +29,12 @@ from oncelog.spark.sink.protocol import (
     Publish,
     Read,
     Stage,
+    Ticket,
     Write,
     driver_id,
 )
-from oncelog.spark.sink.register import Register, decode, encode
+from oncelog.spark.sink.register import Register
+from oncelog.spark.sink.register_records import decode, encode
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
@@ -79,6 +81,10 @@ class AsyncCluster:
                 return {name: one for name in names if (one := await self.describe(name)) is not None}
             case ListOpen(prefix):
                 return await self.list_open(prefix)
+            case Ticket(name):
+                producer = AsyncTransactionalProducer(self.client, TransactionSettings(name))
+                await producer.initialize()
+                return producer.transactions.producer_epoch
             case Claim(name, found):
                 return await self.claim(name, found)
             case End(stored, commit):

@@ -13,7 +13,7 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.reading import read_fetched
 from oncelog.spark.sink import protocol
 from oncelog.spark.sink.errors import FencedDriver, LostRows
-from oncelog.spark.sink.protocol import Turn, task_id
+from oncelog.spark.sink.protocol import Turn
 from oncelog.spark.sink.register import Attempt, Listed
 from oncelog.testing.simulating import ClientHost, Simulation
 from tests.simulation.sink.port import AsyncCluster
@@ -74,11 +74,10 @@ class Query:
                     await host.sleep(20 * (1 + partition))
             if turn is Turn.DRAIN:
                 return None
-            name = task_id("query", partition, "0.0")
-            stored = await cluster.run(protocol.claim(attempt, name))
+            stored = await cluster.run(protocol.claim(attempt, partition))
             if stored is None:
                 return None
-            producer = cluster.tasks[name]
+            producer = cluster.tasks[stored.transactional_id]
             producer.begin()
             for number in range(ROWS):
                 await producer.send(OUT.topic, f"{attempt.epoch}/{partition}/{number}".encode(), partition=0)

@@ -9,18 +9,20 @@ import pyarrow as pa
 import pytest
 
 from oncelog.client.blocking import Client, FetchSettings, read_fetched
+from oncelog.client.blocking.outside import open_transactions
 from oncelog.client.machine.partitioner import partition_of_key
-from oncelog.spark.sink import driver, ledger, modes, tasks
+from oncelog.spark.sink import driver, ledger, modes, protocol, register_records, tasks
+from oncelog.spark.sink.cluster import Cluster
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
-from oncelog.spark.sink.register import Attempt, Listed
+from oncelog.spark.sink.register import Attempt, Listed, Register, State
 from oncelog.testing import Broker
 from tests.spark.sink.queries import TWO_PHASE, committed_values
 
 pytestmark = pytest.mark.slow
 
-FIRST = tasks.TaskPlace("0", "0.0")
-TWIN = tasks.TaskPlace("0", "0.1")
+FIRST = tasks.TaskPlace("0", 0)
+TWIN = tasks.TaskPlace("0", 1)
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +80,57 @@ def test_a_broker_that_restarts_between_write_and_commit_and_after_it(broker: Br
     assert committed(options) == [b"a"]
 
 
-def test_names_are_used_again_in_the_next_epoch_and_jobs_do_not_run_twice(options: SinkOptions) -> None:
-    names = set()
-    for epoch in range(3):
+def test_names_are_used_again_in_later_epochs_and_jobs_do_not_run_twice(
+    options: SinkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "NAMES", 3)
+    names = []
+    for epoch in range(5):
         attempt = Attempt("names", epoch, f"run{epoch}")
         listed = write(options, attempt, FIRST, f"row {epoch}")
-        names |= {one.stored.transactional_id for one in listed}
+        names += [one.stored.transactional_id for one in listed]
         driver.commit(options, attempt, tuple(listed))
-    assert names == {"oncelog-sink/names/0/0.0"}
-    assert write(options, Attempt("names", 2, "other"), FIRST, "row 2") == []
-    assert committed(options) == [b"row 0", b"row 1", b"row 2"]
+    assert names == [f"oncelog-sink/names/0/{number}" for number in (0, 1, 2, 0, 1)]
+    assert write(options, Attempt("names", 4, "other"), FIRST, "row 4") == []
+    assert committed(options) == [b"row %d" % number for number in range(5)]
+
+
+def test_two_attempts_of_one_number_are_two(options: SinkOptions) -> None:
+    """A stage attempt that goes on after the stage was begun again: Python tasks know no stage attempt."""
+    attempt = Attempt("stages", 0, "run")
+    before = write(options, attempt, FIRST, "a")
+
+    def during() -> Iterator[pa.RecordBatch]:
+        yield batch("a")
+        write(options, attempt, FIRST, "a")
+
+    after = tasks.write_two_phase(options, attempt, FIRST, during())
+    assert after is not None
+    driver.commit(options, attempt, tuple(before))
+    assert committed(options) == [b"a"]
+
+
+def test_what_a_dead_run_left_is_ended_when_the_query_starts_again(options: SinkOptions) -> None:
+    first, again = Attempt("leftovers", 0, "run"), Attempt("leftovers", 0, "again")
+    left = [*write(options, first, FIRST, "a"), *write(options, first, tasks.TaskPlace("1", 0), "b")]
+    assert len(left) == 2
+    with Client(options.bootstrap_servers) as client:
+        assert len(open_transactions(client, "oncelog-sink/leftovers/")) == 2
+        listed = write(options, again, FIRST, "a")
+        assert open_transactions(client, "oncelog-sink/leftovers/") == [one.stored for one in listed]
+    driver.commit(options, again, tuple(listed))
+    assert committed(options) == [b"a"]
+
+
+def test_a_decision_that_is_longer_than_a_record(options: SinkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_records, "PART_BYTES", 200)
+    attempt = Attempt("long", 0, "run")
+    listed = [one for n in range(5) for one in write(options, attempt, tasks.TaskPlace(str(n), 0), f"row {n}")]
+    driver.commit(options, attempt, tuple(listed))
+    assert committed(options) == [b"row %d" % number for number in range(5)]
+    with Client(options.bootstrap_servers) as client, Cluster(client, "long") as cluster:
+        assert cluster.register() == Register(0, "run", State.DONE)
+        assert cluster._reader.parts == 0
 
 
 def test_a_run_that_was_given_up_leaves_nothing_open(options: SinkOptions) -> None:

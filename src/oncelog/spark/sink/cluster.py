@@ -36,10 +36,12 @@ from oncelog.spark.sink.protocol import (
     Publish,
     Read,
     Stage,
+    Ticket,
     Write,
     driver_id,
 )
-from oncelog.spark.sink.register import Register, decode, encode
+from oncelog.spark.sink.register import Register
+from oncelog.spark.sink.register_records import RegisterReader, to_records
 
 T = TypeVar("T")
 
@@ -65,7 +67,8 @@ class Cluster:
         self._driver: TransactionalProducer | None = None
         self._tasks: dict[str, TransactionalProducer] = {}
         self._position = 0
-        self._register: Register | None = None
+        self._reader = RegisterReader(query)
+        self._parts_written = 0
         self.make_producer: Callable[[str], TransactionalProducer] = self._plain_producer
 
     def __enter__(self) -> Cluster:
@@ -110,6 +113,8 @@ class Cluster:
                 return {name: Found(*one) for name, one in known.items()}
             case ListOpen(prefix):
                 return open_transactions(self._client, prefix)
+            case Ticket(name):
+                return self._ticket(name)
             case Claim(name, found):
                 return self._claim(name, found)
             case End(stored, commit):
@@ -151,18 +156,16 @@ class Cluster:
         self._position = max(self._position, begin)
         if self._position < until:
             self._catch_up(where, until)
-        return self._register
+        return self._reader.register()
 
     def _catch_up(self, where: TopicPartition, until: int) -> None:
-        key = self._query.encode()
         settings = FetchSettings(max_wait_ms=20, read_committed=True)
         deadline = now_ms() + READ_PATIENCE_MS
         for fetched in self._client.fetch({where: self._position}, until={where: until}, settings=settings):
             if fetched.error_code:
                 raise BrokerRefused(fetched.error_code, f"fetch from {where}")
             for record in read_fetched(fetched, read_committed=True):
-                if record.key == key:
-                    self._register = None if record.value is None else decode(record.value)
+                self._reader.add(record.key, record.value)
             self._position = max(self._position, fetched.next_offset)
             if self._position < until and now_ms() > deadline:
                 raise SinkError(f"{where} is held by an open transaction: see `oncelog txn explain {REGISTERS}`")
@@ -179,9 +182,12 @@ class Cluster:
         driver, where = self._driver, self._partition(create=True)
         if driver is None or where is None:
             raise SinkError("a write without a fence")
+        records = to_records(self._query, register, max(self._reader.parts, self._parts_written))
+        self._parts_written = len(records) - 1
         try:
             driver.begin()
-            driver.send(where.topic, encode(register), key=self._query.encode(), partition=where.partition)
+            for key, value in records:
+                driver.send(where.topic, value, key=key, partition=where.partition)
             driver.flush()
         except BrokerRefused as error:
             if is_fencing(error):
@@ -201,6 +207,11 @@ class Cluster:
         return True
 
     # Transactions.
+
+    def _ticket(self, name: str) -> int:
+        with TransactionalProducer(self._client, TransactionSettings(name)) as producer:
+            producer.initialize()
+            return producer.transactions.producer_epoch
 
     def _claim(self, name: str, found: Found | None) -> StoredTransaction | None:
         expected = found or _NOBODY

@@ -29,7 +29,7 @@ from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.producing import TransactionalBodies
-from oncelog.spark.sink.protocol import task_id
+from oncelog.spark.sink.protocol import ticket_id
 from oncelog.spark.sink.register import Attempt
 from oncelog.spark.sink.rows import gathered
 from oncelog.spark.sink.tasks import open_client, send_all
@@ -69,7 +69,7 @@ class Digest:
 
 def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, batches: Iterable[pa.RecordBatch]) -> int:
     """Write and commit, unless the ledger says that was done. The number of rows written. Raises SinkError."""
-    name = f"{task_id(attempt.query, partition, '')}".rstrip("/")
+    name = ticket_id(attempt.query, partition)
     digest = Digest()
     with open_client(options) as client:
         settings = TransactionSettings(name, timeout_ms=options.transaction_timeout_ms)

@@ -1,13 +1,15 @@
-"""Where a test may kill a process of the sink, by name. Nothing happens unless the query names a directory for it.
+"""Where a test may kill or hold a process of the sink, by name. Nothing happens unless the query names a directory.
 
 A file with the point's name in the directory of option ``oncelog.testing.points`` is an order: whoever reaches the
-point first takes it away and is gone, as with ``kill -9``.
+point first takes it away and is gone, as with ``kill -9``. What the file says may change that: ``executor`` ends the
+JVM that the process works for, ``hold`` lets it wait until there is a file ``<name>.go``.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Final
 
@@ -23,14 +25,34 @@ NAMES: Final = (
     "ledger-before-commit",
     "ledger-after-commit",
 )
+EXECUTOR: Final = "executor"
+HOLD: Final = "hold"
 
 
 def reach(directory: str | None, name: str) -> None:
-    """Die here, if that was ordered."""
+    """Die or wait here, if that was ordered."""
     if directory is None:
         return
+    order, taken = Path(directory) / name, Path(directory) / f".{name}.{os.getpid()}"
     try:
-        (Path(directory) / name).unlink()
+        order.rename(taken)
     except FileNotFoundError:
         return
-    os.kill(os.getpid(), signal.SIGKILL)
+    what = taken.read_text()
+    taken.unlink()
+    if what == HOLD:
+        (Path(directory) / f".{name}.held").touch()
+        while not order.with_suffix(".go").exists():
+            time.sleep(0.02)
+        return
+    os.kill(_java_above(os.getpid()) if what == EXECUTOR else os.getpid(), signal.SIGKILL)
+
+
+def _java_above(pid: int) -> int:
+    """The nearest ancestor that is a JVM; Linux only."""
+    while pid > 1:
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+        if name.endswith("(java"):
+            return pid
+        pid = int(rest.split()[1])
+    raise RuntimeError("no JVM is above this process")

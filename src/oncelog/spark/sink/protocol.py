@@ -11,13 +11,16 @@ P1  ``Fence`` (InitProducerId on the query's own id) and a ``Read`` after it mak
 P2  A task opens a transaction only by ``Claim``, itself a compare-and-set on its id: it names the identity that was
     found *before* the register allowed the task to write. Between the two nobody can have claimed the id: a task that
     slept through a decision, a restart or the next epoch is fenced, and never aborts what another returned.
-    The register is read once more after it: an equal claim of two tasks is answered as a retry to the slower one.
+    Equal claims of two tasks are answered alike, the later as a retry of the earlier, so no two attempts that may write
+    have one id: its last part is a ``Ticket``, which differs in the ``NAMES`` attempts of a task that follow each other
+    (ADR 0006). Attempts of other runs may have it: the register is read once more after the claim, and stops them.
 P3  What is listed was seen open in its own identity after the fence; then the decision is written (R2).
 P4  After the decision EndTxn(commit) names exactly the listed identities. Repeating it is recognised; an id that is not
     known any more was ended and forgotten long since. Any other identity is an error with the rows concerned.
 P5  The sweep lists first, then proves that the fence is still held (``Stage`` is refused otherwise), then aborts by
     exact identity. Whatever the next run or epoch opens has another identity, so a slow sweep cannot hit it.
-P6  What a run that was not decided left open is aborted, never committed.
+P6  What a run that was not decided left open is aborted, never committed: when the epoch begins again, by the same
+    rule as P5, or with the next sweep.
 
 What it must not do: abort or claim by name alone, or decide what a message does not name.
 """
@@ -46,6 +49,8 @@ from oncelog.spark.sink.register import (
 
 PREFIX: Final = "oncelog-sink"
 CLAIM_ATTEMPTS: Final = 20
+NAMES: Final = 32
+"""Transactional ids of one task's attempts. Spark begins far fewer of them while the first is still at work."""
 
 
 def driver_id(query: str) -> str:
@@ -53,9 +58,14 @@ def driver_id(query: str) -> str:
     return f"{PREFIX}/{query}"
 
 
-def task_id(query: str, partition: int | str, attempt: str) -> str:
+def task_id(query: str, partition: int | str, ticket: int) -> str:
     """The transactional id of one attempt of one task; no two live attempts share it, later epochs do."""
-    return f"{PREFIX}/{query}/{partition}/{attempt}"
+    return f"{PREFIX}/{query}/{partition}/{ticket % NAMES}"
+
+
+def ticket_id(query: str, partition: int | str) -> str:
+    """The id whose epochs are the tickets of a task's attempts. In mode ``ledger`` it is what the task writes with."""
+    return f"{PREFIX}/{query}/{partition}"
 
 
 def task_prefix(query: str) -> str:
@@ -110,6 +120,13 @@ class ListOpen:
 
 
 @dataclass(frozen=True, slots=True)
+class Ticket:
+    """InitProducerId on an id of its own, whoever has it. Answer: the epoch, another one each time it is asked."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """InitProducerId on a task's id, if its identity still is ``found`` (None: if the id does not exist).
 
@@ -127,7 +144,7 @@ class End:
     commit: bool
 
 
-Ask = Fence | Read | Write | Stage | Publish | Describe | ListOpen | Claim | End
+Ask = Fence | Read | Write | Stage | Publish | Describe | ListOpen | Ticket | Claim | End
 Program = Generator[Ask, Any, Any]
 
 
@@ -172,13 +189,21 @@ def begin(attempt: Attempt) -> Generator[Ask, Any, Turn]:
         register = yield Read()
         yield Fence()
         register = yield Read()
+    left: list[StoredTransaction] = []
+    if register is not None and register.epoch == attempt.epoch:
+        left = yield ListOpen(task_prefix(attempt.query))
     yield from _write(begun(register, attempt))
+    for stored in left:
+        yield End(stored, commit=False)
     return Turn.WRITE
 
 
-def claim(attempt: Attempt, transactional_id: str) -> Generator[Ask, Any, StoredTransaction | None]:
-    """A new identity of the task's id; None when the epoch was decided meanwhile. Raises Superseded, SinkError."""
+def claim(attempt: Attempt, partition: int | str) -> Generator[Ask, Any, StoredTransaction | None]:
+    """An identity for one attempt of a task; None when the epoch was decided meanwhile. Raises Superseded,
+    SinkError."""
     for _ in range(CLAIM_ATTEMPTS):
+        ticket: int = yield Ticket(ticket_id(attempt.query, partition))
+        transactional_id = task_id(attempt.query, partition, ticket)
         found: dict[str, Found] = yield Describe((transactional_id,))
         register: Register | None = yield Read()
         if _turn(register, attempt) is not Turn.WRITE:
@@ -188,7 +213,10 @@ def claim(attempt: Attempt, transactional_id: str) -> Generator[Ask, Any, Stored
             continue
         register = yield Read()
         return claimed if _turn(register, attempt) is Turn.WRITE else None
-    raise SinkError(f"{transactional_id} is claimed again and again by others; are two queries using one checkpoint?")
+    raise SinkError(
+        f"the ids of task {partition} of {attempt.query} are claimed again and again by others; are two queries using "
+        "one checkpoint?"
+    )
 
 
 def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Ask, Any, bool]:

@@ -21,15 +21,13 @@ R4  A run that was superseded never writes, decides or sweeps.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink.errors import SinkError
 
-VERSION: Final = 1
 KEPT_RUNS: Final = 64
 """Superseded runs that are remembered of an epoch; a zombie of an older one is long dead."""
 
@@ -154,45 +152,3 @@ def _check(register: Register | None, following: State, epoch: int) -> None:
     state = None if register is None else register.state
     if following not in NEXT[state] or (register is not None and register.epoch > epoch):
         raise SinkError(f"epoch {epoch} cannot be {following.value}: the register says {register}")
-
-
-# Bytes.
-
-
-def encode(register: Register) -> bytes:
-    """As JSON, so that an operator can read it with any consumer."""
-    return json.dumps(
-        {
-            "version": VERSION,
-            "epoch": register.epoch,
-            "run": register.run,
-            "state": register.state.value,
-            "superseded": register.superseded,
-            "listed": [
-                {"transaction": str(one.stored), "rows": one.rows, "written": one.written} for one in register.listed
-            ],
-        },
-        separators=(",", ":"),
-    ).encode()
-
-
-def decode(value: bytes) -> Register:
-    """The reverse of ``encode``. Raises SinkError for what is not a register, or of a later version."""
-    try:
-        found: dict[str, Any] = json.loads(value)
-        if found["version"] > VERSION:
-            raise SinkError(f"a register of version {found['version']}, this oncelog knows {VERSION}: update it")
-        return Register(
-            int(found["epoch"]),
-            str(found["run"]),
-            State(found["state"]),
-            tuple(_listed(one) for one in found["listed"]),
-            tuple(map(str, found["superseded"])),
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise SinkError(f"a record of the sink's topic cannot be read ({error}): {value[:80]!r}") from None
-
-
-def _listed(found: dict[str, Any]) -> Listed:
-    written = tuple(Written(str(one[0]), *map(int, one[1:])) for one in found["written"])
-    return Listed(StoredTransaction.parse(found["transaction"]), int(found["rows"]), written)

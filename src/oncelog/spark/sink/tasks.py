@@ -26,7 +26,7 @@ from oncelog.spark.sink.errors import FencedDriver
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.producing import BodyProducer, PlainBodies, TransactionalBodies
-from oncelog.spark.sink.protocol import Turn, task_id
+from oncelog.spark.sink.protocol import Turn
 from oncelog.spark.sink.register import Attempt, Listed, Standing, standing
 from oncelog.spark.sink.rows import Router, gathered
 
@@ -36,15 +36,15 @@ _HEAD_START_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Which attempt of which task: ``partition`` in words, and ``attempt``, shared by no other that is alive."""
+    """Which task, ``partition`` in words, and the attempt's number, which those of other stage attempts may share."""
 
     partition: str
-    attempt: str
+    attempt: int
 
     @property
     def is_first(self) -> bool:
         """Whether it is the one that begins an epoch while the others wait a moment."""
-        return self.partition in ("0", "0.0") and self.attempt.endswith("0")
+        return self.partition in ("0", "0.0") and self.attempt == 0
 
 
 def open_client(options: SinkOptions) -> Client:
@@ -81,7 +81,7 @@ def write_two_phase(
         stored = None
         if _begin(cluster, attempt, place) is Turn.WRITE:
             reach(options.points, "task-begun")
-            stored = cluster.run(protocol.claim(attempt, task_id(attempt.query, place.partition, place.attempt)))
+            stored = cluster.run(protocol.claim(attempt, place.partition))
         if stored is None:
             drain(tables)
             return None

@@ -22,7 +22,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from oncelog.spark.errors import OptionError
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
-from oncelog.spark.sink.register import Attempt, Listed, Register, State, encode
+from oncelog.spark.sink.register import Attempt, Listed, Register, State
+from oncelog.spark.sink.register_records import encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +79,7 @@ class _Writer:
             )
         if mode is Mode.LEDGER:
             return SinkMessage(None, None, ledger.write_with_ledger(self.options, attempt, partition, batches))
-        place = tasks.TaskPlace(partition, _attempt_name(context))
+        place = tasks.TaskPlace(partition, context.attemptNumber())
         listed = tasks.write_two_phase(self.options, attempt, place, batches)
         return SinkMessage(attempt, listed, 0 if listed is None else listed.rows)
 
@@ -146,12 +147,6 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> SinkStreamW
     if any(name.lower() == "jobid" for name in options):
         raise OptionError("jobId is for batch writes; a streaming query is known by its checkpoint")
     return SinkStreamWriter(options, schema)
-
-
-def _attempt_name(context: TaskContext) -> str:
-    """``<stage attempt>.<attempt>``; PySpark tells the first only where the local properties have it."""
-    stage_attempt = context.getLocalProperty("oncelog.stage.attempt") or "0"
-    return f"{stage_attempt}.{context.attemptNumber()}"
 
 
 def _known(messages: Iterable[WriterCommitMessage | None]) -> list[SinkMessage]:
