@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 
 def java_string_hash(text: str) -> int:
     """Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
@@ -12,6 +14,7 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
+@lru_cache(maxsize=4096)  # a loop over the characters, asked several times for every transaction
 def coordinator_partition(text: str, partition_count: int) -> int:
     """The partition of an internal topic that coordinates ``text`` (Kafka's ``Utils.abs``: the minimum maps to 0)."""
     value = java_string_hash(text)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oncelog.core.controller.image import ClusterImage
     from oncelog.core.groups.shard import GroupShard
     from oncelog.core.sessions.fetch import FetchSessions
+    from oncelog.core.transactions.model import AddRequest
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.audit import AuditRecord
     from oncelog.storage.log import PartitionLog
@@ -89,6 +90,11 @@ class Broker(Protocol):
 
     def coordinates_transaction(self, transactional_id: TransactionalId) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the transactional id now."""
+
+    def take_part(self, request: AddRequest) -> bool:
+        """Whether partitions are known to take part in a transaction, by what is durable: True only if this broker
+        coordinates it and can say so at once. False decides nothing: the coordinator is to be asked, and may have to
+        be waited for."""
 
     def write_marker(self, partition: TopicPartition, marker: Marker) -> Offset:
         """Append an end-of-transaction marker to a log that this broker leads; the high watermark at which it is

@@ -18,7 +18,7 @@ from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.leadership import exists
-from oncelog.handlers.produce_transactions import identity_of, verify
+from oncelog.handlers.produce_transactions import identity_of, known, verify
 from oncelog.handlers.waits import Steps, UntilDurable
 from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
 from oncelog.records.compression import Codec
@@ -104,10 +104,12 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Steps
         return _append_all(request, _Appending(context, request.acks, allowed=True, refused={}, verified=False))
     name = request.transactional_id
     allowed = name is not None and context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    verified = False
     if name is not None and allowed and transactional:
-        return _verify_and_append(request, name, transactional, context)
-    appending = _Appending(context, request.acks, allowed, refused={}, verified=False, transactional_id=name)
-    return _append_all(request, appending)
+        verified = known(name, transactional, context)
+        if not verified:
+            return _verify_and_append(request, name, transactional, context)
+    return _append_all(request, _Appending(context, request.acks, allowed, {}, verified, transactional_id=name))
 
 
 def _verify_and_append(

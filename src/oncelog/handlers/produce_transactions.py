@@ -4,9 +4,11 @@ Without this a late batch could open a transaction that nobody ends. Clients of 
 beforehand, and the coordinator is asked whether they did. From Produce 12 on (V2) the produce itself adds it, and waits
 until that is durable.
 
-Against the race with an abort a partition's log has a guard (``core.producers.verification``): a marker that was
+Where the coordinator is this broker and knows of the partition durably, as it nearly always does by then, its word is
+taken in the step of the append and nothing is waited for. Otherwise it is asked. Against the race of its answer with an
+abort a partition's log has a guard (``core.producers.verification``): a marker that was
 written since the coordinator was asked makes its answer worthless, wherever the coordinator is. Where it is this broker
-its word is also taken anew in the step in which the batch is appended, which tells the client more.
+its word is also taken anew with the append, which tells the client more.
 """
 
 from __future__ import annotations
@@ -47,6 +49,16 @@ def identity_of(records: memoryview) -> Identity | None:
     if not header.is_transactional or header.producer_id < 0:
         return None
     return Identity(ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch))
+
+
+def known(transactional_id: str, transactional: Mapping[TopicPartition, Identity], context: Context) -> bool:
+    """Whether the coordinator need not be asked: it is here, and says at once that all partitions take part."""
+    if context.version >= ADDS_PARTITIONS:
+        return False
+    first, *others = set(transactional.values())
+    if others:
+        return False
+    return context.broker.take_part(AddRequest(TransactionalId(transactional_id), first, list(transactional), 0))
 
 
 def verify(

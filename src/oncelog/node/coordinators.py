@@ -282,7 +282,7 @@ class Coordinators(Generic[S]):
         if not replies:
             return
         shown_upto = led.log.log_end_offset if decision.records else self._shown_upto(led, decision)
-        if shown_upto is None:
+        if shown_upto is None or led.log.high_watermark >= shown_upto:
             self._reply_all(replies)
             return
         if token is not None and decision.reply is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
@@ -18,21 +19,29 @@ def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, 
     """Append ``marker``; the high watermark at which it is durable. Raises AppendRefused or OSError."""
     if marker.start_offset != NO_OFFSET:
         _check_administrators(log, marker)
-    batch = end_transaction_marker(
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        committed=marker.committed,
-        coordinator_epoch=marker.coordinator_epoch,
-        timestamp=now_ms,
-    )
+    batch = _encoded(marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch, now_ms)
     appended = log.append(
-        memoryview(batch),
+        memoryview(bytearray(batch)),  # a copy: the log writes the offset into it
         now_ms=now_ms,
         leader_epoch=leader_epoch,
         internal=True,
         transaction_version=marker.transaction_version,
     )
     return Offset(appended.last_offset + 1)
+
+
+@lru_cache(maxsize=16)
+def _encoded(producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, now_ms: int) -> bytes:
+    """The same for all partitions of a transaction."""
+    return bytes(
+        end_transaction_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=committed,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+        )
+    )
 
 
 def _check_administrators(log: PartitionLog, marker: Marker) -> None:

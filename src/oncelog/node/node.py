@@ -29,6 +29,7 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image import ClusterImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.sessions.fetch import FetchSessions
+from oncelog.core.transactions.model import AddRequest
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.api import Api
 from oncelog.handlers.context import Authoriser, Marker
@@ -329,6 +330,10 @@ class Node:
     def coordinates_transaction(self, transactional_id: TransactionalId) -> ErrorCode:
         """See ``handlers.context.Broker``."""
         return self._transactions.refusal(transactional_id)
+
+    def take_part(self, request: AddRequest) -> bool:
+        """See ``handlers.context.Broker``."""
+        return self._transactions.take_part(request)
 
     def write_marker(self, partition: TopicPartition, marker: Marker) -> Offset:
         """See ``handlers.context.Broker``."""

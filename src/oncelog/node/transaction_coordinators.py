@@ -14,7 +14,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CoordinatorEpoch, LeaderEpoch, Offset, ProducerId, TopicPartition, TransactionalId
-from oncelog.core.transactions.model import Decision, MarkersToWrite, TransactionSettings
+from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite, TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.context import Broker, Marker
 from oncelog.node.coordinators import Coordinators
@@ -111,6 +111,17 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         if producer_id is not None and led.shard.is_loaded:
             now_ms = self._now_ms()
             self._carry_out(led, led.shard.abort_timed_out(name, producer_id, now_ms), None, now_ms)
+
+    def take_part(self, request: AddRequest) -> bool:
+        """Whether partitions take part in a transaction, by what is durable; False also where that cannot be said at
+        once."""
+        led = self._find(request.transactional_id)
+        if led is None or not led.shard.is_loaded:
+            return False
+        pending_end = self._pending_ids[led.shard.partition].end_of(request.transactional_id)
+        if pending_end is not None and led.log.high_watermark < pending_end:
+            return False
+        return led.shard.take_part(request)
 
     # Markers
 

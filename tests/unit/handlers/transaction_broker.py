@@ -20,7 +20,7 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.model import Decision, MarkersToWrite, TransactionSettings
+from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite, TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.transaction import Transaction, record_of
 from oncelog.handlers.api import Operation
@@ -65,6 +65,10 @@ class TransactionBroker(LogBroker):
 
     def coordinates_transaction(self, transactional_id: TransactionalId) -> ErrorCode:
         return self.refusal
+
+    def take_part(self, request: AddRequest) -> bool:
+        shard = self.transaction_shard(request.transactional_id)
+        return shard is not None and shard.take_part(request)
 
     def write_marker(self, partition: TopicPartition, marker: Marker) -> Offset:
         log = self.logs.logs[partition]

@@ -115,6 +115,12 @@ class VerifyReply(NamedTuple):
     error_code: ErrorCode
     partitions: Mapping[TopicPartition, ErrorCode] = {}
 
+    @property
+    def take_part(self) -> bool:
+        """Whether all partitions asked about do."""
+        none = ErrorCode.NONE
+        return self.error_code is none and all(error_code is none for error_code in self.partitions.values())
+
 
 class EndReply(NamedTuple):
     """Answer to EndTxn: with Transactions V2 the identity to go on with."""

@@ -115,6 +115,10 @@ class TransactionShard(ShardReading):
         shown = request.transactional_id if reply.error_code is ErrorCode.NONE else None
         return Decision(reply=reply, shows=shown)
 
+    def take_part(self, request: AddRequest) -> bool:
+        """What ``verify_partitions`` would reply, as a yes or no; shows what is applied, durable or not."""
+        return requests.verify_partitions(self._transactions.get(request.transactional_id), request).take_part
+
     def end(
         self, request: EndRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Decision:
