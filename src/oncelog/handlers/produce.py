@@ -146,9 +146,15 @@ def _append_all(
         _close_on_error(response)
         return None
     context = appending.context
-    if request.acks == ACKS_ALL and appending.waiting:
+    if request.acks == ACKS_ALL and not _are_durable(appending.waiting, context):
         return _when_durable(response, appending.waiting, context.now_ms + max(0, request.timeout_ms), context)
     return response
+
+
+def _are_durable(waiting: Sequence[_Waiting], context: Context) -> bool:
+    """Whether nothing has to be waited for: with ``log.sync.policy=none`` the high watermark has moved already."""
+    log_of = context.broker.log
+    return all((log := log_of(each.partition)) is not None and log.high_watermark >= each.end for each in waiting)
 
 
 def _transactional_partitions(request: ProduceRequest, context: Context) -> Mapping[TopicPartition, Identity] | None:

@@ -22,6 +22,9 @@ API_VERSIONS_KEY: Final = 18
 
 _SIZE = Struct(">i")
 _REQUEST_START = Struct(">hhi")
+_REQUEST_START_AND_LENGTH = Struct(">hhih")
+_SHORT_BYTES: Final = 255
+"""A client id that is decoded without a look at what replacing its bytes may make of it."""
 _SIZE_AND_CORRELATION_ID = Struct(">ii")
 _SIZE_AND_REQUEST_START = Struct(">ihhi")
 
@@ -41,6 +44,9 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     The version is not judged here, so that an unknown one of ApiVersions can be answered. Raises PeerError, also for
     an API key that no message module exists for.
     """
+    usual = _usual_header(buffer)
+    if usual is not None:
+        return usual
     reader = Reader(buffer, 0)
     api_key, api_version, correlation_id = reader.unpack(_REQUEST_START)
     api = BY_KEY.get(api_key)
@@ -50,6 +56,22 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     if api_version >= api.first_flexible_version:
         reader.skip_tags()
     return RequestHeader(api_key, api_version, correlation_id, client_id), reader.position
+
+
+def _usual_header(buffer: Buffer) -> tuple[RequestHeader, int] | None:
+    """What nearly every request has: a short client id and no tagged fields. The same as the general way, or None."""
+    if len(buffer) <= _REQUEST_START_AND_LENGTH.size:
+        return None
+    api_key, api_version, correlation_id, length = _REQUEST_START_AND_LENGTH.unpack_from(buffer)
+    after = _REQUEST_START_AND_LENGTH.size + length
+    if not 0 <= length <= _SHORT_BYTES or after >= len(buffer) or (api := BY_KEY.get(api_key)) is None:
+        return None
+    client_id = str(memoryview(buffer)[_REQUEST_START_AND_LENGTH.size : after], "utf-8", "replace")
+    if api_version >= api.first_flexible_version:
+        if buffer[after]:
+            return None
+        after += 1
+    return RequestHeader(api_key, api_version, correlation_id, client_id), after
 
 
 def decode_response_header(buffer: Buffer, api_key: int, api_version: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.base.invariant import invariant
+from oncelog.base.invariant import InvariantViolation, invariant
 from oncelog.base.units import INT32_MAX
 from oncelog.core.transactions.model import (
     FLEXIBLE_RECORDS,
@@ -100,13 +100,15 @@ def follow(transaction: Transaction, **changes: object) -> Transaction:
     as Apache Kafka does: that of the state before."""
     changes.setdefault("previous_producer_id", transaction.identity.producer_id)
     following: Transaction = transaction._replace(**changes)  # type: ignore[arg-type]  # each caller's are right
-    invariant(
-        may_follow(transaction.state, following.state),
-        "X1: a transaction cannot do that in its state",
-        transactional_id=transaction.transactional_id,
-        state=transaction.state.name,
-        following=following.state.name,
-    )
+    if not may_follow(transaction.state, following.state):
+        raise InvariantViolation(
+            "X1: a transaction cannot do that in its state",
+            {
+                "transactional_id": transaction.transactional_id,
+                "state": transaction.state.name,
+                "following": following.state.name,
+            },
+        )
     return following
 
 

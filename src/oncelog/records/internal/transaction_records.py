@@ -56,6 +56,8 @@ _TAG_FORMATS: Final = {
     _CLIENT_TRANSACTION_VERSION_TAG: struct.Struct(">h"),
     _NEXT_PRODUCER_EPOCH_TAG: struct.Struct(">h"),
 }
+_TAG_STARTS: Final = {tag: bytes((tag, layout.size)) for tag, layout in _TAG_FORMATS.items()}
+"""How each tagged field begins: its number and size, a byte each."""
 _KEY_START: Final = struct.Struct(">hh")
 _USUAL_START: Final = struct.Struct(">hqhiBB")
 """Version, producer id, producer epoch, time-out, state, number of topics plus one."""
@@ -271,7 +273,9 @@ def encode_value(value: TransactionValue, version: int) -> bytes:
             (_CLIENT_TRANSACTION_VERSION_TAG, value.client_transaction_version, 0),
             (_NEXT_PRODUCER_EPOCH_TAG, value.next_producer_epoch, NO_PRODUCER_EPOCH),
         )
-        writer.tagged_fields({tag: _TAG_FORMATS[tag].pack(held) for tag, held, default in fields if held != default})
+        tags = [_TAG_STARTS[tag] + _TAG_FORMATS[tag].pack(held) for tag, held, default in fields if held != default]
+        writer.output.append(len(tags))
+        writer.output += b"".join(tags)
     return bytes(writer.output)
 
 
