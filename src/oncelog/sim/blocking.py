@@ -1,9 +1,9 @@
 """Blocking code on the simulated loop: the production tools run in virtual time as they are.
 
 The tool gets a thread, but never runs beside anybody: thread and loop hand one baton to each other. Whenever the code
-would block it gives the loop a coroutine to await, and stands still until the loop gives back what came of it. So there
-is no concurrency, the order is the loop's, and same seed is same run (ADR 0006). A host that dies ends the code where it
-stands: the wait raises, and every further one, too.
+would block it gives the loop a coroutine to await, and stands still until the loop gives back what came of it. So
+nothing is concurrent, the order is the loop's, and same seed is same run (ADR 0006). A host that dies ends the code
+where it stands: the wait raises, and every further one, too.
 """
 
 from __future__ import annotations

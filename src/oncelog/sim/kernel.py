@@ -17,12 +17,16 @@ from typing import Any, Final
 
 START_MS: Final = 1_700_000_000_000
 """Wall time when a simulation begins, milliseconds since the epoch."""
+LAST_LINES: Final = 400
+"""Of the trace, kept for a report."""
+_LINES_AT_ONCE: Final = 4 * LAST_LINES
+"""Lines of the trace that the digest takes in at once: a thousand small updates cost more than a large one."""
 
 
 class Happening:
     """Something that will happen, unless it is cancelled. What asyncio calls a handle."""
 
-    __slots__ = ("_arguments", "_at_us", "_callback", "_context")
+    __slots__ = ("_arguments", "_at_us", "_callback", "_context")  # known to Kernel, which is the one that makes them
 
     def __init__(
         self, at_us: int, callback: Callable[..., object], arguments: tuple[Any, ...], context: Context | None
@@ -68,6 +72,10 @@ class Kernel:
         """How many things have happened."""
         self.log: Callable[[str], None] | None = None
         """Told every line of the trace, for who wants to read it."""
+        self._lines: list[str] = []
+        """Of the trace, the last that the digest has taken in, and those that it has not."""
+        self._digested = 0
+        """How many of them it has."""
         self._asked = 0
         self._later: list[tuple[int, int, Happening]] = []
         self._soon: deque[Happening] = deque()
@@ -108,20 +116,29 @@ class Kernel:
 
     def step(self) -> bool:
         """Let the next thing happen; False when nothing will ever happen again."""
-        if self._soon:
-            self.happened += self._soon.popleft().happen()
-            return True
-        later = self._later
-        while later:
-            at_us, _, happening = heapq.heappop(later)
-            if happening.cancelled():
-                continue
+        soon = self._soon
+        if soon:
+            happening = soon.popleft()
+        else:
+            later = self._later
+            while later:
+                at_us, _, happening = heapq.heappop(later)
+                if happening._callback is not None:
+                    break
+            else:
+                return False
             self.now_us = at_us
             while later and later[0][0] == at_us:
-                self._soon.append(heapq.heappop(later)[2])
-            self.happened += happening.happen()
-            return True
-        return False
+                soon.append(heapq.heappop(later)[2])
+        callback = happening._callback
+        if callback is not None:  # this is Happening.happen, without the call: nothing is run more often
+            happening._callback = None
+            self.happened += 1
+            if happening._context is None:
+                callback(*happening._arguments)
+            else:
+                happening._context.run(callback, *happening._arguments)
+        return True
 
     def run_soon(self) -> bool:
         """Let happen what was asked for at this moment, without time passing; whether there was anything."""
@@ -132,10 +149,28 @@ class Kernel:
 
     def trace(self, line: str) -> None:
         """Note what happened."""
-        self._digest.update(f"{self.now_us} {line}\n".encode())
+        lines = self._lines
+        lines.append(f"{self.now_us} {line}\n")
+        if len(lines) > _LINES_AT_ONCE:
+            self._digest_lines()
         if self.log is not None:
-            self.log(f"{self.now_us / 1_000_000:12.6f} {line}")
+            self.log(_readable(lines[-1]))
+
+    def last_lines(self) -> list[str]:
+        """The end of the trace, to read."""
+        return [_readable(line) for line in self._lines[-LAST_LINES:]]
 
     def trace_sha256(self) -> str:
         """Digest of the trace so far."""
+        self._digest_lines()
         return self._digest.hexdigest()
+
+    def _digest_lines(self) -> None:
+        self._digest.update("".join(self._lines[self._digested :]).encode())
+        del self._lines[:-LAST_LINES]
+        self._digested = len(self._lines)
+
+
+def _readable(line: str) -> str:
+    now_us, _, what = line.rstrip("\n").partition(" ")
+    return f"{int(now_us) / 1_000_000:12.6f} {what}"

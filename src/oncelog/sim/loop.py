@@ -45,10 +45,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         events._set_running_loop(self)
         try:
             task = self.create_task(main)
-            while not task.done():
-                if until_us is not None and self.kernel.now_us > until_us:
+            done, kernel, step = task.done, self.kernel, self.kernel.step
+            while not done():
+                if until_us is not None and kernel.now_us > until_us:
                     raise TimeoutError(f"not done after {until_us / 1e6:.0f} s of virtual time")
-                if not self.kernel.step():
+                if not step():
                     raise Stuck("nothing is left that could happen")
             return task.result()
         finally:

@@ -9,7 +9,6 @@ topics are drained, the broker is shut down, and history, wire and disk are chec
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.sim import faults
 from oncelog.sim.aftermath import drain, groups_of, offsets_of, partitions_of, transactions_of
 from oncelog.sim.checkers.anomalies import check
+from oncelog.sim.checkers.disk.administrative import ends_of
 from oncelog.sim.checkers.disk.logs import Kept
 from oncelog.sim.checkers.disk.observer import check_disk
 from oncelog.sim.checkers.liveness import AT_REST, Aftermath, check_liveness
@@ -39,8 +39,6 @@ SETTLING_S: Final = 5
 """After the healing, until everybody is connected again."""
 CALM_S: Final = 15
 """Then nothing is wrong for so long: whatever is asked has to be answered."""
-LAST_LINES: Final = 400
-"""Of the trace, kept for a report."""
 _DOWNGRADE: Final = 2
 _DISK_DID_IT: Final = ("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left")
 
@@ -87,8 +85,7 @@ class Simulation:
         self.recorder = Recorder(self.world.kernel)
         self.stage = Stage(self.world, self.recorder, scene.transaction_version)
         self.topics: list[Topic] = [topic for workload in scene.workloads for topic in workload.topics()]
-        self.lines: deque[str] = deque(maxlen=LAST_LINES)
-        self.world.kernel.log = log or self.lines.append
+        self.world.kernel.log = log
         self.observer = WireObserver()
         self.watcher = WireWatcher(self.observer, self.world.kernel.now_ms, _violated)
         self.world.broker.watcher = self.watcher
@@ -120,7 +117,7 @@ class Simulation:
             trace_sha256=kernel.trace_sha256(),
             plan=list(self.scene.plan),
             workloads=[repr(workload) for workload in self.scene.workloads],
-            last_lines=list(self.lines) if violations else [],
+            last_lines=kernel.last_lines() if violations else [],
         )
         kernel.log = None
         self.world.loop.end()
@@ -224,6 +221,7 @@ class Simulation:
             torn=torn,
             settled=settled,
             restarted_at_ms=self._deaths_ms,
+            ended=ends_of(broker.audits),
             now_ms=broker.now_ms(),
         )
         self._raise(found)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from oncelog.base.ids import INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from oncelog.ports import Files
 from oncelog.sim.checkers.disk import logs as alone
+from oncelog.sim.checkers.disk.administrative import End
 from oncelog.sim.checkers.disk.logs import Kept
 from oncelog.sim.checkers.disk.recovery import recovery
 from oncelog.sim.checkers.disk.scan import scan
@@ -26,6 +27,7 @@ def check_disk(
     torn: bool = False,
     settled: bool = False,
     restarted_at_ms: Sequence[int] = (),
+    ended: Iterable[End] | None = None,
     config_of: Callable[[TopicPartition], LogConfig] = lambda _: LogConfig(),
     storage: StorageConfig | None = None,
     now_ms: int = 0,
@@ -35,7 +37,8 @@ def check_disk(
     ``acknowledged``: what must be there (``WireObserver.acknowledged_batches``). ``torn``: the power was lost, so that
     logs may end in rubble. ``settled``: no client is left and every transaction had time to end; not for directories
     with prepared two-phase transactions. ``restarted_at_ms``: when the broker started, by the clock of its markers; who
-    starts again may write markers again. ``now_ms`` decides which producers have expired.
+    starts again may write markers again. ``ended``: what others than coordinators have ended by the audit log (None:
+    there is none). ``now_ms`` decides which producers have expired.
     """
     kept = kept or Kept()
     kept = kept._replace(compacted=kept.compacted.union(INTERNAL_TOPICS))
@@ -48,7 +51,7 @@ def check_disk(
             found.setdefault(rule, []).append(instance)
     for rule, instance in (
         *alone.acknowledged(scanned, acknowledged, kept),
-        *markers(scanned, kept, settled=settled, restarted_at_ms=restarted_at_ms),
+        *markers(scanned, kept, settled=settled, restarted_at_ms=restarted_at_ms, ended=ended),
         *recovery(files, scanned, config_of=config_of, now_ms=now_ms, storage=storage),
     ):
         found.setdefault(rule, []).append(instance)

@@ -2,17 +2,19 @@
 
 The coordinators' log tells, transaction by transaction, outcome, epoch and partitions (its Prepare record). In each of
 these partitions the producer's markers must be the same outcomes in the same order. A marker may be repeated (the
-coordinator lost the answer: it was restarted), or be an administrator's, whose epoch is that of the data.
+coordinator lost the answer: it was restarted), or be an administrator's: the audit log says so (see
+``administrative``), or, where there is none, its epoch, which is that of the data.
 Where either log is not whole any more, nothing is said of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.records.internal.transaction_records import TransactionValue, decode_key, decode_value
+from oncelog.sim.checkers.disk.administrative import UNAUDITED, End, Listing, Listings, live_ended
 from oncelog.sim.checkers.disk.logs import Finding, Kept
 from oncelog.sim.checkers.disk.scan import Batch, Marker, ScannedLog
 
@@ -39,12 +41,19 @@ Decisions = Mapping[tuple[TopicPartition, int], list[Decision]]
 """(partition, producer id) → the transactions decided on it, in order."""
 
 
-def decisions_of(
-    logs: Mapping[TopicPartition, ScannedLog],
-) -> tuple[dict[tuple[TopicPartition, int], list[Decision]], set[int]]:
-    """What the coordinators have decided, and the producer ids of whole logs."""
+class Words(NamedTuple):
+    """What the coordinators have decided and listed; ``known``: the producer ids of whole logs."""
+
+    decided: dict[tuple[TopicPartition, int], list[Decision]]
+    listed: Mapping[tuple[TopicPartition, int], list[Listing]]
+    known: set[int]
+
+
+def words_of(logs: Mapping[TopicPartition, ScannedLog]) -> Words:
+    """All that the coordinators' logs say."""
     decided: dict[tuple[TopicPartition, int], list[Decision]] = {}
     known: set[int] = set()
+    listings = Listings()
     for partition, log in sorted(logs.items()):
         if partition.topic != TRANSACTION_STATE or not log.is_whole:
             continue
@@ -52,10 +61,14 @@ def decisions_of(
             for record in batch.records:
                 transactional_id = decode_key(record.key)
                 value = None if record.value is None else decode_value(record.value)
-                if isinstance(value, TransactionValue) and isinstance(transactional_id, str):
+                if not isinstance(transactional_id, str):
+                    continue
+                if isinstance(value, TransactionValue):
                     known.add(value.producer_id)
                     _decide(decided, transactional_id, value)
-    return decided, known
+                listings.read(transactional_id, value if isinstance(value, TransactionValue) else None)
+    listings.end()
+    return Words(decided, listings.of, known)
 
 
 def _decide(
@@ -72,11 +85,34 @@ def _decide(
             decided.setdefault(place, []).append(decision)
 
 
+class Known(NamedTuple):
+    """What else is known when markers are compared with decisions."""
+
+    settled: bool
+    restarted_at_ms: Sequence[int]
+    ended: Mapping[tuple[TopicPartition, int, int, int], End] | None
+    """By partition, producer id and epoch, and time: what the audit log has; None: there is none."""
+
+    def end_of(self, partition: TopicPartition, batch: Batch) -> End | None:
+        """The entry of the audit log that a marker has."""
+        header, marker = batch.header, batch.marker
+        if self.ended is None or marker is None or marker.committed:
+            return None
+        return self.ended.get((partition, header.producer_id, header.producer_epoch, marker.timestamp))
+
+
 def markers(
-    logs: Mapping[TopicPartition, ScannedLog], kept: Kept, *, settled: bool, restarted_at_ms: Sequence[int] = ()
+    logs: Mapping[TopicPartition, ScannedLog],
+    kept: Kept,
+    *,
+    settled: bool,
+    restarted_at_ms: Sequence[int] = (),
+    ended: Iterable[End] | None = None,
 ) -> Iterator[Finding]:
     """``settled``: the coordinators had time to write all markers before the disk was read."""
-    decided, known = decisions_of(logs)
+    words = words_of(logs)
+    by_name = None if ended is None else {(e.partition, e.producer_id, e.producer_epoch, e.at_ms): e for e in ended}
+    also = Known(settled, restarted_at_ms, by_name)
     for partition, log in sorted(logs.items()):
         if partition.topic in kept.recreated or not log.is_whole:
             continue
@@ -84,16 +120,15 @@ def markers(
         for batch in log.batches:
             if batch.header.producer_id >= 0 and batch.header.is_transactional:
                 by_producer.setdefault(batch.header.producer_id, []).append(batch)
-        expecting = {producer for place, producer in decided if place == partition}
+        expecting = {producer for place, producer in words.decided if place == partition}
         for producer in sorted(by_producer.keys() | expecting):
             batches = by_producer.get(producer, [])
             if settled:
                 yield from _undecided(partition, producer, batches)
-            if producer in known:
-                expected = decided.get((partition, producer), [])
-                yield from _compare(partition, producer, batches, expected, restarted_at_ms)
+            if producer in words.known:
+                yield from _compare(partition, producer, batches, words, also)
                 if settled:
-                    yield from _not_written(partition, producer, batches, expected)
+                    yield from _not_written(partition, producer, batches, words, also)
 
 
 def _undecided(partition: TopicPartition, producer: int, batches: list[Batch]) -> Iterator[Finding]:
@@ -102,12 +137,10 @@ def _undecided(partition: TopicPartition, producer: int, batches: list[Batch]) -
 
 
 def _compare(
-    partition: TopicPartition,
-    producer: int,
-    batches: list[Batch],
-    expected: list[Decision],
-    restarted_at_ms: Sequence[int],
+    partition: TopicPartition, producer: int, batches: list[Batch], words: Words, also: Known
 ) -> Iterator[Finding]:
+    expected = words.decided.get((partition, producer), [])
+    listed = words.listed.get((partition, producer), [])
     position = 0
     last: Marker | None = None
     for batch in batches:
@@ -116,16 +149,23 @@ def _compare(
         found = batch.header.producer_epoch, batch.marker.committed
         where = f"{partition}@{batch.header.base_offset}: producer {producer}, epoch {found[0]}"
         said = "commit" if found[1] else "abort"
+        end = also.end_of(partition, batch)
+        if end is not None:
+            yield from live_ended(end, listed, position)
+            continue
         if position < len(expected) and expected[position][:2] == found:
             position += 1
         elif position and expected[position - 1][:2] == found:
             excused = last is None or last.coordinator_epoch < batch.marker.coordinator_epoch
-            excused |= _restarted_between(last or batch.marker, batch.marker, restarted_at_ms)
+            excused |= _restarted_between(last or batch.marker, batch.marker, also.restarted_at_ms)
             if expected[position - 1].version >= _TRANSACTIONS_V2 and not excused:
                 yield REPEATED, f"{where}, {said} twice"
-        elif not (not found[1] and _is_administrators(found[0], expected, position)):
+        elif found[1] or not _is_administrators(found[0], expected, position):
             yield DISAGREES, f"{where}, {said}, decided was {_shown(expected, position)}"
             return
+        elif also.ended is not None and batch.marker.timestamp not in also.restarted_at_ms:
+            # Who dies in the very step in which a marker is written does not come to write it down.
+            yield UNAUDITED, f"{where}, {said}, decided was {_shown(expected, position)}"
         last = batch.marker
 
 
@@ -134,10 +174,15 @@ def _restarted_between(one: Marker, other: Marker, restarted_at_ms: Sequence[int
 
 
 def _not_written(
-    partition: TopicPartition, producer: int, batches: list[Batch], expected: list[Decision]
+    partition: TopicPartition, producer: int, batches: list[Batch], words: Words, also: Known
 ) -> Iterator[Finding]:
     """The markers that are there stand for the first of the decisions; :func:`_compare` says so if they do not."""
-    written = [(b.header.producer_epoch, b.marker.committed) for b in batches if b.marker is not None]
+    expected = words.decided.get((partition, producer), [])
+    written = [
+        (b.header.producer_epoch, b.marker.committed)
+        for b in batches
+        if b.marker is not None and also.end_of(partition, b) is None
+    ]
     position = 0
     for found in written:
         if position < len(expected) and expected[position][:2] == found:

@@ -76,13 +76,12 @@ class ByHand:
 
     async def add(self, partitions: Sequence[TopicPartition]) -> None:
         """Announce partitions to the coordinator."""
+        topics = [AddPartitionsToTxnTopic(name=one.topic, partitions=[one.partition]) for one in partitions]
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=one.topic, partitions=[one.partition]) for one in partitions
-            ],
+            v3_and_below_topics=topics,
         )
         answer = await (await self._coordinator()).call(request, ADD_VERSION)
         for topic in answer.results_by_topic_v3_and_below:

@@ -1,8 +1,8 @@
 """After the faults: everything planted is found, nothing excused is, and administrators set every partition free.
 
 When all who write have ended and no coordinator has anything left to end, each open transaction must be called what it
-is (A1, A2). Where the broker ends orphans itself it has had the time (A3). Then ``abort --all-hanging``: nothing hangs
-any more, which the last stable offset has to show (L3).
+is (A1, A2). Where the broker ends orphans itself it has had the time (A3), and did not take it too early (A6). Then
+``abort --all-hanging``: nothing hangs any more, which the last stable offset has to show (L3).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from oncelog.client.errors import ClientError
 from oncelog.core.transactions.hanging import Verdict as BrokersVerdict
 from oncelog.sim.aftermath import transactions_of
 from oncelog.sim.blocking import with_client
+from oncelog.sim.checkers.disk.administrative import ORPHAN_ABORT, TOO_EARLY, ends_of
 from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.ground import CountedStage, Ground
 from oncelog.sim.world import ClientHost
@@ -24,6 +25,8 @@ from oncelog.sim.world import ClientHost
 BROKERS_TIME_MS: Final = 45_000
 """First look, time-out, grace and some passes: by then a broker that ends orphans has ended what it knows to be one."""
 ATTEMPTS: Final = 10
+SET_BACK_MS: Final = 4_000
+"""The broker's clock may be, between planting and ending."""
 _AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
@@ -43,6 +46,7 @@ class Closing:
         if self.ground.orphan_action == "abort":
             await host.sleep(BROKERS_TIME_MS)
         await with_client(host, self.judge_and_end)
+        self.judge_broker()
         self.ground.judged = True
 
     async def coordinators_at_rest(self, host: ClientHost) -> None:
@@ -85,6 +89,16 @@ class Closing:
             self.stage.object(f"A2 it hangs ({planted.kind}), and that is not said: {what}")
         elif self.ground.orphan_action == "abort" and self.broker_had_time(one):
             self.stage.object(f"A3 the broker has not ended its orphan: {what}")
+
+    def judge_broker(self) -> None:
+        """The orphans that it has ended itself: not before their time-out and its grace were over."""
+        for end in ends_of(self.stage.world.broker.audits):
+            planted = self.ground.planted.get((end.partition, end.producer_id))
+            if end.action != ORPHAN_ABORT or planted is None:
+                continue
+            least_ms = planted.timeout_ms + self.ground.orphan_grace_ms - SET_BACK_MS
+            if end.at_ms - planted.planted_ms < least_ms:
+                self.stage.object(f"{TOO_EARLY}: {end}, planted at {planted.planted_ms}")
 
     def broker_had_time(self, one: OpenTransaction) -> bool:
         """Whether the broker knows that it is orphaned, and since when that is: a coordinator has told the time-out."""

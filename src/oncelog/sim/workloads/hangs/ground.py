@@ -57,6 +57,7 @@ class Ground:
     coordinators: int
     """Partitions of ``__transaction_state``."""
     orphan_action: str
+    orphan_grace_ms: int
     planted: dict[tuple[TopicPartition, int], Planted] = field(default_factory=dict)
     judged: bool = False
     """The last look is over: who held a transaction open for it may go on."""

@@ -40,7 +40,6 @@ class Planter:
         self.live_ids = live_ids
         """Transactional ids of producers that are at work."""
         self.entropy = stage.entropy(name)
-        self.raw_count = 0
 
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client:
@@ -159,7 +158,6 @@ async def _moved_on(planter: Planter, host: ClientHost, client: AsyncClient) -> 
 
 async def _raw(planter: Planter, host: ClientHost, client: AsyncClient) -> None:
     """A producer id that no coordinator gave out, under an id that nobody knows, or that somebody else has."""
-    planter.raw_count += 1
     name = planter.ground.new_id(planter.name)
     if planter.live_ids and planter.entropy.random() < 0.3:
         name = planter.entropy.choice(planter.live_ids)
@@ -170,7 +168,7 @@ async def _raw(planter: Planter, host: ClientHost, client: AsyncClient) -> None:
         name,
         timeout_ms=0,
         age_ms=planter.entropy.choice((0, DAY_MS)),
-        producer_id=RAW_PRODUCER_IDS + planter.raw_count,
+        producer_id=RAW_PRODUCER_IDS + planter.ground.count,
         epoch=planter.entropy.randint(0, 3),
     )
     await planter.hang("raw", raw, planter.entropy.choice(planter.places))

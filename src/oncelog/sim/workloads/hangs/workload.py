@@ -89,7 +89,7 @@ def draw_hangs(name: str, entropy: random.Random) -> tuple[Hangs, Mapping[str, s
     """By chance; with the broker's configuration that goes with it."""
     config = {
         "transaction.state.log.num.partitions": str(entropy.choice((3, 5))),
-        "transaction.partition.verification.enable": entropy.choice(("false", "false", "false", "true")),
+        "transaction.partition.verification.enable": entropy.choice(("false", "false", "false", "false", "true")),
         "transaction.orphan.action": entropy.choice(("report", "abort")),
         "transaction.orphan.grace.ms": str(entropy.choice((0, 2_000, 15_000))),
         "transaction.two.phase.commit.alarm.ms": str(entropy.choice((5_000, 3_600_000))),
@@ -101,6 +101,7 @@ def draw_hangs(name: str, entropy: random.Random) -> tuple[Hangs, Mapping[str, s
         verifies=config["transaction.partition.verification.enable"] == "true",
         coordinators=int(config["transaction.state.log.num.partitions"]),
         orphan_action=config["transaction.orphan.action"],
+        orphan_grace_ms=int(config["transaction.orphan.grace.ms"]),
     )
     orphans_alone = ground.orphan_action == "abort" and entropy.random() < 0.5
     name = ground.safe_name(name, 1)
@@ -118,7 +119,7 @@ def draw_hangs(name: str, entropy: random.Random) -> tuple[Hangs, Mapping[str, s
         committers=Committers(
             ground.safe_name(f"{name}-2pc", 2), 2, 2, 100, entropy.choice((0.0, 0.05)), outsiders=True
         ),
-        kept=Committers(ground.safe_name(f"{name}-kept", keepers), keepers, keepers, 100, 0.0, outsiders=True),
+        kept=Committers(ground.safe_name(f"{name}-kept", keepers), keepers, keepers, 100, deadly=0.0, outsiders=True),
         ground=ground,
     )
     return hangs, config
