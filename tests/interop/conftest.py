@@ -12,5 +12,5 @@ from oncelog.testing import Broker
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     """A fresh broker with Apache Kafka's defaults where they matter to clients."""
-    with Broker({"node.id": "1", "offsets.topic.num.partitions": "4"}) as running:
+    with Broker({"node.id": "1", "offsets.topic.num.partitions": "4", "log.retention.ms": "-1"}) as running:
         yield running
