@@ -26,15 +26,16 @@ from typing import TYPE_CHECKING, Final
 from oncelog.client.errors import ClientError
 from oncelog.spark.sink import driver, modes
 from oncelog.spark.sink.cluster import Cluster
-from oncelog.spark.sink.errors import SinkError, Superseded
+from oncelog.spark.sink.errors import Behind, SinkError, Superseded
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
-from oncelog.spark.sink.register import Attempt, Listed, Standing, standing
+from oncelog.spark.sink.register import JOB, ONE_WRITE, Attempt, Listed, Standing, standing
 from oncelog.spark.sink.register_records import decode
 from oncelog.spark.sink.tasks import open_client
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+MOST_NAME: Final = 200
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 
 
@@ -81,6 +82,7 @@ def transaction(
     name = query or frame.sparkSession.sparkContext.getLocalProperty(_QUERY_PROPERTY)
     if not name:
         raise SinkError("this is no streaming query's foreachBatch: name the transaction with query=…")
+    _check_name(name)
     attempt = Attempt(name, epoch, secrets.token_hex(8))
     is_done = _is_decided(parsed, attempt)
     with tempfile.TemporaryDirectory(prefix="oncelog-sink-") as directory:
@@ -98,10 +100,23 @@ def transaction(
 def _is_decided(options: SinkOptions, attempt: Attempt) -> bool:
     with open_client(options) as client, Cluster(client, attempt.query) as cluster:
         modes.settle(client, Mode.TWO_PHASE)
-        where = standing(cluster.register(), attempt)
+        register = cluster.register()
+        where = standing(register, attempt)
         if where is Standing.STALE:
             raise Superseded(f"another run of epoch {attempt.epoch} of {attempt.query} has begun")
+        if where is Standing.BEHIND and register is not None:
+            if options.accept_loss is None or options.accept_loss < register.epoch:
+                raise Behind(attempt.query, attempt.epoch, register.epoch)
+            return True
         return where in (Standing.DECIDED, Standing.DONE)
+
+
+def _check_name(name: str) -> None:
+    """Raise SinkError for what could be taken for another query's: parts of an id are between slashes."""
+    if not 1 <= len(name) <= MOST_NAME or "/" in name or "\0" in name or name.startswith((JOB, ONE_WRITE)):
+        raise SinkError(
+            f"query={name!r}: 1 to {MOST_NAME} characters without '/', not beginning with {JOB} or {ONE_WRITE}"
+        )
 
 
 __all__ = ["SinkTransaction", "transaction"]

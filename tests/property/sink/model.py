@@ -21,6 +21,7 @@ from oncelog.spark.sink.protocol import (
     Ended,
     Fence,
     Found,
+    InLedger,
     ListOpen,
     Publish,
     Read,
@@ -42,6 +43,8 @@ class Transaction:
     epoch: int = 0
     last_epoch: int = -1
     rows: list[str] | None = None
+    claimed: bool = False
+    """Given out and not used since."""
     committed: bool | None = None
 
 
@@ -92,11 +95,13 @@ class Model:
                 return [
                     StoredTransaction(name, one.producer_id, one.epoch)
                     for name, one in self.transactions.items()
-                    if name.startswith(prefix) and one.rows is not None
+                    if name.startswith(prefix) and (one.rows is not None or one.claimed)
                 ]
             case Ticket(name):
                 self.tickets[name] = self.tickets.get(name, -1) + 1
                 return self.tickets[name]
+            case InLedger():
+                return None
             case Claim(name, found):
                 return self._claim(name, found)
             case End(stored, commit):
@@ -125,13 +130,13 @@ class Model:
     def _claim(self, name: str, found: Found | None) -> StoredTransaction | None:
         one = self.transactions.get(name)
         if one is None:
-            one = self.transactions[name] = Transaction(len(self.transactions))
+            one = self.transactions[name] = Transaction(len(self.transactions), claimed=True)
             return StoredTransaction(name, one.producer_id, one.epoch)
         if found is None or found.producer_id != one.producer_id:
             return None
         if found.producer_epoch == one.epoch:
             self._over(one, False)
-            one.last_epoch = found.producer_epoch
+            one.last_epoch, one.claimed = found.producer_epoch, True
         elif found.producer_epoch != one.last_epoch or one.rows is not None:
             return None  # what equals the last is answered as its retry, as a coordinator does
         return StoredTransaction(name, one.producer_id, one.epoch)
@@ -139,7 +144,7 @@ class Model:
     def _over(self, one: Transaction, commit: bool) -> None:
         if commit:
             self.visible += one.rows or ()
-        one.rows, one.committed, one.last_epoch = None, commit, -1
+        one.rows, one.committed, one.last_epoch, one.claimed = None, commit, -1, False
         one.epoch += 1
 
     def _end(self, stored: StoredTransaction, commit: bool) -> Ended:
@@ -159,7 +164,7 @@ class Model:
         if (one.producer_id, one.epoch) != (stored.producer_id, stored.producer_epoch):
             return False
         one.rows = [*(one.rows or ()), row]
-        one.last_epoch = -1
+        one.last_epoch, one.claimed = -1, False
         return True
 
 
@@ -171,6 +176,7 @@ class Message:
     """A task's."""
 
     listed: Listed | None
+    rows: int = 0
 
 
 class Fenced(Exception):
@@ -193,16 +199,16 @@ def task(attempt: Attempt, partition: int) -> Process:
         except FencedDriver:
             continue
     if turn is Turn.DRAIN:
-        return Message(None)
+        return Message(None, len(rows))
     stored = yield from protocol.claim(attempt, partition)
-    if stored is None:
-        return Message(None)
+    if isinstance(stored, Turn):
+        return Message(None, len(rows))
     for row in rows:
         if not (yield Append(stored, row)):
             raise Fenced
     if not (yield from protocol.confirm(attempt, stored)):
-        return Message(None)
-    return Message(Listed(stored, len(rows)))
+        return Message(None, len(rows))
+    return Message(Listed(stored, len(rows)), len(rows))
 
 
 class Spark:
@@ -229,6 +235,10 @@ class Spark:
             self.life(deadly=self.entropy.choice((0.03, 0.12, 0.3)))
         self.life(deadly=0)
         assert self.checkpoint == self.epochs
+        for zombie in self.zombies:  # whatever they still do, nobody comes after them to sweep
+            while zombie.alive:
+                zombie.step(self.model)
+                assert all(one.rows is None for one in self.model.transactions.values()), "opened behind the sweep"
 
     def life(self, deadly: float) -> None:
         while self.checkpoint < self.epochs:
@@ -266,7 +276,9 @@ class Spark:
         if self.entropy.random() < 0.5:
             self.zombies += left
         listed = [message.listed for message in messages.values() if message.listed is not None]
-        driver = Running(self.number(), protocol.commit(attempt, listed))
+        driver = Running(
+            self.number(), protocol.commit(attempt, listed, rows=sum(message.rows for message in messages.values()))
+        )
         while driver.alive:
             self.step([driver], 0)
             if driver.alive and deadly and self.entropy.random() < deadly:

@@ -25,6 +25,7 @@ from oncelog.spark.sink.protocol import (
     Ended,
     Fence,
     Found,
+    InLedger,
     ListOpen,
     Publish,
     Read,
@@ -85,6 +86,8 @@ class AsyncCluster:
                 producer = AsyncTransactionalProducer(self.client, TransactionSettings(name))
                 await producer.initialize()
                 return producer.transactions.producer_epoch
+            case InLedger():
+                return None
             case Claim(name, found):
                 return await self.claim(name, found)
             case End(stored, commit):

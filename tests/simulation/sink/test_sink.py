@@ -75,7 +75,7 @@ class Query:
             if turn is Turn.DRAIN:
                 return None
             stored = await cluster.run(protocol.claim(attempt, partition))
-            if stored is None:
+            if isinstance(stored, Turn):
                 return None
             producer = cluster.tasks[stored.transactional_id]
             producer.begin()

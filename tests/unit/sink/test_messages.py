@@ -19,7 +19,7 @@ VALUE = StructType([StructField("value", StringType())])
 def decided(monkeypatch: pytest.MonkeyPatch) -> list[Attempt]:
     found: list[Attempt] = []
 
-    def commit(options: Any, attempt: Attempt, listed: Any, *, forget: bool = False) -> None:
+    def commit(options: Any, attempt: Attempt, listed: Any, *, rows: int, forget: bool = False) -> None:
         found.append(attempt)
 
     monkeypatch.setattr(driver, "commit", commit)

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink import protocol
-from oncelog.spark.sink.errors import FencedDriver, LostRows, NotOpen, SinkError, Superseded
+from oncelog.spark.sink.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, SinkError, Superseded
 from oncelog.spark.sink.protocol import End, ListOpen, Stage, Turn, Write
 from oncelog.spark.sink.register import Attempt, Listed, Register, State, Written, begun
 from tests.property.sink.model import Append, Model, Process, Running
@@ -133,7 +133,7 @@ def test_a_transaction_that_an_operator_ended_after_the_decision_stops_the_query
     for _ in range(2):
         with pytest.raises(LostRows, match=r"1 rows of out-0 at offsets 7–7 .*acceptLoss=0"):
             run(model, protocol.commit(AGAIN, []))
-    run(model, protocol.commit(AGAIN, [], accept_loss=0))
+    run(model, protocol.commit(AGAIN, [], accepted=0))
     assert model.register is not None
     assert model.register.state is State.DONE
 
@@ -183,7 +183,7 @@ def test_a_claim_from_before_the_next_epoch_is_refused() -> None:
     two = written(model, following, "b")
     assert two.stored.transactional_id == slow.pending.transactional_id  # type: ignore[attr-defined]  # of ``until``
     resume(slow, model)
-    assert slow.result is None
+    assert isinstance(slow.error, Behind)
     run(model, protocol.commit(following, [two]))
     assert model.visible == ["a", "b"]
 
@@ -202,6 +202,72 @@ def test_attempts_of_two_stage_attempts_never_share_an_identity() -> None:
     model.answer(6, Append(twins[1].result, "a"))
     run(model, protocol.commit(FIRST, [Listed(twins[0].result, 1)]))
     assert model.visible == ["a"]
+
+
+def test_a_twin_that_claimed_before_the_decision_opens_nothing_after_it() -> None:
+    """What it would open nobody sweeps, if the query has no epoch after this one."""
+    model = Model()
+    one = written(model, FIRST, "a")
+    twin = run(model, protocol.claim(FIRST, 0), process=2)
+    assert isinstance(twin, StoredTransaction)
+    run(model, protocol.commit(FIRST, [one]))
+    assert not model.answer(2, Append(twin, "a"))
+    assert all(transaction.rows is None for transaction in model.transactions.values())
+
+
+def test_a_task_that_claims_while_its_run_is_given_up_opens_nothing() -> None:
+    model = Model()
+    written(model, FIRST, "a")
+    given_up = Running(5, protocol.abort(FIRST))
+    until(given_up, model, Stage)  # it has listed what is there
+    with pytest.raises(Superseded):
+        run(model, protocol.claim(FIRST, 0), process=2)
+    resume(given_up, model)
+    assert all(transaction.rows is None for transaction in model.transactions.values())
+
+
+def test_a_checkpoint_that_is_older_than_what_was_written_stops_the_query() -> None:
+    model = Model()
+    for epoch in range(3):
+        attempt = Attempt("q", epoch, f"run{epoch}")
+        run(model, protocol.commit(attempt, [written(model, attempt, f"{epoch}")], rows=1))
+    rewound = Attempt("q", 1, "rewound")
+    for program in (protocol.begin(rewound), protocol.claim(rewound, 0), protocol.commit(rewound, [], rows=9)):
+        with pytest.raises(Behind, match=r"epoch 1 of query q .* epoch 2 .*acceptLoss=2"):
+            run(model, program)
+    assert run(model, protocol.begin(rewound, 2)) is Turn.DRAIN
+    run(model, protocol.commit(rewound, [], rows=9, accepted=2))
+    assert model.visible == ["0", "1", "2"]
+
+
+def test_an_epoch_that_had_other_rows_when_it_was_decided_stops_the_query() -> None:
+    model = Model()
+    run(model, protocol.commit(FIRST, [written(model, FIRST, "a")], rows=1))
+    assert run(model, protocol.begin(AGAIN)) is Turn.DRAIN
+    run(model, protocol.commit(AGAIN, [], rows=1))
+    with pytest.raises(OtherRows, match=r"has 2 rows, but 1 were written .*acceptLoss=0"):
+        run(model, protocol.commit(AGAIN, [], rows=2))
+    run(model, protocol.commit(AGAIN, [], rows=2, accepted=0))
+
+
+def test_loss_may_be_accepted_of_the_epoch_before() -> None:
+    """Spark has its entry for it already, so that the next attempt is the next epoch's."""
+    for finish in (protocol.begin, commit_nothing):
+        model = Model()
+        one = written(model, FIRST, "a")
+        slow = Running(5, protocol.commit(FIRST, [one]))
+        until(slow, model, End)
+        model.answer(9, End(one.stored, False))
+        following = Attempt("q", 1, "run3")
+        with pytest.raises(LostRows):
+            run(model, finish(following, None))
+        run(model, finish(following, 0))
+        run(model, protocol.commit(following, []))
+        assert model.register == Register(1, "run3", State.DONE)
+
+
+def commit_nothing(attempt: Attempt, accepted: int | None) -> Process:
+    return protocol.commit(attempt, [], accepted=accepted)
 
 
 def test_an_epoch_cannot_begin_while_the_one_before_is_decided() -> None:

@@ -7,7 +7,7 @@ transaction are given back.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -21,6 +21,7 @@ from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 
 OPEN: Final = "Ongoing"
+CLAIMED: Final = "Empty"
 IDS_A_REQUEST: Final = 1000
 _FIRST_LIST_WITH_PATTERN: Final = 2
 _LAST_END_BY_STATE: Final = 4
@@ -29,11 +30,12 @@ _SAID: Final = (*FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER
 
 
 class PresentIdentity(NamedTuple):
-    """Whose a transactional id is now, and whether a transaction is open."""
+    """Whose a transactional id is now, whether a transaction is open, and whether the identity was not used yet."""
 
     producer_id: int
     producer_epoch: int
     is_open: bool
+    is_claimed: bool
 
 
 def end_transaction(client: Client, stored: StoredTransaction, *, commit: bool) -> int:
@@ -84,24 +86,35 @@ def _describe(client: Client, names: list[str]) -> dict[str, PresentIdentity]:
                 continue
             if one.error_code:
                 raise BrokerRefused(one.error_code, f"transactional id {one.transactional_id!r}")
-            is_open = one.transaction_state == OPEN
-            found[one.transactional_id] = PresentIdentity(one.producer_id, one.producer_epoch, is_open)
+            state = one.transaction_state
+            identity = PresentIdentity(one.producer_id, one.producer_epoch, state == OPEN, state == CLAIMED)
+            found[one.transactional_id] = identity
     return found
 
 
-def open_transactions(client: Client, prefix: str) -> list[StoredTransaction]:
-    """The open transactions of ids that begin with ``prefix``, of all coordinators. Raises BrokerRefused."""
+def open_transactions(
+    client: Client, prefix: str, claimed: Callable[[str], bool] | None = None
+) -> list[StoredTransaction]:
+    """The open transactions of ids that begin with ``prefix``, of all coordinators. Raises BrokerRefused.
+
+    ``claimed``: of which ids those count, too, that InitProducerId has given out and nobody has used.
+    """
+    states = [OPEN] if claimed is None else [OPEN, CLAIMED]
     client.retrying(client.refresh)
     names: list[str] = []
     for broker in sorted(client.view.brokers):
-        names += client.retrying(lambda broker=broker: _list(client, broker, prefix))  # type: ignore[misc]  # bound now
+        names += client.retrying(lambda broker=broker: _list(client, broker, prefix, states))  # type: ignore[misc]  # bound now
     found = present_identities(client, names)
-    return [StoredTransaction(name, one.producer_id, one.producer_epoch) for name, one in found.items() if one.is_open]
+    return [
+        StoredTransaction(name, one.producer_id, one.producer_epoch)
+        for name, one in found.items()
+        if one.is_open or (claimed is not None and one.is_claimed and claimed(name))
+    ]
 
 
-def _list(client: Client, broker: int, prefix: str) -> list[str]:
+def _list(client: Client, broker: int, prefix: str, states: list[str]) -> list[str]:
     link = client.link(broker)
-    message = ListTransactionsRequest(state_filters=[OPEN])
+    message = ListTransactionsRequest(state_filters=states)
     if link.versions.supports(ListTransactionsRequest, _FIRST_LIST_WITH_PATTERN):
         message.transactional_id_pattern = _literal(prefix) + ".*"
     response = link.call(message)
@@ -116,10 +129,12 @@ def _literal(text: str) -> str:
     return "".join(char if char.isalnum() or char in "_/ " else f"\\{char}" for char in text)
 
 
-def ensure_topic(client: Client, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-    """Create a topic with the cluster's replication factor, unless it is there. Raises BrokerRefused."""
+def ensure_topic(
+    client: Client, name: str, partitions: int, configs: Mapping[str, str], *, replication_factor: int = -1
+) -> None:
+    """Create a topic, unless it is there; −1: the cluster's own replication factor. Raises BrokerRefused."""
     given = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1, configs=given)
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor, configs=given)
 
     def attempt() -> None:
         response = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), broker="controller")

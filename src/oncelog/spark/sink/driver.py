@@ -10,14 +10,21 @@ from oncelog.spark.sink.cluster import Cluster
 from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.protocol import Ask, End, Stage, Write
-from oncelog.spark.sink.register import Attempt, Listed, State
+from oncelog.spark.sink.register import UNKNOWN, Attempt, Listed, State
 from oncelog.spark.sink.tasks import open_client
 
 
-def commit(options: SinkOptions, attempt: Attempt, listed: tuple[Listed, ...], *, forget: bool = False) -> None:
+def commit(
+    options: SinkOptions,
+    attempt: Attempt,
+    listed: tuple[Listed, ...],
+    *,
+    rows: int = UNKNOWN,
+    forget: bool = False,
+) -> None:
     """Decide, commit, sweep; ``forget`` for a query that nobody can run again. Raises SinkError, ClientError."""
     with open_client(options) as client, Cluster(client, attempt.query) as cluster:
-        program = protocol.commit(attempt, listed, accept_loss=options.accept_loss)
+        program = protocol.commit(attempt, listed, rows=rows, accepted=options.accept_loss)
         cluster.run(program, _points(options))
         if forget:
             cluster.forget()

@@ -18,6 +18,26 @@ class Superseded(SinkError):
     """Another run of the same epoch has begun since: this one stops, having changed nothing."""
 
 
+class Behind(Superseded):
+    """A later epoch than this one was written before: the checkpoint is older than the topic, or a zombie's."""
+
+    def __init__(self, query: str, epoch: int, written: int) -> None:
+        self.query, self.epoch, self.written = query, epoch, written
+        super().__init__(
+            f"epoch {epoch} of query {query} is to be written, but epoch {written} was before: the checkpoint was "
+            "restored, rewound or copied, or the query runs twice. With a new checkpoint everything is written as a "
+            f"new query's; acceptLoss={written} goes on and writes nothing up to epoch {written}"
+        )
+
+    def __reduce__(self) -> tuple[type[Behind], tuple[str, int, int]]:
+        """Python workers send their errors pickled."""
+        return type(self), (self.query, self.epoch, self.written)
+
+
+class OtherRows(SinkError):
+    """An epoch was decided before, with another number of rows than it has now. Nothing was written again."""
+
+
 class FencedDriver(SinkError):
     """Another driver of the same query is at work: this one stops."""
 

@@ -12,59 +12,26 @@ longer than the broker keeps the offsets of an empty group (``offsets.retention.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
-from typing import Any, Final
 
 import pyarrow as pa
-from crc32c import crc32c
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.spark.sink import modes
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.cluster import Cluster, ledger_entry
+from oncelog.spark.sink.digest import Digest, compare
+from oncelog.spark.sink.errors import Behind, SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.producing import TransactionalBodies
 from oncelog.spark.sink.protocol import ticket_id
-from oncelog.spark.sink.register import Attempt
+from oncelog.spark.sink.register import Attempt, Standing, State, standing
 from oncelog.spark.sink.rows import gathered
-from oncelog.spark.sink.tasks import open_client, send_all
-
-_MASK: Final = (1 << 64) - 1
-_ODD: Final = 0x9E3779B97F4A7C15
-
-
-class Digest:
-    """Row count and a checksum of keys and values that does not depend on their order."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.checksum = 0
-
-    def add(self, table: pa.Table) -> None:
-        """Take in some rows."""
-        columns: dict[str, Any] = {name.lower(): table.column(name) for name in table.column_names}
-        values = columns["value"].cast(pa.binary()).to_pylist()
-        keys = columns["key"].cast(pa.binary()).to_pylist() if "key" in columns else [None] * len(values)
-        total = 0
-        for key, value in zip(keys, values, strict=True):
-            crc = crc32c(value or b"", crc32c(key or b"", len(key) + 1 if key is not None else 0))
-            total += (crc + (value is not None)) * (_ODD + 2 * len(value or b""))
-        self.rows += len(values)
-        self.checksum = (self.checksum + total) & _MASK
-
-    def of(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The tables as they are, taken in."""
-        for table in tables:
-            self.add(table)
-            yield table
-
-    def __str__(self) -> str:
-        return f"rows={self.rows} checksum={self.checksum:016x}"
+from oncelog.spark.sink.tasks import drain, open_client, send_all
 
 
 def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, batches: Iterable[pa.RecordBatch]) -> int:
@@ -72,18 +39,19 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
     name = ticket_id(attempt.query, partition)
     digest = Digest()
     with open_client(options) as client:
+        over = was_decided(client, options, attempt)
         settings = TransactionSettings(name, timeout_ms=options.transaction_timeout_ms)
         producer = TransactionalBodies(client, settings, options.producer)
         with producer:
             producer.initialize()
-            known = _entry(client, name)
+            known = ledger_entry(client, name)
             if known is None and partition == "0":
-                modes.say(options.mode, Mode.LEDGER)
+                modes.say(options.mode, Mode.LEDGER, attempt)
             tables = digest.of(gathered(batches))
-            if known is not None and known.offset >= attempt.epoch:
-                for _ in tables:
-                    pass
-                _compare(known, attempt.epoch, partition, digest)
+            if over or (known is not None and known.offset >= attempt.epoch):
+                drain(tables)
+                if known is not None and not over:
+                    compare(known, options, attempt, partition, digest)
                 return 0
             first = next(tables, None)
             if first is None:
@@ -99,9 +67,27 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
             return rows
 
 
-def _entry(client: Client, group: str) -> Committed | None:
-    entries = committed_offsets(client, group, require_stable=True).values()
-    return max(entries, key=lambda one: one.offset, default=None)
+def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
+    """Whether the epoch was written in two phases, before the query's mode was changed. Raises SinkError where that
+    is not over, or where nobody asked for the change."""
+    with Cluster(client, attempt.query) as cluster:
+        register = cluster.register()
+    where = standing(register, attempt)
+    if register is None or where is Standing.DONE:
+        return register is not None
+    if where is Standing.BEHIND and (options.accept_loss is None or options.accept_loss < register.epoch):
+        raise Behind(attempt.query, attempt.epoch, register.epoch)
+    if options.mode is Mode.AUTO:
+        raise SinkError(
+            f"query {attempt.query} was written in two phases up to epoch {register.epoch}, which the cluster does not "
+            "take now: set transaction.two.phase.commit.enable=true on the brokers again, or exactlyOnce=ledger"
+        )
+    if register.state is not State.DONE:
+        raise SinkError(
+            f"epoch {register.epoch} of query {attempt.query} was begun in two phases and is not over: run it once "
+            "with exactlyOnce=2pc before it goes on with the ledger"
+        )
+    return where is Standing.BEHIND
 
 
 def _place(options: SinkOptions, first: pa.Table) -> TopicPartition:
@@ -111,12 +97,3 @@ def _place(options: SinkOptions, first: pa.Table) -> TopicPartition:
         column = next(name for name in first.column_names if name.lower() == "topic")
         topic = str(first.column(column)[0].as_py())
     return TopicPartition(TopicName(topic), 0)
-
-
-def _compare(known: Committed, epoch: int, partition: str, digest: Digest) -> None:
-    if known.offset == epoch and known.metadata != str(digest):
-        raise SinkError(
-            f"epoch {epoch}, task {partition}: {known.metadata} were written before, now it has {digest}. The plan "
-            "gives other rows (or another number of tasks) when it runs again; without two-phase commit that cannot be "
-            "mended"
-        )

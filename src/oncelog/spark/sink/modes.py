@@ -11,6 +11,7 @@ from oncelog.client.blocking import Client, TransactionalProducer, TransactionSe
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode
+from oncelog.spark.sink.register import Attempt
 
 PROBE_ID: Final = "oncelog-sink.probe"
 LOG: Final = logging.getLogger("oncelog.spark.sink")
@@ -46,8 +47,15 @@ def why_not_two_phase(client: Client) -> str | None:
     return None
 
 
-def say(wanted: Mode, used: Mode) -> None:
+def say(wanted: Mode, used: Mode, attempt: Attempt) -> None:
     """One line for a query, by the task that finds it new, about what ``auto`` came to."""
+    if used is Mode.TWO_PHASE and attempt.epoch > 0:
+        LOG.warning(
+            "query %s has no entry in __oncelog_sink, but this is its epoch %d. If it was written in two phases "
+            "before, the topic was deleted, and this epoch may be there already",
+            attempt.query,
+            attempt.epoch,
+        )
     if wanted is not Mode.AUTO:
         return
     if used is Mode.TWO_PHASE:

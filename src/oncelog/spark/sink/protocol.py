@@ -18,9 +18,14 @@ P3  What is listed was seen open in its own identity after the fence; then the d
 P4  After the decision EndTxn(commit) names exactly the listed identities. Repeating it is recognised; an id that is not
     known any more was ended and forgotten long since. Any other identity is an error with the rows concerned.
 P5  The sweep lists first, then proves that the fence is still held (``Stage`` is refused otherwise), then aborts by
-    exact identity. Whatever the next run or epoch opens has another identity, so a slow sweep cannot hit it.
+    exact identity. Whatever the next run or epoch opens has another identity, so a slow sweep cannot hit it. It comes
+    after the register forbids the run to claim, and aborts claimed identities as well as open ones, so that nothing of
+    the run is opened behind it.
 P6  What a run that was not decided left open is aborted, never committed: when the epoch begins again, by the same
     rule as P5, or with the next sweep.
+
+P7  A register that is ahead of the attempt, or whose epoch had other rows, stops the query instead of draining it:
+    checkpoints are restored and copied. A task that mode ``ledger`` has written is not written again.
 
 What it must not do: abort or claim by name alone, or decide what a message does not name.
 """
@@ -33,8 +38,9 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import FencedDriver, LostRows, NotOpen, SinkError, Superseded
+from oncelog.spark.sink.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, SinkError, Superseded
 from oncelog.spark.sink.register import (
+    UNKNOWN,
     Attempt,
     Listed,
     Register,
@@ -66,6 +72,11 @@ def task_id(query: str, partition: int | str, ticket: int) -> str:
 def ticket_id(query: str, partition: int | str) -> str:
     """The id whose epochs are the tickets of a task's attempts. In mode ``ledger`` it is what the task writes with."""
     return f"{PREFIX}/{query}/{partition}"
+
+
+def is_task_id(transactional_id: str) -> bool:
+    """Whether it is one that rows are written with in two phases; no query id has a slash."""
+    return transactional_id.startswith(f"{PREFIX}/") and transactional_id.count("/") == 3
 
 
 def task_prefix(query: str) -> str:
@@ -114,7 +125,8 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """The open transactions of ids that begin with ``prefix``. Answer: a sequence of StoredTransaction."""
+    """The open transactions of ids that begin with ``prefix``, and the identities of tasks' ids that were claimed and
+    not used since. Answer: a sequence of StoredTransaction."""
 
     prefix: str
 
@@ -122,6 +134,13 @@ class ListOpen:
 @dataclass(frozen=True, slots=True)
 class Ticket:
     """InitProducerId on an id of its own, whoever has it. Answer: the epoch, another one each time it is asked."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InLedger:
+    """The last epoch that mode ``ledger`` has written for a task, by its ticket id. Answer: int or None."""
 
     transactional_id: str
 
@@ -144,7 +163,7 @@ class End:
     commit: bool
 
 
-Ask = Fence | Read | Write | Stage | Publish | Describe | ListOpen | Ticket | Claim | End
+Ask = Fence | Read | Write | Stage | Publish | Describe | ListOpen | Ticket | InLedger | Claim | End
 Program = Generator[Ask, Any, Any]
 
 
@@ -169,23 +188,26 @@ class Turn(Enum):
 
     WRITE = "claim an id and write"
     DRAIN = "the epoch is decided: read the input to its end, write nothing"
+    COMPARE = "mode ledger has written these rows: compare them, write nothing"
 
 
 # Tasks.
 
 
-def begin(attempt: Attempt) -> Generator[Ask, Any, Turn]:
-    """Make the register say that this run has begun. Raises Superseded; FencedDriver is tried again by the caller."""
+def begin(attempt: Attempt, accepted: int | None = None) -> Generator[Ask, Any, Turn]:
+    """Make the register say that this run has begun. Raises Superseded; FencedDriver is tried again by the caller.
+
+    ``accepted``, here and below: the epoch whose loss the user takes (option ``acceptLoss``)."""
     register: Register | None = yield Read()
-    if (turn := _turn(register, attempt)) is not None:
+    if (turn := _turn(register, attempt, accepted)) is not None:
         return turn
     yield Fence()
     register = yield Read()
-    if (turn := _turn(register, attempt)) is not None:
+    if (turn := _turn(register, attempt, accepted)) is not None:
         return turn
     if standing(register, attempt) is Standing.FINISH_FIRST:
         assert register is not None
-        yield from _finish(register, attempt.query, accept_loss=None)
+        yield from _finish(register, attempt.query, accepted)
         register = yield Read()
         yield Fence()
         register = yield Read()
@@ -198,21 +220,25 @@ def begin(attempt: Attempt) -> Generator[Ask, Any, Turn]:
     return Turn.WRITE
 
 
-def claim(attempt: Attempt, partition: int | str) -> Generator[Ask, Any, StoredTransaction | None]:
-    """An identity for one attempt of a task; None when the epoch was decided meanwhile. Raises Superseded,
-    SinkError."""
+def claim(
+    attempt: Attempt, partition: int | str, accepted: int | None = None
+) -> Generator[Ask, Any, StoredTransaction | Turn]:
+    """An identity for one attempt of a task, or what to do instead of writing. Raises Superseded, SinkError."""
     for _ in range(CLAIM_ATTEMPTS):
         ticket: int = yield Ticket(ticket_id(attempt.query, partition))
+        in_ledger: int | None = yield InLedger(ticket_id(attempt.query, partition))
         transactional_id = task_id(attempt.query, partition, ticket)
         found: dict[str, Found] = yield Describe((transactional_id,))
         register: Register | None = yield Read()
-        if _turn(register, attempt) is not Turn.WRITE:
-            return None
+        if _turn(register, attempt, accepted) is not Turn.WRITE:
+            return Turn.DRAIN
+        if in_ledger is not None and in_ledger >= attempt.epoch:
+            return Turn.COMPARE
         claimed: StoredTransaction | None = yield Claim(transactional_id, found.get(transactional_id))
         if claimed is None:
             continue
         register = yield Read()
-        return claimed if _turn(register, attempt) is Turn.WRITE else None
+        return claimed if _turn(register, attempt, accepted) is Turn.WRITE else Turn.DRAIN
     raise SinkError(
         f"the ids of task {partition} of {attempt.query} are claimed again and again by others; are two queries using "
         "one checkpoint?"
@@ -229,7 +255,7 @@ def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Ask, Any, 
     if register is not None and where is Standing.DECIDED and any(one.stored == stored for one in register.listed):
         return True
     yield End(stored, commit=False)
-    if where is Standing.STALE:
+    if where in (Standing.STALE, Standing.BEHIND):
         raise Superseded(_superseded(attempt))
     return False
 
@@ -238,35 +264,40 @@ def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Ask, Any, 
 
 
 def commit(
-    attempt: Attempt, listed: Iterable[Listed], *, accept_loss: int | None = None
+    attempt: Attempt, listed: Iterable[Listed], *, rows: int = UNKNOWN, accepted: int | None = None
 ) -> Generator[Ask, Any, tuple[Listed, ...]]:
     """Decide the epoch, commit exactly what is listed, sweep. What was committed; the same again changes nothing.
 
-    Raises Superseded, FencedDriver, NotOpen (nothing was decided: run again), LostRows.
+    ``rows`` is what the tasks had, written or not. Raises Superseded, FencedDriver, NotOpen (nothing was decided: run
+    again), LostRows, OtherRows.
     """
     ours = tuple(listed)
     register: Register | None = yield Read()
-    if standing(register, attempt) is Standing.DONE:
-        return ()
-    _stop_if_stale(register, attempt)
+    if _where(register, attempt, accepted) is Standing.DONE:
+        return _done_before(register, attempt, rows, accepted)
     yield Fence()
     register = yield Read()
-    where = standing(register, attempt)
+    if _where(register, attempt, accepted) is Standing.FINISH_FIRST:
+        assert register is not None
+        yield from _finish(register, attempt.query, accepted)
+        register = yield Read()
+        yield Fence()
+        register = yield Read()
+    where = _where(register, attempt, accepted)
     if where is Standing.DONE:
-        return ()
-    _stop_if_stale(register, attempt)
-    if where is Standing.FINISH_FIRST:
-        raise SinkError(f"epoch {attempt.epoch} is to be committed, but {register} is not done")
+        return _done_before(register, attempt, rows, accepted)
     if where is not Standing.DECIDED:
         if where is Standing.BEGIN and ours:
             raise Superseded(
                 f"epoch {attempt.epoch}: the register does not know this run; was the topic __oncelog_sink deleted?"
             )
         yield from _check_open(ours)
-        register = decided(register, attempt, ours)
+        register = decided(register, attempt, ours, rows)
         yield from _write(register)
     assert register is not None
-    return (yield from _finish(register, attempt.query, accept_loss=accept_loss))
+    committed = yield from _finish(register, attempt.query, accepted)
+    _done_before(register, attempt, rows, accepted)
+    return committed
 
 
 def abort(attempt: Attempt) -> Generator[Ask, Any, None]:
@@ -278,10 +309,25 @@ def abort(attempt: Attempt) -> Generator[Ask, Any, None]:
     register = yield Read()
     if register is None or standing(register, attempt) is not Standing.WRITE:
         return
-    yield from _sweep(attempt.query, given_up(register), keep=())
+    register = given_up(register)
+    yield from _write(register)
+    yield from _sweep(attempt.query, register, keep=())
 
 
-def _finish(register: Register, query: str, *, accept_loss: int | None) -> Generator[Ask, Any, tuple[Listed, ...]]:
+def _done_before(register: Register | None, attempt: Attempt, rows: int, accepted: int | None) -> tuple[Listed, ...]:
+    """Raise OtherRows where the epoch that was decided had other rows than it has now."""
+    if register is None or register.epoch != attempt.epoch or UNKNOWN in (rows, register.rows):
+        return ()
+    if rows != register.rows and accepted != attempt.epoch:
+        raise OtherRows(
+            f"epoch {attempt.epoch} of query {attempt.query} has {rows} rows, but {register.rows} were written as that "
+            "epoch before: the plan gives other rows when it runs again, or the checkpoint was restored, rewound or "
+            f"copied. acceptLoss={attempt.epoch} goes on with what was written"
+        )
+    return ()
+
+
+def _finish(register: Register, query: str, accepted: int | None) -> Generator[Ask, Any, tuple[Listed, ...]]:
     """End what was decided, abort the rest, say so."""
     lost = []
     for one in register.listed:
@@ -290,7 +336,7 @@ def _finish(register: Register, query: str, *, accept_loss: int | None) -> Gener
             lost.append(one)
     if lost and (yield Read()) != register:
         raise Superseded(f"another driver of query {query} finished epoch {register.epoch} and has gone on")
-    if lost and accept_loss != register.epoch:
+    if lost and accepted != register.epoch:
         raise LostRows(register.epoch, tuple(lost))
     yield from _sweep(query, done(register), keep=tuple(one.stored for one in register.listed))
     return register.listed
@@ -323,21 +369,27 @@ def _check_open(listed: tuple[Listed, ...]) -> Generator[Ask, Any, None]:
             raise NotOpen(f"{one} is not open any more, so nothing was decided: start the query again")
 
 
-def _turn(register: Register | None, attempt: Attempt) -> Turn | None:
+def _turn(register: Register | None, attempt: Attempt, accepted: int | None) -> Turn | None:
     """What a task does; None when the run has to begin first. Raises Superseded."""
-    match standing(register, attempt):
+    match _where(register, attempt, accepted):
         case Standing.WRITE:
             return Turn.WRITE
         case Standing.DECIDED | Standing.DONE:
             return Turn.DRAIN
-        case Standing.STALE:
-            raise Superseded(_superseded(attempt))
     return None
 
 
-def _stop_if_stale(register: Register | None, attempt: Attempt) -> None:
-    if standing(register, attempt) is Standing.STALE:
+def _where(register: Register | None, attempt: Attempt, accepted: int | None) -> Standing:
+    """Where the attempt stands, if it may go on. Raises Superseded."""
+    where = standing(register, attempt)
+    if where is Standing.STALE:
         raise Superseded(_superseded(attempt))
+    if where is Standing.BEHIND:
+        assert register is not None
+        if accepted is None or accepted < register.epoch:
+            raise Behind(attempt.query, attempt.epoch, register.epoch)
+        return Standing.DONE
+    return where
 
 
 def _superseded(attempt: Attempt) -> str:

@@ -28,6 +28,10 @@ from typing import Final, NamedTuple
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink.errors import SinkError
 
+UNKNOWN: Final = -1
+ONE_WRITE: Final = "run:"
+"""What the query id of a batch write without a name begins with; that of one with a name: ``JOB``."""
+JOB: Final = "job:"
 KEPT_RUNS: Final = 64
 """Superseded runs that are remembered of an epoch; a zombie of an older one is long dead."""
 
@@ -84,6 +88,8 @@ class Register:
     state: State
     listed: tuple[Listed, ...] = ()
     superseded: tuple[str, ...] = ()
+    rows: int = UNKNOWN
+    """Of a decided epoch: how many its tasks had."""
 
 
 NEXT: Final[dict[State | None, frozenset[State]]] = {
@@ -103,6 +109,7 @@ class Standing(Enum):
     FINISH_FIRST = "the epoch before is decided and not done: finish that, then begin"
     DECIDED = "it was decided: write nothing, finish it"
     DONE = "it is over: write nothing"
+    BEHIND = "a later one was begun already"
     STALE = "another run of it has begun since: stop"
 
 
@@ -112,7 +119,9 @@ def standing(register: Register | None, attempt: Attempt) -> Standing:
         return Standing.BEGIN
     if register.epoch < attempt.epoch:
         return Standing.FINISH_FIRST if register.state is State.DECIDED else Standing.BEGIN
-    if register.epoch > attempt.epoch or register.state is State.DONE:
+    if register.epoch > attempt.epoch:
+        return Standing.BEHIND
+    if register.state is State.DONE:
         return Standing.DONE
     if register.state is State.DECIDED:
         return Standing.DECIDED
@@ -130,10 +139,10 @@ def begun(register: Register | None, attempt: Attempt) -> Register:
     return Register(attempt.epoch, attempt.run, State.BEGUN, superseded=before)
 
 
-def decided(register: Register | None, attempt: Attempt, listed: tuple[Listed, ...]) -> Register:
+def decided(register: Register | None, attempt: Attempt, listed: tuple[Listed, ...], rows: int = UNKNOWN) -> Register:
     """The register with the decision of ``attempt``."""
     _check(register, State.DECIDED, attempt.epoch)
-    return Register(attempt.epoch, attempt.run, State.DECIDED, listed)
+    return Register(attempt.epoch, attempt.run, State.DECIDED, listed, rows=rows)
 
 
 def done(register: Register) -> Register:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from oncelog.base.units import KIB
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink.errors import SinkError
-from oncelog.spark.sink.register import Listed, Register, State, Written
+from oncelog.spark.sink.register import UNKNOWN, Listed, Register, State, Written
 
 VERSION: Final = 2
 """Of a head with parts; without them it is 1, which says all there is."""
@@ -122,7 +122,13 @@ def decode(value: bytes) -> Register:
 
 
 def _head(register: Register, version: int) -> dict[str, Any]:
-    return {"version": version, "epoch": register.epoch, "run": register.run, "state": register.state.value}
+    return {
+        "version": version,
+        "epoch": register.epoch,
+        "run": register.run,
+        "state": register.state.value,
+        "rows": register.rows,
+    }
 
 
 def _lists(register: Register) -> Iterator[list[Any]]:
@@ -179,6 +185,7 @@ def _register(found: dict[str, Any], listed: list[dict[str, Any]]) -> Register:
             State(found["state"]),
             tuple(_listed(one) for one in listed),
             tuple(map(str, found["superseded"])),
+            int(found.get("rows", UNKNOWN)),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise _unreadable(str(found).encode(), error) from None

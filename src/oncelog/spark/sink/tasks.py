@@ -13,20 +13,21 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError
-from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.client.machine.transaction_values import StoredTransaction, TransactionSettings
 from oncelog.spark.sink import modes, protocol
-from oncelog.spark.sink.cluster import Cluster
+from oncelog.spark.sink.cluster import Cluster, ledger_entry
+from oncelog.spark.sink.digest import Digest, compare
 from oncelog.spark.sink.errors import FencedDriver
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.producing import BodyProducer, PlainBodies, TransactionalBodies
-from oncelog.spark.sink.protocol import Turn
+from oncelog.spark.sink.protocol import Turn, ticket_id
 from oncelog.spark.sink.register import Attempt, Listed, Standing, standing
 from oncelog.spark.sink.rows import Router, gathered
 
@@ -64,45 +65,73 @@ def write_plain(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> int:
         return rows
 
 
+class Task(NamedTuple):
+    """What a task came to: the transaction that the decision has to name, if any, and how many rows it was given."""
+
+    listed: Listed | None
+    rows: int
+
+
 def write_two_phase(
     options: SinkOptions, attempt: Attempt, place: TaskPlace, batches: Iterable[pa.RecordBatch]
-) -> Listed | None:
-    """Leave an open transaction with the rows; what the decision has to name, or None when nothing is to be named."""
+) -> Task:
+    """Leave an open transaction with the rows, unless that was done before."""
     tables = gathered(batches)
     first = next(tables, None)
     if first is None:
-        return None
+        return Task(None, 0)
+    tables = chain([first], tables)
     with open_client(options) as client, Cluster(client, attempt.query) as cluster:
         cluster.make_producer = lambda name: TransactionalBodies(
             client, TransactionSettings(name, two_phase=True), options.producer
         )
         if place.is_first and cluster.register() is None:
-            modes.say(options.mode, Mode.TWO_PHASE)
-        stored = None
-        if _begin(cluster, attempt, place) is Turn.WRITE:
+            modes.say(options.mode, Mode.TWO_PHASE, attempt)
+        turn: Turn | StoredTransaction = _begin(cluster, options, attempt, place)
+        if turn is Turn.WRITE:
             reach(options.points, "task-begun")
-            stored = cluster.run(protocol.claim(attempt, place.partition))
-        if stored is None:
-            drain(tables)
-            return None
-        producer = cluster.claimed(stored)
-        assert isinstance(producer, TransactionalBodies)
-        producer.begin()
-        try:
-            rows = send_all(client, options, producer, chain([first], tables))
-            reach(options.points, "before-flush")
-            producer.flush()
-        except BaseException:
-            with contextlib.suppress(ClientError):
-                producer.abort()
-            raise
-        reach(options.points, "after-flush")
-        if not cluster.run(protocol.confirm(attempt, stored)):
-            return None
-        return Listed(stored, rows, producer.deliveries.all())
+            turn = cluster.run(protocol.claim(attempt, place.partition, options.accept_loss))
+        match turn:
+            case Turn.COMPARE:
+                return Task(None, _compare(client, options, attempt, place, tables))
+            case StoredTransaction():
+                return _write(cluster, options, attempt, turn, tables)
+        return Task(None, drain(tables))
 
 
-def _begin(cluster: Cluster, attempt: Attempt, place: TaskPlace) -> Turn:
+def _write(
+    cluster: Cluster, options: SinkOptions, attempt: Attempt, stored: StoredTransaction, tables: Iterator[pa.Table]
+) -> Task:
+    producer = cluster.claimed(stored)
+    assert isinstance(producer, TransactionalBodies)
+    producer.begin()
+    try:
+        rows = send_all(cluster.client, options, producer, tables)
+        reach(options.points, "before-flush")
+        producer.flush()
+    except BaseException:
+        with contextlib.suppress(ClientError):
+            producer.abort()
+        raise
+    reach(options.points, "after-flush")
+    if not cluster.run(protocol.confirm(attempt, stored)):
+        return Task(None, rows)
+    return Task(Listed(stored, rows, producer.deliveries.all()), rows)
+
+
+def _compare(
+    client: Client, options: SinkOptions, attempt: Attempt, place: TaskPlace, tables: Iterator[pa.Table]
+) -> int:
+    """Rows that were written with the ledger before the query's mode was changed."""
+    digest = Digest()
+    drain(digest.of(tables))
+    known = ledger_entry(client, ticket_id(attempt.query, place.partition))
+    if known is not None:
+        compare(known, options, attempt, place.partition, digest)
+    return digest.rows
+
+
+def _begin(cluster: Cluster, options: SinkOptions, attempt: Attempt, place: TaskPlace) -> Turn:
     """Tasks that begin an epoch at once fence each other: one goes first, and the others try after random pauses."""
     if not place.is_first:
         until = time.monotonic() + _HEAD_START_S
@@ -110,7 +139,7 @@ def _begin(cluster: Cluster, attempt: Attempt, place: TaskPlace) -> Turn:
             time.sleep(0.005)
     for number in range(BEGIN_ATTEMPTS):
         try:
-            return cluster.run(protocol.begin(attempt))
+            return cluster.run(protocol.begin(attempt, options.accept_loss))
         except FencedDriver:
             if number + 1 == BEGIN_ATTEMPTS:
                 raise
@@ -137,7 +166,6 @@ def send_all(client: Client, options: SinkOptions, producer: BodyProducer, table
     return rows
 
 
-def drain(tables: Iterable[pa.Table]) -> None:
-    """Read to the end."""
-    for _ in tables:
-        pass
+def drain(tables: Iterable[pa.Table]) -> int:
+    """Read to the end; the number of rows."""
+    return sum(table.num_rows for table in tables)

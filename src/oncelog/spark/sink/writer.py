@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from oncelog.spark.errors import OptionError
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
-from oncelog.spark.sink.register import Attempt, Listed, Register, State
+from oncelog.spark.sink.register import JOB, ONE_WRITE, Attempt, Listed, Register, State
 from oncelog.spark.sink.register_records import encode
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class SinkMessage(WriterCommitMessage):
-    """What a task tells the driver: its attempt (None: nothing is to be decided) and what it left open."""
+    """What a task tells the driver: its attempt (None: nothing is to be decided), what it left open, and the rows it
+    was given."""
 
     attempt: Attempt | None
     listed: Listed | None
@@ -80,8 +81,7 @@ class _Writer:
         if mode is Mode.LEDGER:
             return SinkMessage(None, None, ledger.write_with_ledger(self.options, attempt, partition, batches))
         place = tasks.TaskPlace(partition, context.attemptNumber())
-        listed = tasks.write_two_phase(self.options, attempt, place, batches)
-        return SinkMessage(attempt, listed, 0 if listed is None else listed.rows)
+        return SinkMessage(attempt, *tasks.write_two_phase(self.options, attempt, place, batches))
 
 
 class SinkStreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -132,7 +132,7 @@ class SinkWriter(_Writer, DataSourceArrowWriter):
             query, epoch, run, index = json.loads(self.options.member)
             return Attempt(query, epoch, run), f"{index}."
         job = self.options.job_id
-        return Attempt(f"job:{job}" if job is not None else f"run:{self.run}", 0, self.run), ""
+        return Attempt(f"{JOB}{job}" if job is not None else f"{ONE_WRITE}{self.run}", 0, self.run), ""
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkWriter:
@@ -160,7 +160,8 @@ def _commit(options: SinkOptions, messages: Iterable[WriterCommitMessage | None]
         return
     from oncelog.spark.sink import driver
 
-    driver.commit(options, known[0].attempt, listed, forget=forget)
+    rows = sum(one.rows for one in known)
+    driver.commit(options, known[0].attempt, listed, rows=rows, forget=forget)
 
 
 def _abort(options: SinkOptions, messages: Iterable[WriterCommitMessage | None]) -> None:

@@ -1,0 +1,134 @@
+"""A query whose mode, checkpoint or topic is changed between two runs: nothing twice, nothing dropped in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from oncelog.admin.configs import ResourceType, alter_configs
+from oncelog.admin.topics import NewTopic, add_partitions, create_topic, delete_topics
+from oncelog.client.blocking import Client
+from oncelog.client.blocking.outside import open_transactions
+from oncelog.spark.sink import driver, ledger, protocol, tasks
+from oncelog.spark.sink.cluster import Cluster
+from oncelog.spark.sink.errors import Behind, SinkError
+from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
+from oncelog.spark.sink.register import Attempt, Listed
+from oncelog.spark.sink.register_topic import REGISTERS
+from oncelog.testing import Broker
+from tests.spark.sink.queries import TWO_PHASE, committed_values
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(TWO_PHASE) as running:
+        yield running
+
+
+@pytest.fixture
+def options(broker: Broker, request: pytest.FixtureRequest) -> SinkOptions:
+    name = request.node.originalname
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name, "exactlyOnce": "2pc"}
+    return parse_sink_options(given)
+
+
+def rows(*values: str) -> list[pa.RecordBatch]:
+    return [pa.record_batch({"value": list(values)})]
+
+
+def write(options: SinkOptions, attempt: Attempt, task: int, *values: str) -> tuple[tuple[Listed, ...], int]:
+    done = tasks.write_two_phase(options, attempt, tasks.TaskPlace(str(task), 0), rows(*values))
+    return (() if done.listed is None else (done.listed,)), done.rows
+
+
+def committed(options: SinkOptions) -> list[bytes]:
+    assert options.topic is not None
+    return committed_values(options.bootstrap_servers, options.topic)
+
+
+def test_an_epoch_that_the_ledger_wrote_by_half_is_completed_in_two_phases(options: SinkOptions) -> None:
+    attempt = Attempt("upgraded", 5, "run")
+    assert ledger.write_with_ledger(replace(options, mode=Mode.AUTO), attempt, "0", rows("a", "b")) == 2
+    again = Attempt("upgraded", 5, "again")
+    first, second = write(options, again, 0, "a", "b"), write(options, again, 1, "c")
+    driver.commit(options, again, first[0] + second[0], rows=first[1] + second[1])
+    assert committed(options) == [b"a", b"b", b"c"]
+    driver.commit(options, again, (), rows=3)
+    other = Attempt("upgraded", 5, "other")
+    assert write(options, other, 0, "a", "b") == ((), 2)
+    with Client(options.bootstrap_servers) as client:
+        client.topic("upgraded-2", create=True)
+    different = Attempt("upgraded-2", 5, "run")
+    ledger.write_with_ledger(options, different, "0", rows("a"))
+    with pytest.raises(SinkError, match="were written before"):
+        write(options, different, 0, "other")
+
+
+def test_a_query_in_two_phases_does_not_go_on_with_the_ledger_by_itself(options: SinkOptions) -> None:
+    first, second = Attempt("downgraded", 0, "run"), Attempt("downgraded", 1, "run")
+    listed, _ = write(options, first, 0, "a")
+    by_itself, asked = replace(options, mode=Mode.AUTO), replace(options, mode=Mode.LEDGER)
+    for mode in (by_itself, asked):
+        with pytest.raises(SinkError, match="two phases"):
+            ledger.write_with_ledger(mode, first, "0", rows("a"))
+    driver.commit(options, first, listed)
+    assert ledger.write_with_ledger(asked, first, "0", rows("a")) == 0
+    with pytest.raises(SinkError, match=r"transaction\.two\.phase\.commit\.enable=true .*or exactlyOnce=ledger"):
+        ledger.write_with_ledger(by_itself, second, "0", rows("b"))
+    assert ledger.write_with_ledger(asked, second, "0", rows("b")) == 1
+    assert committed(options) == [b"a", b"b"]
+
+
+def test_a_checkpoint_from_before_is_noticed_in_both_modes(options: SinkOptions) -> None:
+    for epoch in range(2):
+        attempt = Attempt("rewound", epoch, "run")
+        driver.commit(options, attempt, write(options, attempt, 0, f"row {epoch}")[0])
+        ledger.write_with_ledger(options, Attempt("rewound-ledger", epoch, "run"), "0", rows(f"row {epoch}"))
+    with pytest.raises(Behind, match="restored, rewound or copied"):
+        write(options, Attempt("rewound", 0, "again"), 0, "new")
+    with pytest.raises(Behind, match="restored, rewound or copied"):
+        ledger.write_with_ledger(options, Attempt("rewound-ledger", 0, "again"), "0", rows("new"))
+    skipping = replace(options, accept_loss=1)
+    assert write(skipping, Attempt("rewound", 0, "again"), 0, "new") == ((), 1)
+    assert ledger.write_with_ledger(skipping, Attempt("rewound-ledger", 0, "again"), "0", rows("new")) == 0
+
+
+def test_nothing_is_opened_behind_the_sweep(options: SinkOptions) -> None:
+    """A twin that has its identity and has not written yet when the epoch is decided."""
+    attempt = Attempt("behind", 0, "run")
+    listed, _ = write(options, attempt, 0, "a")
+
+    with Client(options.bootstrap_servers) as client, Cluster(client, "behind") as cluster:
+        twin = cluster.run(protocol.claim(attempt, 0))
+        assert not isinstance(twin, protocol.Turn)
+        driver.commit(options, attempt, listed)
+        producer = cluster.claimed(twin)
+        producer.begin()
+        producer.send(options.topic or "", b"late", partition=0)
+        with pytest.raises(Exception, match=r"(?i)fenced|epoch"):
+            producer.flush()
+        assert open_transactions(client, "oncelog-sink/behind/") == []
+    assert committed(options) == [b"a"]
+
+
+def test_what_would_forget_registers_is_refused_and_more_partitions_do_no_harm() -> None:
+    with Broker(TWO_PHASE) as own, Client(own.bootstrap_servers) as client:
+        given = {"kafka.bootstrap.servers": own.bootstrap_servers, "topic": "out", "exactlyOnce": "2pc"}
+        options = parse_sink_options(given)
+        create_topic(client, NewTopic(REGISTERS, 1))
+        attempt = Attempt("query", 0, "run")
+        with pytest.raises(SinkError, match="has 1 partitions, the sink needs 8"):
+            write(options, attempt, 0, "a")
+        delete_topics(client, [REGISTERS])
+        driver.commit(options, attempt, write(options, attempt, 0, "a")[0])
+        add_partitions(client, REGISTERS, 16)
+        assert write(options, Attempt("query", 0, "again"), 0, "a") == ((), 1)
+        alter_configs(client, ResourceType.TOPIC, REGISTERS, change={"cleanup.policy": "delete"})
+        with pytest.raises(SinkError, match=r"cleanup\.policy=delete, which forgets"):
+            write(options, Attempt("query", 1, "run"), 0, "b")
+        assert committed_values(own.bootstrap_servers, "out") == [b"a"]
