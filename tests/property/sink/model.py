@@ -28,6 +28,7 @@ from oncelog.spark.sink.protocol import (
     Stage,
     Ticket,
     Turn,
+    WereAborted,
     Write,
 )
 from oncelog.spark.sink.register import NEXT, Attempt, Listed, Register, State
@@ -67,6 +68,8 @@ class Model:
     holder: int = -1
     """The process that fenced last."""
     decisions: dict[int, tuple[Listed, ...]] = field(default_factory=dict)
+    aborted: list[Listed] = field(default_factory=list)
+    """Of transactions that are not known any more."""
     tickets: dict[str, int] = field(default_factory=dict)
     writers: dict[StoredTransaction, int] = field(default_factory=dict)
     """Which process writes with an identity: nobody else ever does."""
@@ -102,6 +105,8 @@ class Model:
                 return self.tickets[name]
             case InLedger():
                 return None
+            case WereAborted(listed):
+                return listed in self.aborted
             case Claim(name, found):
                 return self._claim(name, found)
             case End(stored, commit):

@@ -31,6 +31,7 @@ from oncelog.spark.sink.protocol import (
     Read,
     Stage,
     Ticket,
+    WereAborted,
     Write,
     driver_id,
 )
@@ -88,6 +89,8 @@ class AsyncCluster:
                 return producer.transactions.producer_epoch
             case InLedger():
                 return None
+            case WereAborted():
+                return False
             case Claim(name, found):
                 return await self.claim(name, found)
             case End(stored, commit):

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, FetchSettings, read_fetched
-from oncelog.client.blocking.outside import open_transactions
+from oncelog.client.blocking.outside import end_transaction, open_transactions
 from oncelog.client.machine.partitioner import partition_of_key
 from oncelog.spark.sink import driver, ledger, modes, protocol, register_records, tasks
-from oncelog.spark.sink.cluster import Cluster
+from oncelog.spark.sink.cluster import Cluster, was_aborted
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.register import Attempt, Listed, Register, State
@@ -152,8 +153,6 @@ def test_every_column_arrives_and_keys_go_where_java_would_put_them(options: Sin
         }
     )
     with Client(options.bootstrap_servers) as client:
-        from oncelog.admin.topics import NewTopic, create_topic
-
         for topic in ("columns-a", "columns-b"):
             create_topic(client, NewTopic(topic, 3, configs={"retention.ms": "-1"}))
         assert tasks.write_plain(replace(options, topic=None), [rows]) == 4
@@ -180,6 +179,33 @@ def test_every_column_arrives_and_keys_go_where_java_would_put_them(options: Sin
     assert (found[None].partition, found[b"k4"].partition) == (2, 0)
     assert found[b"k1"].timestamp == 1_700_000_000_123
     assert found[b"k3"].timestamp == 5
+
+
+def test_batches_are_as_small_as_the_topic_wants_them_with_their_headers(options: SinkOptions) -> None:
+    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "h", "value": b"x" * 700}]] * 400, header)
+    rows = pa.record_batch({"value": [f"{number:0300}" for number in range(400)], "headers": headers})
+    with Client(options.bootstrap_servers) as client:
+        create_topic(client, NewTopic(options.topic or "", 1, configs={"max.message.bytes": "20000"}))
+    assert tasks.write_plain(options, [rows]) == 400
+    assert len(committed(options)) == 400
+    for wrong in ([None], [{"key": None, "value": b""}]):
+        unnamed = pa.record_batch({"value": ["v"], "headers": pa.array([wrong], header)})
+        with pytest.raises(SinkError, match="a record's headers have names"):
+            tasks.write_plain(options, [unnamed])
+
+
+def test_the_log_tells_whether_a_transaction_that_nobody_knows_was_aborted(options: SinkOptions) -> None:
+    attempt = Attempt("forgotten", 0, "run")
+    listed = write(options, attempt, FIRST, "a")
+    with Client(options.bootstrap_servers) as client:
+        end_transaction(client, listed[0].stored, commit=False)
+        committed(options)
+        assert was_aborted(client, listed[0].written[0], listed[0].stored)
+        good = write(options, attempt, TWIN, "b")
+        driver.commit(options, attempt, tuple(good))
+        assert committed(options) == [b"b"]
+        assert not was_aborted(client, good[0].written[0], good[0].stored)
 
 
 def test_the_ledger_writes_once_and_notices_other_rows(options: SinkOptions) -> None:

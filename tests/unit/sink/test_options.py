@@ -8,7 +8,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from oncelog.records.compression import Codec
 from oncelog.spark.errors import OptionError
 from oncelog.spark.sink.options import Mode, parse_sink_options
-from oncelog.spark.sink.rows import check_schema
+from oncelog.spark.sink.schema import check_schema
 from oncelog.spark.sink.writer import batch_writer, stream_writer
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
@@ -44,15 +44,21 @@ def test_what_is_wrong_is_named(given: dict[str, str], said: str) -> None:
         ([("key", StringType())], "Required attribute 'value' not found"),
         (
             [("value", IntegerType()), ("topic", StringType())],
-            "value attribute type must be a string or binary, not int",
+            r"value attribute unsupported type int\. value must be a\(n\) string or binary",
         ),
         ([("value", StringType())], "topic option required when no 'topic' attribute is present"),
-        ([("value", StringType()), ("topic", StringType()), ("colour", StringType())], "column 'colour' is none of"),
+        ([("value", StringType()), ("topic", IntegerType())], "topic attribute unsupported type int"),
     ],
 )
 def test_a_schema_that_cannot_be_written_is_refused(columns: list[tuple[str, object]], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         check_schema(StructType([StructField(name, kind) for name, kind in columns]), None)
+
+
+def test_columns_that_the_connector_passes_over_are_passed_over() -> None:
+    columns = [("value", StringType()), ("offset", IntegerType()), ("topic", IntegerType())]
+    check_schema(StructType([StructField(name, kind) for name, kind in columns]), "named")
+    assert parse_sink_options({**SERVERS, "kafka.batch.size": "0"}).producer.batch_bytes == 1
 
 
 def test_overwriting_a_topic_and_naming_a_stream_are_refused() -> None:

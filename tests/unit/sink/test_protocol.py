@@ -148,6 +148,17 @@ def test_an_id_that_is_forgotten_after_the_decision_was_ended_before() -> None:
     assert model.visible == ["a"]
 
 
+def test_an_id_that_is_forgotten_after_its_rows_were_aborted_stops_the_query() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    slow = Running(5, protocol.commit(FIRST, [one]))
+    until(slow, model, End)
+    del model.transactions[one.stored.transactional_id]
+    model.aborted.append(one)
+    with pytest.raises(LostRows):
+        run(model, protocol.commit(AGAIN, []))
+
+
 def test_a_twin_that_finishes_late_aborts_itself() -> None:
     model = Model()
     one = written(model, FIRST, "a")

@@ -92,6 +92,8 @@ def encode(rows: Rows, *, batch_bytes: int, codec: Codec = Codec.NONE, level: in
     keys = None if rows.keys is None else field_of(rows.keys)
     values = field_of(rows.values)
     sizes = values.sizes + (_RECORD_OVERHEAD if keys is None else keys.sizes + _RECORD_OVERHEAD)
+    if rows.headers is not None:
+        sizes = sizes + np.fromiter(map(_size_of_headers, rows.headers), np.int64, len(rows))
     cumulative = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(sizes, out=cumulative[1:])
     for start, end in _cut(cumulative, CHUNK_BYTES, CHUNK_ROWS):
@@ -99,6 +101,10 @@ def encode(rows: Rows, *, batch_bytes: int, codec: Codec = Codec.NONE, level: in
         part = rows.slice(start, end)
         for body in _encode_chunk(part, keys and keys.slice(start, end), values.slice(start, end), cuts):
             yield body if codec is Codec.NONE else body._replace(codec=codec, data=compress(codec, body.data, level))
+
+
+def _size_of_headers(headers: tuple[tuple[str, bytes | None], ...]) -> int:
+    return sum(_RECORD_OVERHEAD + 4 * len(key) + len(value or b"") for key, value in headers)
 
 
 def seal_batch(

@@ -9,13 +9,14 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
-from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
+from oncelog.client.blocking import Client, FetchSettings, TransactionalProducer, TransactionSettings
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.outside import end_transaction, open_transactions, present_identities
 from oncelog.client.errors import BrokerRefused, ProducerUnusable
 from oncelog.client.machine.offsets import Committed
+from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.protocol import (
@@ -32,11 +33,12 @@ from oncelog.spark.sink.protocol import (
     Read,
     Stage,
     Ticket,
+    WereAborted,
     Write,
     driver_id,
     is_task_id,
 )
-from oncelog.spark.sink.register import ONE_WRITE, Register
+from oncelog.spark.sink.register import ONE_WRITE, Register, Written
 from oncelog.spark.sink.register_topic import RegisterTopic
 
 T = TypeVar("T")
@@ -107,6 +109,8 @@ class Cluster:
                 return None if entry is None else entry.offset
             case Claim(name, found):
                 return self._claim(name, found)
+            case WereAborted(listed):
+                return any(was_aborted(self.client, one, listed.stored) for one in listed.written)
             case End(stored, commit):
                 return self._end(stored, commit)
 
@@ -206,6 +210,21 @@ def ledger_entry(client: Client, group: str) -> Committed | None:
     """What mode ``ledger`` has written last for a task, after the transactions that are about to say so are over."""
     entries = committed_offsets(client, group, require_stable=True).values()
     return max(entries, key=lambda one: one.offset, default=None)
+
+
+def was_aborted(client: Client, written: Written, stored: StoredTransaction) -> bool:
+    """Whether the first batch that a transaction wrote is there, and aborted."""
+    where, first = TopicPartition(TopicName(written.topic), written.partition), written.first_offset
+    if first < 0 or client.list_offsets({where: -2})[where].offset > first:
+        return False
+    for fetched in client.fetch({where: first}, until={where: first + 1}, settings=FetchSettings(read_committed=True)):
+        if fetched.error_code:
+            return False
+        aborted = {producer_id for producer_id, start in fetched.aborted if start <= first}
+        return stored.producer_id in aborted and not any(
+            record.offset == first for record in read_fetched(fetched, read_committed=True)
+        )
+    return False
 
 
 def is_fencing(error: BrokerRefused) -> bool:

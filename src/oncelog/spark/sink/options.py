@@ -97,7 +97,7 @@ def _producer(client_options: Mapping[str, str], mode: Mode) -> ProducerSettings
     if acks is None or (acks != -1 and mode is not Mode.OFF):
         raise OptionError("kafka.acks must be 'all'; '1' and '0' only with exactlyOnce=off")
     return ProducerSettings(
-        batch_bytes=_number(client_options, "batch.size", DEFAULT_BATCH_BYTES, 1) or DEFAULT_BATCH_BYTES,
+        batch_bytes=max(1, _number(client_options, "batch.size", DEFAULT_BATCH_BYTES, 0) or 0),
         linger_ms=0,
         codec=_CODECS[codec],
         level=_number(client_options, f"compression.{codec}.level", None, 0),

@@ -16,7 +16,8 @@ P2  A task opens a transaction only by ``Claim``, itself a compare-and-set on it
     (ADR 0006). Attempts of other runs may have it: the register is read once more after the claim, and stops them.
 P3  What is listed was seen open in its own identity after the fence; then the decision is written (R2).
 P4  After the decision EndTxn(commit) names exactly the listed identities. Repeating it is recognised; an id that is not
-    known any more was ended and forgotten long since. Any other identity is an error with the rows concerned.
+    known any more was ended and forgotten long since, as the log tells if it still has the rows. Any other identity, or
+    rows that were aborted, are an error with the rows concerned.
 P5  The sweep lists first, then proves that the fence is still held (``Stage`` is refused otherwise), then aborts by
     exact identity. Whatever the next run or epoch opens has another identity, so a slow sweep cannot hit it. It comes
     after the register forbids the run to claim, and aborts claimed identities as well as open ones, so that nothing of
@@ -156,6 +157,13 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class WereAborted:
+    """Whether the log shows that a transaction nobody knows any more was aborted. False where it cannot tell."""
+
+    listed: Listed
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """EndTxn by a stored identity, from this process. Answer: Ended."""
 
@@ -163,7 +171,7 @@ class End:
     commit: bool
 
 
-Ask = Fence | Read | Write | Stage | Publish | Describe | ListOpen | Ticket | InLedger | Claim | End
+Ask = Fence | Read | Write | Stage | Publish | Describe | ListOpen | Ticket | InLedger | Claim | WereAborted | End
 Program = Generator[Ask, Any, Any]
 
 
@@ -332,7 +340,7 @@ def _finish(register: Register, query: str, accepted: int | None) -> Generator[A
     lost = []
     for one in register.listed:
         ended: Ended = yield End(one.stored, commit=True)
-        if ended is Ended.OTHER:
+        if ended is Ended.OTHER or (ended is Ended.UNKNOWN and (yield WereAborted(one))):
             lost.append(one)
     if lost and (yield Read()) != register:
         raise Superseded(f"another driver of query {query} finished epoch {register.epoch} and has gone on")

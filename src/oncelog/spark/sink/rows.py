@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,44 +21,13 @@ from oncelog.base.units import MIB
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.columns.encode import Body, Rows, encode
 from oncelog.records.columns.hashing import murmur2_of
-from oncelog.spark.errors import OptionError
 from oncelog.spark.sink.errors import SinkError
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 Array: TypeAlias = "pa.Array[Any]"
 Longs: TypeAlias = npt.NDArray[np.int64]
 
 GATHER_BYTES: Final = 4 * MIB
 """Arrow batches are put together up to this size: a numpy step costs the same for ten rows as for a thousand."""
-_BYTES: Final = ("string", "binary")
-_HEADER_TYPES: Final = ("array<struct<key:string,value:binary>>",)
-_TYPES: Final = {
-    "key": _BYTES,
-    "value": _BYTES,
-    "topic": ("string",),
-    "partition": ("int",),
-    "headers": _HEADER_TYPES,
-    "timestamp": ("timestamp",),
-}
-
-
-def check_schema(schema: StructType, topic: str | None) -> None:
-    """Refuse a schema as Spark's Kafka sink does. Raises OptionError."""
-    types = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
-    if "value" not in types:
-        raise OptionError("Required attribute 'value' not found")
-    if topic is None and "topic" not in types:
-        raise OptionError(
-            "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
-        )
-    for name, found in types.items():
-        allowed = _TYPES.get(name)
-        if allowed is None:
-            raise OptionError(f"column '{name}' is none of {', '.join(_TYPES)}: select the columns to write")
-        if found.split(" collate ")[0] not in allowed:
-            raise OptionError(f"{name} attribute type must be a {' or '.join(allowed)}, not {found}")
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -77,12 +46,19 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-class Router:
-    """From rows to partitions. ``partition_count`` says how many a topic has (creating it when it is missing)."""
+class Target(NamedTuple):
+    """A topic: its partitions, and how large a batch of it may be."""
 
-    def __init__(self, topic: str | None, partition_count: Callable[[str], int], settings: ProducerSettings) -> None:
+    partitions: int
+    batch_bytes: int
+
+
+class Router:
+    """From rows to partitions. ``target`` knows a topic (creating it when it is missing)."""
+
+    def __init__(self, topic: str | None, target: Callable[[str], Target], settings: ProducerSettings) -> None:
         self._topic = topic
-        self._partition_count = partition_count
+        self._target = target
         self._settings = settings
         self._turn = 0
 
@@ -102,10 +78,11 @@ class Router:
             yield from self._partitioned(TopicName(name), chosen, wanted)
         self._turn += 1
 
-    def encoded(self, rows: Rows) -> Iterator[Body]:
+    def encoded(self, partition: TopicPartition, rows: Rows) -> Iterator[Body]:
         """Batches of one partition's rows."""
         settings = self._settings
-        return encode(rows, batch_bytes=settings.batch_bytes, codec=settings.codec, level=settings.level)
+        batch_bytes = min(settings.batch_bytes, self._target(partition.topic).batch_bytes)
+        return encode(rows, batch_bytes=batch_bytes, codec=settings.codec, level=settings.level)
 
     def _topics(self, columns: dict[str, Any], count: int) -> tuple[list[str], Longs | None]:
         if self._topic is not None:
@@ -120,7 +97,7 @@ class Router:
         return names, None if len(names) == 1 else np.asarray(encoded.indices).astype(np.int64)
 
     def _partitioned(self, topic: TopicName, rows: Rows, wanted: Any) -> Iterator[tuple[TopicPartition, Rows]]:
-        count = self._partition_count(topic)
+        count = self._target(topic).partitions
         where = _partitions(rows, wanted, count, self._turn % count)
         if isinstance(where, int):
             yield TopicPartition(topic, where), rows
@@ -184,7 +161,10 @@ def _headers(columns: dict[str, Any]) -> list[tuple[tuple[str, bytes | None], ..
     column = columns.get("headers")
     if column is None or column.null_count == len(column):
         return None
-    return [
-        tuple((one["key"], one["value"]) for one in headers) if headers is not None else ()
-        for headers in column.to_pylist()
-    ]
+    return [tuple(map(_header, headers)) if headers is not None else () for headers in column.to_pylist()]
+
+
+def _header(one: dict[str, Any] | None) -> tuple[str, bytes | None]:
+    if one is None or one["key"] is None:
+        raise SinkError("a header of a row is null, or has a null key: a record's headers have names")
+    return one["key"], one["value"]

@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from oncelog.base.units import INT32_MAX
 from oncelog.client.blocking import Client
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.transaction_values import StoredTransaction, TransactionSettings
 from oncelog.spark.sink import modes, protocol
 from oncelog.spark.sink.cluster import Cluster, ledger_entry
@@ -29,10 +30,12 @@ from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.producing import BodyProducer, PlainBodies, TransactionalBodies
 from oncelog.spark.sink.protocol import Turn, ticket_id
 from oncelog.spark.sink.register import Attempt, Listed, Standing, standing
-from oncelog.spark.sink.rows import Router, gathered
+from oncelog.spark.sink.rows import Router, Target, gathered
 
 BEGIN_ATTEMPTS: Final = 100
 _HEAD_START_S: Final = 0.05
+BATCH_OVERHEAD: Final = 128
+"""A batch's header, and what compression may add to what it cannot compress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,21 +152,33 @@ def _begin(cluster: Cluster, options: SinkOptions, attempt: Attempt, place: Task
 
 def send_all(client: Client, options: SinkOptions, producer: BodyProducer, tables: Iterator[pa.Table]) -> int:
     """All rows to their partitions; how many."""
-    counts: dict[str, int] = {}
+    known: dict[str, Target] = {}
 
-    def partition_count(topic: str) -> int:
-        if topic not in counts:
-            counts[topic] = len(client.topic(topic, create=True).partitions)
-        return counts[topic]
+    def target(topic: str) -> Target:
+        if topic not in known:
+            partitions = len(client.topic(topic, create=True).partitions)
+            known[topic] = Target(partitions, _largest_batch(client, topic))
+        return known[topic]
 
-    router = Router(options.topic, partition_count, options.producer)
+    router = Router(options.topic, target, options.producer)
     rows = 0
     for table in tables:
         for partition, some in router.route(table):
             rows += len(some)
-            for body in router.encoded(some):
+            for body in router.encoded(partition, some):
                 producer.send_body(partition, body)
     return rows
+
+
+def _largest_batch(client: Client, topic: str) -> int:
+    """What the topic takes, less a batch's own bytes; whoever may not look is refused by the broker, in words."""
+    from oncelog.admin.configs import ResourceType, describe_configs
+
+    with contextlib.suppress(BrokerRefused):
+        for row in describe_configs(client, ResourceType.TOPIC, topic, ["max.message.bytes"]):
+            if row.name == "max.message.bytes" and row.value is not None:
+                return max(1, int(row.value) - BATCH_OVERHEAD)
+    return INT32_MAX
 
 
 def drain(tables: Iterable[pa.Table]) -> int:

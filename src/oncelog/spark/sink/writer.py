@@ -24,6 +24,7 @@ from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.register import JOB, ONE_WRITE, Attempt, Listed, Register, State
 from oncelog.spark.sink.register_records import encode
+from oncelog.spark.sink.schema import check_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,17 +50,15 @@ class _Writer:
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options: SinkOptions = parse_sink_options(options)
-        self._columns = schema
+        check_schema(schema, self.options.topic)
         self.run = secrets.token_hex(8)
         self.mode: Mode | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """On the way to the tasks: now the schema is checked and the mode is settled, for all of them alike."""
+        """On the way to the tasks: now the mode is settled, for all of them alike."""
         if self.mode is None:
-            from oncelog.spark.sink.rows import check_schema
             from oncelog.spark.sink.tasks import open_client
 
-            check_schema(self._columns, self.options.topic)
             with open_client(self.options) as client:
                 from oncelog.spark.sink.modes import settle
 
