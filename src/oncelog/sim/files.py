@@ -125,6 +125,8 @@ class MemoryFile:
 
 Names = dict[str, "_Node | None"]
 """Path to file; None is a directory."""
+Change = tuple[str, "_Node | None", bool]
+"""What became of a path: what it names now, and whether it names anything."""
 
 
 class MemoryFiles:
@@ -141,9 +143,13 @@ class MemoryFiles:
         self._syncs_left: int | None = None
         self._end: type[PowerLost] = PowerLost
         self._names: Names = {"": None}
+        self._children: dict[str, set[str]] = {"": set()}
+        """Directory to the names in it."""
         self._durable_names: Names = {"": None}
-        self._journal: list[tuple[frozenset[str], Names]] = []
-        """Directory changes since the last sync that covers them: (directories touched, names afterwards)."""
+        self._journal: list[tuple[frozenset[str], list[Change]]] = []
+        """Directory changes since the last sync that covers them, in order: (directories touched, what became)."""
+        self._changed: list[Change] = []
+        """Not in the journal yet."""
 
     # Files
 
@@ -156,15 +162,14 @@ class MemoryFiles:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self._require_directory(_parent(path))
             self.changing()
-            node = self._names[path] = _Node(self.now_ms())
+            node = _Node(self.now_ms())
+            self._name(path, node)
             self._note(_parent(path))
         return MemoryFile(self, node)
 
     def list(self, directory: str) -> list[str]:
         self._require_directory(directory)
-        prefix = f"{directory}/" if directory else ""
-        cut = len(prefix)
-        return sorted(path[cut:] for path in self._names if path and path.startswith(prefix) and "/" not in path[cut:])
+        return sorted(self._children[directory])
 
     def size(self, path: str) -> int | None:
         node = self._names.get(path)
@@ -178,7 +183,7 @@ class MemoryFiles:
         for part in path.split("/"):
             here = f"{parent}/{part}" if parent else part
             if here not in self._names:
-                self._names[here] = None
+                self._name(here, None)
                 self._note(parent)
             self._require_directory(here)
             parent = here
@@ -189,7 +194,7 @@ class MemoryFiles:
         self._require_directory(_parent(new))
         self.changing()
         for path in self._at_or_below(old):
-            self._names[new + path[len(old) :]] = self._names.pop(path)
+            self._name(new + path[len(old) :], self._unname(path))
         self._note(_parent(old), _parent(new))
 
     def remove(self, path: str) -> None:
@@ -197,7 +202,7 @@ class MemoryFiles:
             return
         self.changing()
         for name in self._at_or_below(path):
-            node = self._names.pop(name)
+            node = self._unname(name)
             if node is not None:
                 self._written -= len(node.data)
         self._note(_parent(path))
@@ -206,10 +211,8 @@ class MemoryFiles:
         self._require_directory(path)
         self.sync_or_fail()
         for index in range(len(self._journal) - 1, -1, -1):
-            directories, names = self._journal[index]
-            if path in directories:
-                self._durable_names = names
-                del self._journal[: index + 1]
+            if path in self._journal[index][0]:
+                self._settle(index + 1)
                 return
 
     # Trouble on request
@@ -217,13 +220,15 @@ class MemoryFiles:
     def crash(self, seed: int) -> None:
         """Lose power: keep what is durable and, by seed, part of the rest."""
         entropy = random.Random(seed)
-        survives = entropy.randint(0, len(self._journal))
-        names = self._journal[survives - 1][1] if survives else self._durable_names
+        self._settle(entropy.randint(0, len(self._journal)))
+        self._journal.clear()
+        names = self._durable_names
         for node in {id(node): node for node in names.values() if node is not None}.values():
             node.crash(entropy)
         self._names = dict(names)
-        self._durable_names = dict(names)
-        self._journal.clear()
+        self._children = {path: set() for path, node in names.items() if node is None}
+        for path in names:
+            self._list_in_parent(path)
         self._failing_syncs = 0
         self._nothing_ends()
         self.generation += 1
@@ -332,8 +337,45 @@ class MemoryFiles:
         if self._names[path] is not None:
             raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
 
+    def _name(self, path: str, node: _Node | None) -> None:
+        """Let a path name a file, or (None) a directory."""
+        self._names[path] = node
+        if node is None:
+            self._children.setdefault(path, set())
+        self._list_in_parent(path)
+        self._changed.append((path, node, True))
+
+    def _unname(self, path: str) -> _Node | None:
+        """Let a path name nothing any more; what it named."""
+        node = self._names.pop(path)
+        if node is None:
+            self._children.pop(path, None)
+        parent, _, name = path.rpartition("/")
+        if parent in self._children:
+            self._children[parent].discard(name)
+        self._changed.append((path, None, False))
+        return node
+
+    def _list_in_parent(self, path: str) -> None:
+        parent, _, name = path.rpartition("/")
+        if path:
+            self._children[parent].add(name)
+
     def _note(self, *directories: str) -> None:
-        self._journal.append((frozenset(directories), dict(self._names)))
+        """What was changed since the last time is one change of these directories: it survives whole or not at all."""
+        self._journal.append((frozenset(directories), self._changed))
+        self._changed = []
+
+    def _settle(self, count: int) -> None:
+        """The first ``count`` changes are durable."""
+        names = self._durable_names
+        for _, changes in self._journal[:count]:
+            for path, node, there in changes:
+                if there:
+                    names[path] = node
+                else:
+                    del names[path]
+        del self._journal[:count]
 
 
 def _parent(path: str) -> str:

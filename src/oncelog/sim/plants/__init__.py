@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from oncelog.sim.plants.administrators import ADMINISTRATORS
 from oncelog.sim.plants.groups import CLIENTS, GROUPS
 from oncelog.sim.plants.logs import LOGS
 from oncelog.sim.plants.planting import Plant
 from oncelog.sim.plants.required import REQUIRED
 from oncelog.sim.plants.transactions import TRANSACTIONS
 
-_ALL: Final = (*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CLIENTS)
+_ALL: Final = (*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CLIENTS, *ADMINISTRATORS)
 _UNSEEN: Final = frozenset(
     {
         "commit-answered-early",

@@ -36,7 +36,9 @@ def _wrong_outcome(right: Any) -> Any:
 
 def _marker_before_decision(right: Any) -> Any:
     def follow_up(self: TransactionCoordinators, led: Any, decision: Any, now_ms: int) -> None:
-        self._write_all(led, decision.markers)
+        for each in decision.markers:
+            for partition in each.partitions:
+                self._write_marker(led, each, partition)
         decision.markers = []
         right(self, led, decision, now_ms)
 

@@ -8,7 +8,7 @@ that transaction up, and its time-out ends it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
@@ -25,7 +25,7 @@ from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnReques
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
-from oncelog.wire.messages.produce import ProduceRequest
+from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceRequest
 
 INIT_VERSION: Final = 4
 ADD_VERSION: Final = 3
@@ -33,6 +33,13 @@ PRODUCE_VERSION: Final = 11
 END_VERSION: Final = 4
 DAY_MS: Final = 86_400_000
 _COMPLETE: Final = frozenset({"CompleteCommit", "CompleteAbort"})
+
+
+class Sent(NamedTuple):
+    """A record sent; the offset is −1 until it is known."""
+
+    offset: int
+    timestamp_ms: int
 
 
 class ByHand:
@@ -64,6 +71,8 @@ class ByHand:
         self.writes: list[Write] = []
         self.outcome = Outcome.ABORTED
         self.ending_at: int | None = None
+        self.last: dict[TopicPartition, Sent] = {}
+        """What was sent last to each partition."""
         self._count = 0
         self._sequences: dict[TopicPartition, int] = {}
 
@@ -92,7 +101,9 @@ class ByHand:
         """A record that is part of the transaction."""
         value = self.new_value()
         self.writes.append(Write(partition, value, sent_at=self.stage.world.kernel.now_us))
-        _check(await self.send(await self.leader(partition), self.request(partition, value)), "Produce")
+        answer = await self.send(await self.leader(partition), self.request(partition, value))
+        _check(answer.error_code, "Produce")
+        self.last[partition] = self.last[partition]._replace(offset=answer.base_offset)
 
     def new_value(self) -> str:
         """One that nobody else writes."""
@@ -103,8 +114,9 @@ class ByHand:
         """A Produce of one record in the transaction, the next in its sequence there."""
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = sequence + 1
+        self.last[partition] = Sent(-1, self.client.now_ms() - self.age_ms)
         batch = build_batch(
-            [Record(-1, self.client.now_ms() - self.age_ms, None, value.encode(), ())],
+            [Record(-1, self.last[partition].timestamp_ms, None, value.encode(), ())],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=sequence,
@@ -114,10 +126,12 @@ class ByHand:
         message.transactional_id = self.name
         return message
 
-    async def send(self, link: AsyncLink, message: ProduceRequest, timeout_ms: int | None = None) -> int:
+    async def send(
+        self, link: AsyncLink, message: ProduceRequest, timeout_ms: int | None = None
+    ) -> PartitionProduceResponse:
         """What the leader answers."""
         answer = await link.call(message, PRODUCE_VERSION, timeout_ms)
-        return answer.responses[0].partition_responses[0].error_code
+        return answer.responses[0].partition_responses[0]
 
     async def leader(self, partition: TopicPartition) -> AsyncLink:
         """A connection to it."""

@@ -1,8 +1,9 @@
 """After the faults: everything planted is found, nothing excused is, and administrators set every partition free.
 
 When all who write have ended and no coordinator has anything left to end, each open transaction must be called what it
-is (A1, A2). Where the broker ends orphans itself it has had the time (A3), and did not take it too early (A6). Then
-``abort --all-hanging``: nothing hangs any more, which the last stable offset has to show (L3).
+is (A1, A2), and as old as its first record (A7). Where the broker ends orphans itself it has had the time (A3), and did
+not take it too early (A6). Then ``abort --all-hanging``: nothing hangs any more, which the last stable offset has to
+show (L3).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Closing:
         """Look, say what is wrong with what was said, and end what hangs."""
         found = self.look(client)
         for one in found.transactions:
-            self.judge(one)
+            self.judge(one, found.now_ms)
         for one in found.of(Verdict.HANGING):
             error = abort(client, one, min_age_ms=0).error
             if error is not None:
@@ -77,8 +78,8 @@ class Closing:
             client.pause(attempt)
         raise ClientError(str(found.unanswered[0]))
 
-    def judge(self, one: OpenTransaction) -> None:
-        """One verdict beside the truth."""
+    def judge(self, one: OpenTransaction, now_ms: int) -> None:
+        """One verdict, given at ``now_ms``, beside the truth."""
         planted = self.ground.planted.get((one.where, one.producer.producer_id))
         what = f"{one.where} from {one.start_offset}, {one.transactional_id}: {one.verdict.value}: {one.reason}"
         if planted is None:
@@ -89,6 +90,9 @@ class Closing:
             self.stage.object(f"A2 it hangs ({planted.kind}), and that is not said: {what}")
         elif self.ground.orphan_action == "abort" and self.broker_had_time(one):
             self.stage.object(f"A3 the broker has not ended its orphan: {what}")
+
+        if planted.start_offset == one.start_offset and one.age_ms != now_ms - planted.first_ms:
+            self.stage.object(f"A7 not the age since its first record: {one.age_ms}, {planted}")
 
     def judge_broker(self) -> None:
         """The orphans that it has ended itself: not before their time-out and its grace were over."""

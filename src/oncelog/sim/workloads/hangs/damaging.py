@@ -64,7 +64,7 @@ class Vandal:
             await host.sleep(self.entropy.randint(0, 2_000))
             if self.damage(kind, hand):
                 for place in places:
-                    self.ground.certain(place, hand.producer_id)
+                    self.ground.certain(place, hand.producer_id, *hand.last[place])
         finally:
             hand.record()
 

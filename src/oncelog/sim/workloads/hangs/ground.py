@@ -29,6 +29,9 @@ class Planted(NamedTuple):
     planted_ms: int
     """By the broker's clock, before it was asked for."""
     certain: bool = False
+    start_offset: int = -1
+    first_ms: int = 0
+    """Where it begins, and the time of its first record, once that is certain."""
 
 
 @dataclass(slots=True)
@@ -76,10 +79,11 @@ class Ground:
         """Whether what the producer has open there hangs."""
         return (partition, producer_id) in self.planted
 
-    def certain(self, partition: TopicPartition, producer_id: int) -> None:
-        """The leader has said that it has it."""
+    def certain(self, partition: TopicPartition, producer_id: int, start_offset: int, first_ms: int) -> None:
+        """The leader has said that it has it, from an offset on."""
         key = partition, producer_id
-        self.planted[key] = self.planted[key]._replace(certain=True)
+        found = self.planted[key]._replace(certain=True, start_offset=start_offset, first_ms=first_ms)
+        self.planted[key] = found
 
     def new_id(self, prefix: str, *, at_lost: bool = False) -> str:
         """A transactional id that nobody has had, whose coordinator is, or is not, the one that loses its log."""

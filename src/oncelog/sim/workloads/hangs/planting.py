@@ -20,6 +20,7 @@ from oncelog.sim.workloads.hangs.by_hand import DAY_MS, ByHand
 from oncelog.sim.workloads.hangs.ground import Ground, Planted
 from oncelog.sim.workloads.hostile import LATE, newest_connection
 from oncelog.sim.world import CLIENT_CONFIG, ClientHost
+from oncelog.wire.messages.produce import PartitionProduceResponse
 
 RAW_PRODUCER_IDS: Final = 4_000_000_000
 """No coordinator gives out such ids within a simulation."""
@@ -70,20 +71,25 @@ class Planter:
             Planted(kind, place, hand.producer_id, hand.epoch, hand.name, hand.timeout_ms, planted_ms=now_ms)
         )
 
-    def answered(self, code: int, hand: ByHand, place: TopicPartition) -> None:
+    def answered(self, answer: PartitionProduceResponse, hand: ByHand, place: TopicPartition) -> None:
         """The leader has said what it did with the record that was to hang."""
-        if code != ErrorCode.NONE:
+        if answer.error_code != ErrorCode.NONE:
             return
         if self.ground.verifies:
             self.stage.object(f"{hand.name}: a leader that verifies has let a hanging transaction begin on {place}")
-        self.ground.certain(place, hand.producer_id)
+        self.ground.certain(place, hand.producer_id, answer.base_offset, hand.last[place].timestamp_ms)
 
     async def hang(self, kind: str, hand: ByHand, place: TopicPartition) -> None:
-        """A record that no coordinator will end."""
+        """Records that no coordinator will end: one, or some that come one after the other."""
         value = hand.new_value()
         self.plant(kind, hand, place)
         hand.record_hung(place, value)
         self.answered(await hand.send(await hand.leader(place), hand.request(place, value)), hand, place)
+        while self.entropy.random() < 0.3:
+            await hand.host.sleep(self.entropy.randint(1, 3_000))
+            value = hand.new_value()
+            hand.record_hung(place, value)
+            await hand.send(await hand.leader(place), hand.request(place, value))
 
 
 async def _late(planter: Planter, host: ClientHost, client: AsyncClient) -> None:
@@ -177,7 +183,7 @@ async def _raw(planter: Planter, host: ClientHost, client: AsyncClient) -> None:
 _KINDS: Final[tuple[Plant, ...]] = (_late, _late, _unlisted, _moved_on, _raw)
 
 
-def _seen(task: asyncio.Task[int]) -> None:
+def _seen(task: asyncio.Task[PartitionProduceResponse]) -> None:
     """A late answer may fail after everybody has gone: asyncio is told that somebody knows."""
     if not task.cancelled() and not isinstance(task.exception(), (ClientError, type(None))):
         raise RuntimeError("a late write failed") from task.exception()

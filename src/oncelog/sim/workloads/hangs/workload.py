@@ -23,7 +23,7 @@ from oncelog.sim.workloads.hangs.planting import Planter
 from oncelog.sim.workloads.producing import Producers
 from oncelog.sim.workloads.two_phase import Committers
 
-SHARE: Final = 0.12
+SHARE: Final = 0.15
 """Of the seeds."""
 TRANSACTION_VERSION: Final = 2
 """Clients under Transactions V1 hang by themselves when requests are late, by Kafka's design; here only who is to."""

@@ -1,0 +1,205 @@
+"""Bugs of whatever ends transactions that are not its own: leaders, the watch for orphans, the administrators' tool."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from oncelog.admin.transactions import hanging as tool
+from oncelog.base.errors import ErrorCode
+from oncelog.core.transactions.hanging import Verdict
+from oncelog.handlers import hanging, produce, write_txn_markers
+from oncelog.node import markers
+from oncelog.node.node import Node
+from oncelog.node.orphans import OrphanWatch
+from oncelog.sim.plants.planting import Plant, every
+from oncelog.storage.errors import AppendRefused
+
+LONG_MS: Final = 1 << 40
+
+
+def _start_ignored(right: Any) -> Any:
+    def check(log: Any, marker: Any) -> None:
+        entry = log.producers.entries.get(marker.producer_id)
+        if entry is None or entry.epoch != marker.producer_epoch:
+            raise AppendRefused(ErrorCode.INVALID_PRODUCER_EPOCH, "another epoch")
+
+    return check
+
+
+def _epoch_ignored(right: Any) -> Any:
+    def check(log: Any, marker: Any) -> None:
+        entry = log.producers.entries.get(marker.producer_id)
+        if entry is None or entry.transaction_first_offset != marker.start_offset:
+            raise AppendRefused(ErrorCode.INVALID_TXN_STATE, "another start")
+
+    return check
+
+
+def _never(right: Any) -> Any:
+    def is_so(*what: Any, **how: Any) -> bool:
+        return False
+
+    return is_so
+
+
+def _two_phase_forgotten(right: Any) -> Any:
+    return right - {Verdict.TWO_PHASE}
+
+
+def _no_grace(right: Any) -> Any:
+    def orphaned(self: OrphanWatch, watched: Any, finding: Any, log: Any, entry: Any, now_ms: int) -> Any:
+        watched.found_ms = now_ms - LONG_MS
+        return right(self, watched, finding, log, entry, now_ms)
+
+    return orphaned
+
+
+def _found(verdict: Verdict) -> Any:
+    def planted(right: Any) -> Any:
+        def ask(self: OrphanWatch, transaction: Any, entry: Any) -> Any:
+            finding = right(self, transaction, entry)
+            wrong = finding.verdict is verdict
+            return finding._replace(verdict=Verdict.ORPHANED, timeout_ms=1_000) if wrong else finding
+
+        return ask
+
+    return planted
+
+
+def _not_aborted(right: Any) -> Any:
+    def abort(self: OrphanWatch, transaction: Any, entry: Any) -> ErrorCode:
+        return ErrorCode.NONE
+
+    return abort
+
+
+def _audit_forgotten(right: Any) -> Any:
+    now = every(5)
+
+    def audit(self: Node, record: Any) -> None:
+        if not now():
+            right(self, record)
+
+    return audit
+
+
+def _not_verified(right: Any) -> Any:
+    def verify(transactional_id: str, identity: Any, partitions: Any, context: Any) -> Any:
+        if context.version >= 12:  # which also adds the partition
+            return (yield from right(transactional_id, identity, partitions, context))
+        return {}
+
+    return verify
+
+
+def _last_write(right: Any) -> Any:
+    def ages_of(now_ms: int, timestamp_ms: Any, last_timestamp_ms: int, *rest: Any) -> Any:
+        return right(now_ms, last_timestamp_ms, last_timestamp_ms, *rest)
+
+    return ages_of
+
+
+def _silence_is_evidence(right: Any) -> Any:
+    def evidence(row: Any, ids: Any, described: Any, silence: Any) -> Any:
+        return replace(right(row, ids, described, silence), silence=())
+
+    return evidence
+
+
+ADMINISTRATORS: Final = (
+    Plant(
+        "start-offset-ignored",
+        "an administrator's marker ends a transaction that begins elsewhere",
+        markers,
+        "_check_administrators",
+        _start_ignored,
+    ),
+    Plant(
+        "administrators-epoch-ignored",
+        "an administrator's marker of another epoch is written",
+        markers,
+        "_check_administrators",
+        _epoch_ignored,
+    ),
+    Plant(
+        "coordinator-not-asked",
+        "a leader writes an administrator's marker without asking the coordinator again",
+        write_txn_markers,
+        "is_protected",
+        _never,
+    ),
+    Plant(
+        "two-phase-not-protected",
+        "an administrator's marker ends what is prepared in two phases",
+        hanging,
+        "NOT_AN_ADMINISTRATORS",
+        _two_phase_forgotten,
+    ),
+    Plant(
+        "loading-not-awaited",
+        "an administrator's marker is written while coordinators read their logs",
+        Node,
+        "transactions_loading",
+        _never,
+    ),
+    Plant(
+        "orphans-without-grace",
+        "a broker that ends orphans does so as soon as it sees one",
+        OrphanWatch,
+        "_orphaned",
+        _no_grace,
+    ),
+    Plant(
+        "live-ones-orphaned",
+        "a broker that ends orphans takes what is older than its time-out for one",
+        OrphanWatch,
+        "_ask",
+        _found(Verdict.LIVE),
+    ),
+    Plant(
+        "prepared-ones-orphaned",
+        "a broker that ends orphans takes what is prepared in two phases for one",
+        OrphanWatch,
+        "_ask",
+        _found(Verdict.TWO_PHASE),
+    ),
+    Plant(
+        "orphans-not-ended",
+        "a broker that ends orphans says so, and does not",
+        OrphanWatch,
+        "_abort",
+        _not_aborted,
+    ),
+    Plant(
+        "audit-forgotten",
+        "an administrative end is missing from the audit log now and then",
+        Node,
+        "audit",
+        _audit_forgotten,
+    ),
+    Plant(
+        "late-writes-taken",
+        "a leader that verifies lets clients before Transactions V2 begin what no coordinator knows",
+        produce,
+        "verify",
+        _not_verified,
+    ),
+    Plant(
+        "no-second-look",
+        "the tool does not ask leaders again after the coordinators have spoken",
+        tool,
+        "contradicts",
+        _never,
+    ),
+    Plant(
+        "age-from-last-write", "the tool counts a transaction's age from its last write", tool, "ages_of", _last_write
+    ),
+    Plant(
+        "silence-is-evidence",
+        "the tool takes an id for forgotten when its coordinator has not answered",
+        tool,
+        "_evidence",
+        _silence_is_evidence,
+    ),
+)
