@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tests.hostile.dearest import all_costs, table
 from tests.hostile.engine import Fuzzer, keep
 from tests.hostile.targets import TARGETS
 
@@ -14,7 +15,14 @@ def main() -> int:
     parser.add_argument("--target", choices=TARGETS, action="append", help="only this one; may be repeated")
     parser.add_argument("--seconds", type=float, default=10, help="for each target (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--dearest", nargs="*", metavar="API", help="measure the largest requests of these APIs (none named: of all)"
+    )
     arguments = parser.parse_args()
+    if arguments.dearest is not None:
+        for line in table(all_costs(arguments.dearest)):
+            print(line, flush=True)
+        return 0
     found = False
     for name in arguments.target or TARGETS:
         outcome = Fuzzer(TARGETS[name], arguments.seed).run(seconds=arguments.seconds)

@@ -160,6 +160,8 @@ def _filled(module: Any, cls: Any, path: Path, count: int, number: int, topic_id
             values[name] = 1
         elif name in ("resource_type", "config_resource_type"):
             values[name] = 2
+        elif name == "acks":
+            values[name] = -1  # else there is no answer
         elif name == "generation_id" or name == "group_generation_id":
             values[name] = -1
     return cls(**values)
@@ -174,4 +176,4 @@ def _elements(module: Any, element: Any, rest: Path, count: int, topic_id: bytes
         return [short_name(number) for number in range(count)]
     if element is bytes:
         return [number.to_bytes(16, "big") for number in range(count)]
-    return [number % 128 for number in range(count)]
+    return list(range(count))

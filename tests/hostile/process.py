@@ -46,7 +46,9 @@ def server_pid(port: int) -> int:
 class Server:
     """A broker process, and what it costs."""
 
-    def __init__(self, **properties: str) -> None:
+    def __init__(self, *, partitions: int = 1, **properties: str) -> None:
+        self._partitions = partitions
+        """Of the topic that exists."""
         self._serve = OncelogServe(properties={key.replace("_", "."): value for key, value in properties.items()})
         self.pid = 0
 
@@ -54,7 +56,7 @@ class Server:
         self._serve.__enter__()
         self.pid = server_pid(self._serve.port)
         with Wire(self._serve.bootstrap_servers) as wire:
-            self.topic_id = wire.topic(KNOWN)
+            self.topic_id = wire.topic(KNOWN, self._partitions)
         return self
 
     def __exit__(

@@ -10,7 +10,6 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers import list_groups, list_transactions
 from oncelog.node import large_answers
-from oncelog.node.events import Continue, Continued
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
@@ -34,26 +33,10 @@ from oncelog.wire.messages.offset_commit import (
 )
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from tests.scenario.node.driver import Driver
+from tests.hostile.turns import Turns
 from tests.scenario.node.requests import FETCH_VERSION, batch, create_topic, fetch, produce
 
 MANY = 12_000
-
-
-class Turns(Driver):
-    """Counts the turns that others had; ``between`` runs in each."""
-
-    def __init__(self) -> None:
-        self.turns = 0
-        self.between = lambda: None
-        super().__init__()
-
-    def _event_of(self, effect):
-        if isinstance(effect, Continue):
-            self.turns += 1
-            self.between()
-            return Continued()
-        return super()._event_of(effect)
 
 
 @pytest.fixture

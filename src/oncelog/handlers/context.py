@@ -67,6 +67,9 @@ class Broker(Protocol):
     def log(self, partition: TopicPartition) -> PartitionLog | None:
         """The log of a partition that this broker leads, None when it hosts none."""
 
+    def creates_logs(self) -> bool:
+        """Whether logs of new partitions are still to be created: :meth:`log` would create the one it is asked for."""
+
     def in_sync_count(self, partition: TopicPartition) -> int:
         """How many replicas of a partition are in sync."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
@@ -10,6 +10,8 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_cluster
+from oncelog.handlers.pace import Pace
+from oncelog.handlers.waits import NextTurn, Steps
 from oncelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -25,15 +27,33 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _ERROR_SINCE: Final = 3
 
 
-def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+def handle(
+    request: DescribeLogDirsRequest, context: Context
+) -> DescribeLogDirsResponse | Steps[DescribeLogDirsResponse]:
     """All partitions this broker has, or those asked for that it has."""
     if not may_cluster(context, Operation.DESCRIBE):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= _ERROR_SINCE else ErrorCode.NONE
         return DescribeLogDirsResponse(error_code=error)
+    return _describe(list(_wanted(request, context)), context)
+
+
+def _describe(wanted: Sequence[TopicPartition], context: Context) -> Steps[DescribeLogDirsResponse]:
+    pace = Pace(context.broker)
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in wanted:
+        log = context.broker.log(partition)
+        if log is not None:
+            topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+            size_bytes = log.size_bytes
+            topic.partitions.append(
+                DescribeLogDirsPartition(partition_index=partition.partition, partition_size=size_bytes)
+            )
+        if pace.done():
+            yield NextTurn()
     total_bytes, usable_bytes = context.broker.disk_bytes()
     result = DescribeLogDirsResult(
         log_dir=context.broker.config.data_directory,
-        topics=_topics(context, _wanted(request, context)),
+        topics=list(topics.values()),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )
@@ -49,17 +69,3 @@ def _wanted(request: DescribeLogDirsRequest, context: Context) -> Iterable[Topic
     for wanted in request.topics:
         for partition in dict.fromkeys(wanted.partitions):
             yield TopicPartition(TopicName(wanted.topic), partition)
-
-
-def _topics(context: Context, wanted: Iterable[TopicPartition]) -> list[DescribeLogDirsTopic]:
-    found: dict[str, DescribeLogDirsTopic] = {}
-    for partition in wanted:
-        log = context.broker.log(partition)
-        if log is None:
-            continue
-        topic = found.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
-        size_bytes = log.size_bytes
-        topic.partitions.append(
-            DescribeLogDirsPartition(partition_index=partition.partition, partition_size=size_bytes)
-        )
-    return list(found.values())

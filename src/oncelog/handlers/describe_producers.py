@@ -17,6 +17,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_topic
 from oncelog.handlers.leadership import led_log
+from oncelog.handlers.pace import Pace
 from oncelog.handlers.transactions import may
 from oncelog.handlers.waits import NextTurn, Steps
 from oncelog.wire.messages.describe_producers import (
@@ -35,15 +36,12 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-_PRODUCERS_A_TURN: Final = 2000
-
-
 def handle(request: DescribeProducersRequest, context: Context) -> Steps[DescribeProducersResponse]:
     """Every partition named, in order; one that is named again is answered once: it may have thousands of producers,
     and after so many others have their turn."""
     seen: set[tuple[str, int]] = set()
     response = DescribeProducersResponse()
-    told = 0
+    pace = Pace(context.broker)
     for topic in request.topics:
         name = topic.name
         indexes = [index for index in dict.fromkeys(topic.partition_indexes) if (name, index) not in seen]
@@ -54,11 +52,9 @@ def handle(request: DescribeProducersRequest, context: Context) -> Steps[Describ
             if error_code is not ErrorCode.NONE:
                 refused = PartitionResponse(partition_index=index, error_code=error_code, error_message=message)
                 answer.partitions.append(refused)
-                continue
-            answer.partitions.append(_producers(TopicPartition(TopicName(name), index), context))
-            told += len(answer.partitions[-1].active_producers)
-            if told >= _PRODUCERS_A_TURN:
-                told = 0
+            else:
+                answer.partitions.append(_producers(TopicPartition(TopicName(name), index), context))
+            if pace.done(1 + len(answer.partitions[-1].active_producers)):
                 yield NextTurn()
         response.topics.append(answer)
     return response

@@ -10,8 +10,8 @@ them is a replica of anything. Preferred replicas are not chosen: every answer s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
@@ -21,6 +21,7 @@ from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.fetch_reads import FetchReads, failed, topic_name
 from oncelog.handlers.leadership import exists
+from oncelog.handlers.pace import items_a_turn
 from oncelog.handlers.waits import NextTurn, Steps, UntilReadable
 from oncelog.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -50,7 +51,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
-_MANY: Final = 5000
+_MANY: Final = 1000
+T = TypeVar("T")
 _TOPIC_IDS_SINCE: Final = 13
 _CURRENT_LEADER_SINCE: Final = 16
 _ZSTD_SINCE: Final = 10
@@ -72,38 +74,62 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | Steps[Fet
     )
     if session.error_code != ErrorCode.NONE:
         return FetchResponse(error_code=session.error_code)
-    readable, refused = _sort_out(session, context, from_broker=replica_id >= 0)
-    if readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+    sorting = _Sorting(context, from_broker=replica_id >= 0)
+    if len(session.partitions) > _MANY:
+        return _in_turns(request, context, session, sorting)
+    sorting.sort_out(session.partitions)
+    reads = _reads(request, context, sorting)
+    if reads is None:
         return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
-    reads = FetchReads(
+    reads.read(reads.partitions)
+    if reads.urgent() or request.max_wait_ms <= 0:
+        return _respond(session, reads.answers + sorting.refused, context)
+    return _wait(request, context, session, reads, sorting.refused)
+
+
+def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchReads | None:
+    """What is to be read, None where the isolation level does not exist."""
+    if sorting.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return None
+    return FetchReads(
         context.broker,
-        readable,
+        sorting.readable,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, context.broker.config.get("fetch.max.bytes")),
         read_committed=request.isolation_level == READ_COMMITTED,
     )
-    if len(readable) + len(refused) > _MANY:
-        return _in_turns(request, context, session, reads, refused)
-    answers = reads.read()
-    if reads.urgent or request.max_wait_ms <= 0:
-        return _respond(session, answers + refused, context)
-    return _wait(request, context, session, reads, refused)
 
 
 def _in_turns(
-    request: FetchRequest,
-    context: Context,
-    session: FetchContext,
-    reads: FetchReads,
-    refused: list[tuple[FetchPartition, PartitionData]],
+    request: FetchRequest, context: Context, session: FetchContext, sorting: _Sorting
 ) -> Steps[FetchResponse]:
-    """As any other, but others have their turn before thousands of partitions are read, and before they are told."""
+    """As any other, but others have their turn after a thousand partitions each time."""
+    for some in _slices(session.partitions, context):
+        yield NextTurn()
+        sorting.sort_out(some)
+    reads = _reads(request, context, sorting)
+    if reads is None:
+        return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
+    yield from _read_in_turns(reads, context)
+    if not reads.urgent() and request.max_wait_ms > 0:
+        missed = reads.ready()  # something came after its partition was read
+        return (yield from _wait(request, context, session, reads, sorting.refused, until_ready=not missed))
     yield NextTurn()
-    answers = reads.read()
-    if not reads.urgent and request.max_wait_ms > 0:
-        return (yield from _wait(request, context, session, reads, refused))
-    yield NextTurn()
-    return _respond(session, answers + refused, context)
+    return _respond(session, reads.answers + sorting.refused, context)
+
+
+def _read_in_turns(reads: FetchReads, context: Context) -> Steps[None]:
+    for some in _slices(reads.partitions, context):
+        yield NextTurn()
+        reads.read(some)
+
+
+def _slices(items: Sequence[T], context: Context) -> Iterator[Sequence[T]]:
+    start = 0
+    while start < len(items):
+        size = items_a_turn(context.broker)
+        yield items[start : start + size]
+        start += size
 
 
 def _wait(
@@ -112,10 +138,18 @@ def _wait(
     session: FetchContext,
     reads: FetchReads,
     refused: list[tuple[FetchPartition, PartitionData]],
+    *,
+    until_ready: bool = True,
 ) -> Steps[FetchResponse]:
     partitions = [name for name, _ in reads.partitions]
-    yield UntilReadable(partitions, reads.ready, context.now_ms + request.max_wait_ms)
-    return _respond(session, reads.read() + refused, context)
+    if until_ready:
+        yield UntilReadable(partitions, reads.ready, context.now_ms + request.max_wait_ms)
+    reads.begin()
+    if len(partitions) > _MANY:
+        yield from _read_in_turns(reads, context)
+    else:
+        reads.read(reads.partitions)
+    return _respond(session, reads.answers + refused, context)
 
 
 def _asked(request: FetchRequest, context: Context, *, by_id: bool) -> Iterator[FetchPartition]:
@@ -141,35 +175,48 @@ def _forgotten(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey]:
             yield key, partition
 
 
-def _sort_out(
-    session: FetchContext, context: Context, *, from_broker: bool
-) -> tuple[list[tuple[TopicPartition, FetchPartition]], list[tuple[FetchPartition, PartitionData]]]:
+class _Sorting:
     """What can be read, and the answers for what cannot."""
-    broker = context.broker
-    readable: list[tuple[TopicPartition, FetchPartition]] = []
-    refused: list[tuple[FetchPartition, PartitionData]] = []
-    allowed: dict[TopicName, bool] = {}
-    is_broker = from_broker and context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-    for asked in session.partitions:
-        topic = asked.topic
-        if topic is None:
-            topic = asked.topic = topic_name(broker, asked.topic_id)
-        if topic is None and (is_broker or not from_broker):
-            refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, read=False)))
-            continue
-        topic = topic or TopicName("")
-        if topic not in allowed:
-            allowed[topic] = is_broker if from_broker else context.allows(Operation.READ, ResourceType.TOPIC, topic)
-        name = TopicPartition(topic, asked.partition)
-        if not allowed[topic]:
-            refused.append((asked, failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED, read=False)))
-        elif broker.log(name) is None and not exists(broker, name):
-            refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, read=False)))
-        elif from_broker:
-            refused.append((asked, failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)))
-        else:
-            readable.append((name, asked))
-    return readable, refused
+
+    __slots__ = ("_allowed", "_context", "_from_broker", "_is_broker", "readable", "refused")
+
+    def __init__(self, context: Context, *, from_broker: bool) -> None:
+        self._context = context
+        self._from_broker = from_broker
+        self._is_broker = from_broker and context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        self._allowed: dict[TopicName, bool] = {}
+        self.readable: list[tuple[TopicPartition, FetchPartition]] = []
+        self.refused: list[tuple[FetchPartition, PartitionData]] = []
+
+    def sort_out(self, partitions: Iterable[FetchPartition]) -> None:
+        """Put each where it belongs."""
+        broker = self._context.broker
+        for asked in partitions:
+            topic = asked.topic
+            if topic is None:
+                topic = asked.topic = topic_name(broker, asked.topic_id)
+            if topic is None and (self._is_broker or not self._from_broker):
+                self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, read=False)))
+                continue
+            topic = topic or TopicName("")
+            name = TopicPartition(topic, asked.partition)
+            if not self._allows(topic):
+                self.refused.append((asked, failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED, read=False)))
+            elif broker.log(name) is None and not exists(broker, name):
+                self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, read=False)))
+            elif self._from_broker:
+                self.refused.append((asked, failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+            else:
+                self.readable.append((name, asked))
+
+    def _allows(self, topic: TopicName) -> bool:
+        allowed = self._allowed.get(topic)
+        if allowed is None:
+            allowed = self._is_broker
+            if not self._from_broker:
+                allowed = self._context.allows(Operation.READ, ResourceType.TOPIC, topic)
+            self._allowed[topic] = allowed
+        return allowed
 
 
 def _respond(

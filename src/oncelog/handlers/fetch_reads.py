@@ -6,7 +6,7 @@ that has anything gives at least one whole batch, whatever the limits say (KIP-7
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
@@ -28,7 +28,19 @@ class FetchReads:
     ``max_bytes`` is of the whole answer; ``min_bytes`` is what a waiting request waits for.
     """
 
-    __slots__ = ("_broker", "_max_bytes", "_min_bytes", "_read_committed", "partitions", "urgent")
+    __slots__ = (
+        "_broker",
+        "_found",
+        "_left",
+        "_max_bytes",
+        "_min_bytes",
+        "_read_committed",
+        "_sizes",
+        "_total",
+        "_urgent",
+        "answers",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -44,45 +56,62 @@ class FetchReads:
         self._max_bytes = max_bytes
         self._min_bytes = min(min_bytes, max_bytes)
         self._read_committed = read_committed
-        self.urgent = False
-        """After ``read``: something is there that must be told at once (an error, a divergence, enough bytes)."""
+        self._sizes: dict[TopicPartition, tuple[FetchPartition, int]] | None = None
+        """While it waits: what each partition could give when it changed last; −1: something that must be told."""
+        self._total = 0
+        self.begin()
 
-    def read(self) -> list[tuple[FetchPartition, PartitionData]]:
-        """What every partition gives now."""
-        left = self._max_bytes
-        minimum_one = True
-        found = 0
-        self.urgent = not self.partitions
-        answers: list[tuple[FetchPartition, PartitionData]] = []
-        for name, asked in self.partitions:
-            answer, size = self._read_one(name, asked, min(asked.max_bytes, left), minimum_one)
+    def begin(self) -> None:
+        """Read anew."""
+        self.answers: list[tuple[FetchPartition, PartitionData]] = []
+        self._left = self._max_bytes
+        self._found = 0
+        self._urgent = not self.partitions
+
+    def read(self, partitions: Iterable[tuple[TopicPartition, FetchPartition]]) -> None:
+        """What some of the partitions give now: to be called with all of them, in order."""
+        for name, asked in partitions:
+            answer, size = self._read_one(name, asked, min(asked.max_bytes, self._left), not self._found)
             if size:
-                minimum_one = False
-                found += size
-                left = max(0, left - size)
+                self._found += size
+                self._left = max(0, self._left - size)
             if answer.error_code or answer.diverging_epoch is not None:
-                self.urgent = True
-            answers.append((asked, answer))
-        if found >= self._min_bytes or (found and self.ready()):
-            self.urgent = True
-        return answers
+                self._urgent = True
+            self.answers.append((asked, answer))
 
-    def ready(self) -> bool:
-        """Whether a waiting request has enough, or something has happened that it must be told."""
-        found = 0
-        for name, asked in self.partitions:
-            log = self._log(name, asked)
-            if isinstance(log, ErrorCode):
+    def urgent(self) -> bool:
+        """Whether something was read that must be told at once: an error, a divergence, enough bytes."""
+        return self._urgent or self._found >= self._min_bytes or (self._found > 0 and self.ready())
+
+    def ready(self, changed: Iterable[TopicPartition] | None = None) -> bool:
+        """Whether a waiting request has enough, or something has happened that it must be told. ``changed``: only these
+        of its partitions have changed since it was asked last."""
+        sizes = self._sizes
+        if sizes is None or changed is None:
+            sizes = self._sizes = {name: (asked, 0) for name, asked in self.partitions}
+            self._total = 0
+            changed = sizes
+        for name in changed:
+            asked, before = sizes[name]
+            size = self._could_give(name, asked)
+            if size is None:
                 return True
-            offset = asked.fetch_offset
-            if not log.log_start_offset <= offset <= log.log_end_offset:
+            sizes[name] = asked, size
+            self._total += size - before
+            if self._total >= self._min_bytes:
                 return True
-            end = log.last_stable_offset if self._read_committed else log.high_watermark
-            if offset < end:
-                found += self._size_bytes(log, asked)
-                if found >= self._min_bytes:
-                    return True
-        return found >= self._min_bytes
+        return self._total >= self._min_bytes
+
+    def _could_give(self, name: TopicPartition, asked: FetchPartition) -> int | None:
+        """Bytes that a partition could give, None where something else is to be told of it."""
+        log = self._log(name, asked)
+        if isinstance(log, ErrorCode):
+            return None
+        offset = asked.fetch_offset
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return None
+        end = log.last_stable_offset if self._read_committed else log.high_watermark
+        return self._size_bytes(log, asked) if offset < end else 0
 
     def _size_bytes(self, log: PartitionLog, asked: FetchPartition) -> int:
         """What a partition could give; as much as is waited for, when waiting would not make it more."""

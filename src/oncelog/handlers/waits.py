@@ -34,11 +34,11 @@ class UntilDurable:
 
 @dataclass(slots=True)
 class UntilReadable:
-    """Until ``ready()`` is true, asked again whenever one of ``partitions`` has new readable data, was truncated or
-    disappeared; or ``deadline_ms``. Resumed with None."""
+    """Until ``ready(changed)`` is true, asked whenever some of ``partitions`` have new readable data, were truncated or
+    disappeared, and told which; or ``deadline_ms``. Resumed with None."""
 
     partitions: Sequence[TopicPartition]
-    ready: Callable[[], bool]
+    ready: Callable[[Sequence[TopicPartition]], bool]
     deadline_ms: int
     holds_connection: ClassVar[bool] = True
 

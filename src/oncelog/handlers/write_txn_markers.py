@@ -12,7 +12,7 @@ Every marker that comes by this API is written down in the audit log: this broke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
@@ -22,8 +22,9 @@ from oncelog.handlers.context import Context, Marker
 from oncelog.handlers.facts import may_cluster
 from oncelog.handlers.hanging import is_protected
 from oncelog.handlers.markers_audit import open_there, record_of
+from oncelog.handlers.pace import Pace
 from oncelog.handlers.transactions import by_topic
-from oncelog.handlers.waits import Steps, UntilDurable
+from oncelog.handlers.waits import NextTurn, Steps, UntilDurable
 from oncelog.storage.errors import AppendRefused
 from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -66,22 +67,39 @@ def handle(
     request: WriteTxnMarkersRequest, context: Context
 ) -> WriteTxnMarkersResponse | Steps[WriteTxnMarkersResponse]:
     """Write all markers, and answer when they are durable."""
-    allowed = may_cluster(context, Operation.ALTER) or may_cluster(context, Operation.CLUSTER_ACTION)
+    if may_cluster(context, Operation.ALTER) or may_cluster(context, Operation.CLUSTER_ACTION):
+        return _write_all(request, context)
+    outcomes: Outcomes = {}
+    for marker in request.markers:
+        refused = dict.fromkeys(_partitions(marker), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        outcomes.setdefault(marker.producer_id, {}).update(refused)
+    return _response(outcomes)
+
+
+def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
     outcomes: Outcomes = {}
     ends: dict[TopicPartition, Offset] = {}
+    pace = Pace(context.broker)
     for marker in request.markers:
-        of_producer = outcomes.setdefault(marker.producer_id, {})
+        written = dict.fromkeys(_partitions(marker), ErrorCode.OPERATION_NOT_ATTEMPTED)
         found = open_there(marker, context)
-        for topic in marker.topics:
-            for index in topic.partition_indexes:
-                partition = TopicPartition(TopicName(topic.name), index)
-                if allowed:
-                    of_producer[partition] = _write(marker, partition, context, ends)
-                else:
-                    of_producer[partition] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        if allowed:
-            context.broker.audit(record_of(marker, of_producer, found, context))
-    return _when_durable(outcomes, ends, context) if ends else _response(outcomes)
+        if pace.done():
+            yield NextTurn()
+        try:
+            for partition in _partitions(marker):
+                written[partition] = _write(marker, partition, context, ends)
+                if pace.done():
+                    yield NextTurn()
+        finally:  # also when the requester does not wait for the end
+            context.broker.audit(record_of(marker, written, found, context))
+        outcomes.setdefault(marker.producer_id, {}).update(written)
+    return (yield from _when_durable(outcomes, ends, context)) if ends else _response(outcomes)
+
+
+def _partitions(marker: WritableTxnMarker) -> Iterator[TopicPartition]:
+    for topic in marker.topics:
+        for index in topic.partition_indexes:
+            yield TopicPartition(TopicName(topic.name), index)
 
 
 def _write(

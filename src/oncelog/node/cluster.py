@@ -116,6 +116,10 @@ class Cluster:
             self._create_log(partition)
         return bool(self._missing)
 
+    def creates_logs(self) -> bool:
+        """Whether some are missing."""
+        return bool(self._missing)
+
     def _create_log(self, partition: TopicPartition) -> PartitionLog:
         del self._missing[partition]
         topic = self.image.topics[partition.topic]

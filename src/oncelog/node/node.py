@@ -299,6 +299,10 @@ class Node:
         """See ``handlers.context.Broker``."""
         return self._cluster.log(partition)
 
+    def creates_logs(self) -> bool:
+        """See ``handlers.context.Broker``."""
+        return self._cluster.creates_logs()
+
     def in_sync_count(self, partition: TopicPartition) -> int:
         """See ``handlers.context.Broker``."""
         return self._cluster.in_sync_count(partition)

@@ -43,12 +43,16 @@ class Readers:
             self._changed[partition] = None
 
     def ask_waiting(self) -> None:
-        """Ask everybody who waits for a partition that changed."""
-        while self._changed:
-            partition, _ = self._changed.popitem()
-            for task, until in list(self._by_partition.get(partition, {}).items()):
-                if not task.waiting or until.ready():
-                    self._release(task, until)
+        """Ask everybody who waits for a partition that changed: once, however many did, and about those alone. Who
+        waits for thousands would else be asked thousands of times about all of them."""
+        changed, self._changed = self._changed, {}
+        asked: dict[Task, tuple[UntilReadable, list[TopicPartition]]] = {}
+        for partition in changed:
+            for task, until in self._by_partition.get(partition, {}).items():
+                asked.setdefault(task, (until, []))[1].append(partition)
+        for task, (until, partitions) in asked.items():
+            if not task.waiting or until.ready(partitions):
+                self._release(task, until)
 
     def _forget(self, task: Task, until: UntilReadable) -> None:
         for partition in until.partitions:

@@ -43,6 +43,8 @@ MAX_TRACE: Final = 4096
 LARGE_BYTES: Final = 64 * KIB
 """A request from which on it is worked on in turns with others'. Produce is not: its bytes are records, its partitions
 few."""
+LARGE_WHILE_CREATING_BYTES: Final = KIB
+"""The same while logs of new partitions are created: asking for a hundred of them would create them all at once."""
 RESUMES_A_TURN: Final = 500
 """How often a handler that asks coordinators about one item after the other goes on before others have their turn."""
 
@@ -166,7 +168,7 @@ class Requests:
         slot = connection.reserve()
         outcome: Any
         try:
-            if len(frame) > LARGE_BYTES and header.api_key != PRODUCE_KEY:
+            if header.api_key != PRODUCE_KEY and self._is_large(len(frame)):
                 outcome = in_turns(loaded.api.name, loaded.handle, request, context)
             else:
                 outcome = loaded.handle(request, context)
@@ -181,6 +183,9 @@ class Requests:
             return
         task = Task(outcome, loaded.api, header.correlation_id, context, connection, slot, self.now_ms)
         self._advance(task, None, None)
+
+    def _is_large(self, frame_bytes: int) -> bool:
+        return frame_bytes > LARGE_BYTES or (frame_bytes > LARGE_WHILE_CREATING_BYTES and self._broker.creates_logs())
 
     def _find(self, header: RequestHeader, connection: Connection) -> _Loaded | None:
         key, version = header.api_key, header.api_version

@@ -108,6 +108,9 @@ class LogBroker:
     def log(self, partition: TopicPartition) -> PartitionLog | None:
         return self.logs.logs.get(partition)
 
+    def creates_logs(self) -> bool:
+        return False
+
     def in_sync_count(self, partition: TopicPartition) -> int:
         return 1
 

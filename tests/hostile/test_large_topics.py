@@ -1,0 +1,243 @@
+"""A request about thousands of partitions of one topic leaves others their turn, and is answered as if it had not."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.handlers import fetch as fetch_handler
+from oncelog.handlers import pace
+from oncelog.handlers.fetch_reads import FetchReads
+from oncelog.node import large_answers, requests
+from oncelog.node.cluster import LOGS_PER_SLICE
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from oncelog.wire.messages.describe_producers import DescribeProducersRequest
+from oncelog.wire.messages.describe_producers import TopicRequest as ProducersOf
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from oncelog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.hostile.turns import Turns
+from tests.scenario.node.requests import batch, create_topic, produce
+
+PARTITIONS = 20
+
+
+@pytest.fixture
+def driver() -> Turns:
+    return with_records()
+
+
+def with_records() -> Turns:
+    """Two topics; every second partition of the first has two records."""
+    driver = Turns()
+    peer = driver.connect()
+    create_topic(peer, "t", PARTITIONS)
+    create_topic(peer, "u", 2)
+    for partition in range(0, PARTITIONS, 2):
+        peer.ask(produce("t", batch(driver, b"a", b"b"), partition), 9)
+    return driver
+
+
+def offsets_of(name: str, *indexes: int) -> ListOffsetsTopic:
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes]
+    return ListOffsetsTopic(name=name, partitions=partitions)
+
+
+def deletion(name: str, *offsets: tuple[int, int]) -> DeleteRecordsTopic:
+    return DeleteRecordsTopic(
+        name=name,
+        partitions=[DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in offsets],
+    )
+
+
+def epochs_of(name: str, *indexes: int) -> OffsetForLeaderTopic:
+    partitions = [OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in indexes]
+    return OffsetForLeaderTopic(topic=name, partitions=partitions)
+
+
+def marker_of(producer_id: int, *indexes: int) -> WritableTxnMarker:
+    topics = [WritableTxnMarkerTopic(name=name, partition_indexes=list(indexes)) for name in ("t", "gone")]
+    return WritableTxnMarker(producer_id=producer_id, topics=topics)
+
+
+def fetch_of(*indexes: int, max_wait_ms: int = 0, min_bytes: int = 1) -> FetchRequest:
+    wanted = [FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in indexes]
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[FetchTopic(topic="t", partitions=wanted)],
+    )
+
+
+ALL = range(PARTITIONS + 5)
+REQUESTS = {
+    "ListOffsets": (
+        ListOffsetsRequest(
+            replica_id=-1, topics=[offsets_of("u", 1), offsets_of("t", *ALL), offsets_of("x", 1), offsets_of("t", 3)]
+        ),
+        5,
+    ),
+    "DeleteRecords": (
+        DeleteRecordsRequest(
+            timeout_ms=1000,
+            topics=[
+                deletion("t", *((index, 1) for index in ALL)),
+                deletion("u", (0, 0)),
+                deletion("t", (4, -1), (6, 9)),
+            ],
+        ),
+        2,
+    ),
+    "OffsetForLeaderEpoch": (
+        OffsetForLeaderEpochRequest(topics=[epochs_of("t", *ALL, 2), epochs_of("u", 0), epochs_of("t", 1)]),
+        4,
+    ),
+    "ElectLeaders": (
+        ElectLeadersRequest(
+            timeout_ms=1000,
+            topic_partitions=[TopicPartitions(topic=name, partitions=list(ALL)) for name in ("u", "t", "x")],
+        ),
+        2,
+    ),
+    "DescribeProducers": (
+        DescribeProducersRequest(
+            topics=[ProducersOf(name=name, partition_indexes=[*ALL, 1]) for name in ("t", "x", "t", "u")]
+        ),
+        0,
+    ),
+    "DescribeTransactions": (DescribeTransactionsRequest(transactional_ids=[f"id{n}" for n in range(30)]), 0),
+    "DescribeLogDirs": (
+        DescribeLogDirsRequest(
+            topics=[DescribableLogDirTopic(topic=name, partitions=list(ALL)) for name in ("u", "t")]
+        ),
+        4,
+    ),
+    "everything in DescribeLogDirs": (DescribeLogDirsRequest(topics=None), 4),
+    "WriteTxnMarkers": (WriteTxnMarkersRequest(markers=[marker_of(1, *ALL), marker_of(2, 1, 2), marker_of(1, 5)]), 1),
+    "Fetch": (fetch_of(*ALL), 11),
+    "a Fetch that waits in vain": (fetch_of(*range(PARTITIONS), max_wait_ms=100, min_bytes=1 << 19), 11),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_what_is_worked_on_in_turns_is_answered_as_if_it_were_not(monkeypatch, name):
+    request, version = REQUESTS[name]
+
+    def answer() -> tuple[object, int]:
+        driver = with_records()
+        peer = driver.connect()
+        driver.turns = 0
+        peer.send(request, version)
+        driver.advance(1000)
+        (response,) = peer.responses
+        return response, driver.turns
+
+    at_once, no_turns = answer()
+    monkeypatch.setattr(requests, "LARGE_BYTES", 0)
+    monkeypatch.setattr(pace, "ITEMS", 3)
+    monkeypatch.setattr(pace, "ITEMS_WHILE_CREATING", 3)
+    monkeypatch.setattr(fetch_handler, "_MANY", 2)
+    monkeypatch.setattr(large_answers, "FEW", 2)
+    monkeypatch.setattr(large_answers, "SLICE_BYTES", 20)
+    in_turns, turns = answer()
+    assert in_turns == at_once
+    assert no_turns == 0
+    assert turns > 5
+
+
+def test_records_that_come_while_thousands_of_partitions_are_read_are_not_waited_for(driver, monkeypatch):
+    monkeypatch.setattr(fetch_handler, "_MANY", 2)
+    monkeypatch.setattr(pace, "ITEMS", 3)
+    monkeypatch.setattr(pace, "ITEMS_WHILE_CREATING", 3)
+    peer, other = driver.connect(), driver.connect()
+
+    def come() -> None:
+        if driver.turns == 6:  # partition 1 has been read, the last ones have not
+            driver.between = lambda: None
+            other.ask(produce("t", batch(driver, b"came"), 1), 9)
+
+    driver.between = come
+    driver.turns = 0
+    peer.send(fetch_of(*range(1, PARTITIONS, 2), max_wait_ms=1 << 30), 11)
+    (response,) = peer.responses
+    assert bytes(response.responses[0].partitions[0].records).endswith(b"came\0")
+
+
+def test_a_fetch_that_waits_for_thousands_is_asked_only_about_what_changed(driver, monkeypatch):
+    looked_at = []
+    could_give = FetchReads._could_give
+
+    def counted(reads, name, asked):
+        looked_at.append(name.partition)
+        return could_give(reads, name, asked)
+
+    monkeypatch.setattr(FetchReads, "_could_give", counted)
+    peer, other = driver.connect(), driver.connect()
+    peer.send(fetch_of(*range(PARTITIONS), max_wait_ms=1000, min_bytes=1 << 19), 11)
+    assert not peer.responses
+    looked_at.clear()
+    for partition in (3, 4):
+        other.ask(produce("t", batch(driver, b"a"), partition), 9)
+    assert looked_at == [3, 4]
+    other.ask(produce("t", batch(driver, bytes(1 << 19)), 4), 9)
+    assert looked_at == [3, 4, 4]
+    assert len(peer.responses) == 1
+
+
+def test_markers_of_a_client_that_does_not_wait_for_the_end_are_written_down(driver, monkeypatch):
+    monkeypatch.setattr(pace, "ITEMS", 3)
+    monkeypatch.setattr(pace, "ITEMS_WHILE_CREATING", 3)
+    peer = driver.connect()
+
+    def leave() -> None:
+        driver.between = lambda: None
+        driver.disconnect(peer)
+
+    driver.between = leave
+    peer.send(WriteTxnMarkersRequest(markers=[marker_of(1, *range(8)), marker_of(2, 1)]), 1)
+    (record,) = driver.audited
+    assert record.transaction["producer_id"] == 1
+    outcomes = [entry["outcome"] for entry in record.transaction["partitions"]]
+    assert outcomes[:8] == ["NONE"] * 2 + ["OPERATION_NOT_ATTEMPTED"] * 6
+
+
+def test_who_asks_for_all_partitions_of_a_new_topic_does_not_have_them_created_in_one_turn(driver):
+    peer = driver.connect()
+    created: list[int] = []
+    create = driver.node.logs.create
+
+    def counted(*arguments, **options):
+        created[-1] += 1
+        return create(*arguments, **options)
+
+    driver.node.logs.create = counted
+    handle = driver.node.handle
+
+    def in_one_event(event, now_ms):
+        created.append(0)
+        return handle(event, now_ms)
+
+    driver.node.handle = in_one_event
+    many = 400
+    driver.hold_facts = True
+    topic = CreatableTopic(name="new", num_partitions=many, replication_factor=1)
+    peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    peer.send(ListOffsetsRequest(replica_id=-1, topics=[offsets_of("new", *range(many))]), 5)
+    peer.send(DescribeLogDirsRequest(topics=None), 4)
+    driver.hold_facts = False
+    driver.release()
+    assert len(peer.responses) == 3
+    assert {each.error_code for each in peer.responses[1].topics[0].partitions} == {ErrorCode.NONE}
+    assert sum(created) == many
+    assert max(created) <= pace.ITEMS_WHILE_CREATING + LOGS_PER_SLICE
