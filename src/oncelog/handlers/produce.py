@@ -18,7 +18,7 @@ from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.leadership import exists
-from oncelog.handlers.produce_transactions import identity_of, known, verify
+from oncelog.handlers.produce_transactions import ADDS_PARTITIONS, identity_of, known, verify
 from oncelog.handlers.waits import Steps, UntilDurable
 from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
 from oncelog.records.compression import Codec
@@ -121,19 +121,33 @@ def _verify_and_append(
         appending.refused = dict.fromkeys(transactional, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         outcome = _append_all(request, appending)
         return (yield from outcome) if isinstance(outcome, Generator) else outcome
-    verifications = {
-        partition: log.producers.verifications
-        for partition in transactional
-        if (log := context.broker.log(partition)) is not None
-    }
-    appending.guards = {partition: each.begin(first.producer_id) for partition, each in verifications.items()}
-    try:
-        appending.refused = yield from verify(name, first, list(transactional), context)
-        outcome = _append_all(request, appending)
-    finally:  # also when the client is gone
-        for partition, guard in appending.guards.items():
-            verifications[partition].end(guard)
+    logs = {partition: log for partition in transactional if (log := context.broker.log(partition)) is not None}
+    for may_ask_anew in (context.version >= ADDS_PARTITIONS, False):
+        verifications = {partition: log.producers.verifications for partition, log in logs.items()}
+        appending.guards = {partition: each.begin(first.producer_id) for partition, each in verifications.items()}
+        try:
+            appending.refused = yield from verify(name, first, list(transactional), context)
+            if may_ask_anew and not appending.refused and _is_overtaken(first, logs, appending.guards):
+                continue
+            outcome = _append_all(request, appending)
+        finally:  # also when the client is gone
+            for partition, guard in appending.guards.items():
+                verifications[partition].end(guard)
+        break
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+def _is_overtaken(
+    identity: Identity, logs: Mapping[TopicPartition, PartitionLog], guards: Mapping[TopicPartition, Guard]
+) -> bool:
+    """Whether a marker was written while partitions were being added. They have waited for it, if it ended the
+    transaction before: EndTxn is answered before its markers are written. Or it has ended theirs, and the coordinator,
+    asked anew, will say so."""
+    return any(
+        not log.producers.verifications.is_current(guards[partition])
+        and not log.producers.has_open_transaction(identity.producer_id)
+        for partition, log in logs.items()
+    )
 
 
 def _append_all(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
+from oncelog.node.events import Continue
 from oncelog.records.batch import iter_headers
 from oncelog.records.builder import build_batch
 from oncelog.records.control import end_transaction_marker_of
@@ -40,6 +41,15 @@ SETTINGS = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.part
 
 class StepwiseDriver(Driver):
     """Finishes held effects one at a time; what follows from one is held again."""
+
+    hold_turns = False
+    """Whether what the node leaves for its next turn waits."""
+
+    def _event_of(self, effect):
+        if isinstance(effect, Continue) and self.hold_turns:
+            self.held.append(effect)
+            return None
+        return super()._event_of(effect)
 
     def finish(self, effect) -> None:
         """Carry out one effect that was held."""

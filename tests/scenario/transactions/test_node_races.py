@@ -68,6 +68,25 @@ def test_kip_890_a_produce_verified_before_the_abort_is_refused_after_it(driver:
     assert read(driver, 1)[0] == []
 
 
+def test_a_produce_of_the_next_transaction_may_overtake_the_markers_of_the_last(driver: StepwiseDriver) -> None:
+    """It waits for them; that they are written meanwhile does not refuse it, for they end another transaction."""
+    client = begun(driver, True, 0, 1)
+    ender, producer = driver.connect(), driver.connect()
+    driver.hold_turns = True
+    run(ender, client.end(True))
+    assert read(driver, 0)[0] == [], "decided and answered; the markers are for the next turn"
+    client.begin()
+    request, version = client.produce_request(0, b"next")
+    producer.send(request, version)
+    assert not producer.responses
+    driver.hold_turns = False
+    driver.finish_held()
+    assert produced(producer.responses.popleft()) == (ErrorCode.NONE, 3)
+    run(driver.connect(), client.end(True))
+    assert nothing_open(driver)
+    assert read(driver, 0)[0] == [b"x/a/0/0", b"x/a/0/1", b"next"]
+
+
 @both
 def test_kafka_9144_a_late_write_of_the_old_epoch_after_the_marker_is_refused(driver: StepwiseDriver, v2: bool) -> None:
     """The time-out raises the epoch and aborts; then the producer's batch arrives."""

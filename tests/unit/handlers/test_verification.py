@@ -80,18 +80,41 @@ def write_marker(leader: Leader) -> None:
     leader.write_marker(HERE, Marker(ProducerId(PRODUCER), ProducerEpoch(0), 0, committed=False))
 
 
-@pytest.mark.parametrize("version", [11, 12])
-def test_a_late_answer_opens_nothing(leader: Leader, version: int) -> None:
+def test_a_late_answer_opens_nothing(leader: Leader) -> None:
     """The marker came in between: nobody would end the transaction."""
     log = leader.logs.logs[HERE]
-    late = Producing(leader, version)
+    late = Producing(leader, 11)
     write_marker(leader)
     end = log.log_end_offset
-    assert late.told(YES[version]) is ErrorCode.INVALID_TXN_STATE
+    assert late.told(YES[11]) is ErrorCode.INVALID_TXN_STATE
     assert (log.log_end_offset, log.producers.ongoing, len(log.producers.verifications)) == (end, {}, 0)
-    again = Producing(leader, version)
-    assert again.told(YES[version]) is ErrorCode.NONE  # it was asked after the marker
+    again = Producing(leader, 11)
+    assert again.told(YES[11]) is ErrorCode.NONE  # it was asked after the marker
     assert list(log.producers.ongoing) == [end]
+
+
+@pytest.mark.parametrize("ended", ["the transaction before", "this transaction"])
+def test_partitions_that_a_marker_overtakes_while_they_are_added_are_added_anew(leader: Leader, ended: str) -> None:
+    """Only the coordinator knows which transaction the marker has ended."""
+    log = leader.logs.logs[HERE]
+    adding = Producing(leader, 12)
+    write_marker(leader)
+    end = log.log_end_offset
+    assert isinstance(adding.steps.send(YES[12]), Transact)
+    if ended == "this transaction":
+        assert adding.told(AddReply(ErrorCode.PRODUCER_FENCED)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    else:
+        assert adding.told(YES[12]) is ErrorCode.NONE
+    assert list(log.producers.ongoing) == ([] if ended == "this transaction" else [end])
+    assert len(log.producers.verifications) == 0
+
+
+def test_who_is_overtaken_again_is_refused(leader: Leader) -> None:
+    adding = Producing(leader, 12)
+    write_marker(leader)
+    assert isinstance(adding.steps.send(YES[12]), Transact)
+    write_marker(leader)
+    assert adding.told(YES[12]) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_the_guard_of_before_does_not_pass_for_that_of_after(leader: Leader) -> None:

@@ -4,7 +4,8 @@ Before the first batch of a transaction is appended its coordinator is asked whe
 While the answer is under way the transaction may be ended, and its marker written here: the batch must not be appended
 then, although the answer says yes, or it would open a transaction that nobody ends. So verification begins with a
 *guard*; every append and every marker of the producer makes its guards stale, and what was verified under a stale guard
-is refused. Asked again, the coordinator will say how things stand.
+is refused. Asked again, the coordinator will say how things stand; who adds partitions by producing to them (V2) has it
+asked again at once, for it may have waited for the markers of the producer's transaction before.
 
 All of it is soft: a leader that starts anew has no guards, so what was verified before is refused. A guard is kept as
 long as requests are under way that verify under it, which bounds how many there are.
