@@ -163,9 +163,6 @@ class SimulatedStream(asyncio.Protocol):
         return _NOT_CONNECTED
 
     def expect(self, count: int) -> None:
-        """Nothing is gained by waiting for more."""
-
-    def expect(self, count: int) -> None:
         """Nothing: what has come is taken as it is."""
 
     def pending(self) -> bool:

@@ -53,7 +53,7 @@ def draw_plan(entropy: random.Random, length_ms: int) -> list[Fault]:
     for kinds, most, share in _FAMILIES:
         if entropy.random() < share:
             used += entropy.sample(kinds, entropy.randint(1, most))
-    used = used or [entropy.choice(sorted(KINDS))]
+    used = used or [entropy.choice(sorted(KINDS.keys() - _BY_WORKLOADS))]
     pause_ms = entropy.choice((2_000, 5_000, 10_000))
     plan, at_ms = [], 0
     while (at_ms := at_ms + 1 + int(entropy.expovariate(1 / pause_ms))) < length_ms:
@@ -186,6 +186,14 @@ async def _full_disk(world: World, fault: Fault) -> None:
     files.capacity = None
 
 
+async def _tight_disk(world: World, fault: Fault) -> None:
+    """For a moment there is room for a decision, perhaps, and not for what follows from it."""
+    files = world.broker.files
+    files.capacity = files.used + fault.choice % 1_500
+    await _span(fault)
+    files.capacity = None
+
+
 async def _slow_facts(world: World, fault: Fault) -> None:
     """The coordination tree takes its time."""
     most_us = 1_000 * (1 + fault.choice % 4_000)
@@ -301,7 +309,9 @@ _TIME: Final[Mapping[str, Kind]] = {
     "clock-set-back": _clock_set_back,
     "stall": _stall,
 }
-KINDS: Final[Mapping[str, Kind]] = {**_PROCESS, **_POWER, **_DISK, **_CLIENTS, **_TIME}
+_BY_WORKLOADS: Final[Mapping[str, Kind]] = {"tight-disk": _tight_disk}
+"""Drawn by the workload that wants it."""
+KINDS: Final[Mapping[str, Kind]] = {**_PROCESS, **_POWER, **_DISK, **_CLIENTS, **_TIME, **_BY_WORKLOADS}
 _FAMILIES: Final = (
     (sorted(_PROCESS), 2, 0.5),
     (sorted(_POWER), 2, 0.6),

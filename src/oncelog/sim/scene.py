@@ -13,7 +13,7 @@ from oncelog.sim.network import Weather
 from oncelog.sim.workloads.base import Workload
 from oncelog.sim.workloads.drawing import draw_workloads
 from oncelog.sim.workloads.hangs import draw_hangs
-from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION
+from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION, tight_moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,14 @@ def draw_scene(seed: int, length_ms: int, plan: Sequence[Fault] | None) -> Scene
         disk_checks=draws.choice((0.0, 0.2)),
     )
     hangs = random.Random(f"{seed}/hangs")  # a stream of its own: the other seeds stay what they are
-    return _hanging(scene, hangs, drawn if plan is None else plan) if hangs.random() < SHARE else scene
+    if hangs.random() >= SHARE:
+        return scene
+    workload, config = draw_hangs("hang", hangs)
+    return _hanging(scene, workload, config, [*drawn, *tight_moments(hangs, length_ms)] if plan is None else plan)
 
 
-def _hanging(scene: Scene, draws: random.Random, plan: Sequence[Fault]) -> Scene:
+def _hanging(scene: Scene, workload: Workload, config: Mapping[str, str], plan: Sequence[Fault]) -> Scene:
     """The same machine and weather, and the world of hanging transactions."""
-    workload, config = draw_hangs("hang", draws)
     return replace(
         scene,
         config={**scene.config, **config},

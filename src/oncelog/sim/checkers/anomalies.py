@@ -15,7 +15,7 @@ from typing import Final
 from oncelog.base.ids import TopicPartition
 from oncelog.sim.checkers import copies, offsets
 from oncelog.sim.checkers.facts import Facts, Incarnation
-from oncelog.sim.checkers.history import History, Outcome
+from oncelog.sim.checkers.history import History, Outcome, Write
 
 
 def check(history: History) -> dict[str, list[str]]:
@@ -221,6 +221,22 @@ def log_starts_moved(facts: Facts) -> Iterator[str]:
         below = [record.offset for record in facts.drained_records(partition) if record.offset < start]
         if below:
             yield f"{partition} starts at {start}, the drain has {below[0]}"
+    yield from _expired_too_early(facts)
+
+
+def _expired_too_early(facts: Facts) -> Iterator[str]:
+    """A log began above a record that retention had to keep."""
+    history = facts.history
+    written: dict[TopicPartition, list[Write]] = {}
+    for write, _, _ in facts.written.values():
+        if write.offset is not None and write.partition.topic in history.retained_for:
+            written.setdefault(write.partition, []).append(write)
+    for partition, start, at in history.starts_seen:
+        sent_before = at - history.retained_for.get(partition.topic, 0)
+        for write in written.get(partition, ()):
+            if write.offset is not None and write.offset < start and write.sent_at > sent_before:
+                yield f"{partition} starts at {start} though {write.value} at {write.offset} was not old enough"
+                break
 
 
 Rule = Callable[[Facts], Iterator[str]]

@@ -142,6 +142,14 @@ class Trim(NamedTuple):
     acknowledged: bool
 
 
+class StartSeen(NamedTuple):
+    """Where a log began for who asked; ``at`` by the broker's clock, which may be ahead of the clients'."""
+
+    partition: TopicPartition
+    offset: int
+    at: int
+
+
 class Copied(NamedTuple):
     """One topic is copied into another in transactions; a copy's value is ``anything|value of the source``."""
 
@@ -176,3 +184,6 @@ class History:
     """At the end; 0 where nothing is said."""
     trims: Sequence[Trim] = ()
     copies: Sequence[Copied] = ()
+    starts_seen: Sequence[StartSeen] = ()
+    retained_for: Mapping[str, int] = field(default_factory=dict)
+    """How long records of a topic stay, in the unit of the times."""

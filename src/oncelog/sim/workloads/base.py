@@ -36,6 +36,10 @@ class Stage:
 
     def object(self, what: str) -> None:
         """An answer came that no broker may give: the simulation fails with it."""
+        self.recorder.objections.append(f"S4 a wrong answer: {what}")
+
+    def violated(self, what: str) -> None:
+        """A rule, which ``what`` begins with, does not hold."""
         self.recorder.objections.append(what)
 
     def entropy(self, purpose: str) -> random.Random:

@@ -16,7 +16,7 @@ from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import Stream, Trim, Write
+from oncelog.sim.checkers.history import StartSeen, Stream, Trim, Write
 from oncelog.sim.workloads.administration import delete_records
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.members import note_seek
@@ -73,6 +73,7 @@ class Cleaning:
             recorder.compacted.add(self.name)
         elif self.policy == "expire":
             recorder.expiring.add(self.name)
+            recorder.retained_for[self.name] = int(EXPIRING["retention.ms"]) * 1_000
         else:
             stage.supervise(f"{self.name}-trim", _Trimming(stage, self))
         stage.supervise(f"{self.name}-read", _Reading(stage, self))
@@ -128,10 +129,16 @@ class _Reading:
                 until_ms = host.now_ms + self.entropy.randint(2_000, 30_000)
                 async with AsyncConsumer(client, fetch) as consumer:
                     positions = await consumer.list_offsets(dict.fromkeys(partitions, -2))
+                    self.note_starts(host, positions)
                     for partition in partitions:
                         note_seek(self.stage, host.name, partition, read_committed=isolated)
                     await consumer.assign(positions)
                     await self.read(host, consumer, until_ms, isolated)
+
+    def note_starts(self, host: ClientHost, starts: Mapping[TopicPartition, int]) -> None:
+        """Where the logs begin: retention may not have taken what is young."""
+        at = host.world.kernel.now_us + max(0, host.world.broker.clock_ms) * 1_000
+        self.stage.recorder.starts_seen.extend(StartSeen(one, offset, at) for one, offset in starts.items())
 
     async def read(self, host: ClientHost, consumer: AsyncConsumer, until_ms: int, isolated: bool) -> None:
         """Until a time, or until an offset is gone."""

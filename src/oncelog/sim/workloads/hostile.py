@@ -22,7 +22,9 @@ from oncelog.records.record import Record
 from oncelog.sim.checkers.history import Outcome, Transaction, Write
 from oncelog.sim.network import Connection
 from oncelog.sim.workloads.base import Stage, Topic
+from oncelog.sim.workloads.expected import FENCED, WRONG_ID, expect
 from oncelog.sim.workloads.producing import Producers
+from oncelog.sim.workloads.repeating import Repeating
 from oncelog.sim.world import CLIENT_CONFIG, ClientHost
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -38,20 +40,6 @@ LATE: Final = "late"
 END_TXN_VERSION: Final = 5
 PRODUCE_VERSION: Final = 13
 TXN_OFFSET_COMMIT_VERSION: Final = 5
-PASSING: Final = frozenset(
-    {
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    }
-)
-"""What the state of the broker may say to anybody."""
-FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-WRONG_ID: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +69,7 @@ class Hostile:
             stage.supervise(f"{self.name}-wrong{index}", _Attacker(stage, self, f"{self.name}-wrong{index}"))
         for index in range(self.late):
             stage.supervise(f"{self.name}-late{index}", _Late(stage, self, f"{self.name}-late{index}"))
+        stage.supervise(f"{self.name}-again", Repeating(stage, self.name, f"{self.name}-again"))
 
     async def look_back(self, stage: Stage, client: AsyncClient) -> None:
         """Nothing but the records counts."""
@@ -315,12 +304,6 @@ def newest_connection(host: ClientHost) -> Connection:
     if not connections:
         raise ClientError("the broker has gone")
     return max(connections, key=lambda one: one.number)
-
-
-def expect(stage: Stage, what: str, code: int, *allowed: frozenset[ErrorCode]) -> None:
-    """Object to any answer but these and those that pass."""
-    if not any(code in one for one in (*allowed, PASSING)):
-        stage.object(f"{what}: answered {code}")
 
 
 async def produce(

@@ -19,6 +19,7 @@ from oncelog.sim.checkers.history import (
     Outcome,
     Poll,
     Seen,
+    StartSeen,
     Stream,
     Transaction,
     Trim,
@@ -106,8 +107,11 @@ class Recorder:
         self.rewritten: set[str] = set()
         """Topics whose batches the broker changes: it sets times, or compresses anew."""
         self.copies: list[Copied] = []
+        self.starts_seen: list[StartSeen] = []
+        self.retained_for: dict[str, int] = {}
+        """Microseconds, by topic."""
         self.objections: list[str] = []
-        """Answers that no broker may give."""
+        """What programs have found wrong, with its rule."""
 
     def polled(
         self,
@@ -143,4 +147,6 @@ class Recorder:
             log_starts=dict(self.log_starts),
             trims=list(self.trims),
             copies=list(self.copies),
+            starts_seen=list(self.starts_seen),
+            retained_for=dict(self.retained_for),
         )

@@ -1,4 +1,4 @@
-"""A4 to A6: transactions that were ended by somebody other than their coordinator, by what the audit log says of them.
+"""A4 and A5: transactions that were ended by somebody other than their coordinator, by what the audit log says of them.
 
 A marker on the disk is a coordinator's (its log has decided so), or it is in the audit log. What an administrator has
 ended was not live: its coordinator did not have it open with that partition.
@@ -16,7 +16,6 @@ from oncelog.sim.checkers.disk.logs import Finding
 
 UNAUDITED: Final = "A4 marker without an audit record"
 LIVE_ENDED: Final = "A5 live transaction ended by an administrator"
-TOO_EARLY: Final = "A6 orphan ended before its time"
 ORPHAN_ABORT: Final = "orphan-abort"
 _ENDS: Final = frozenset({"abort-hanging", "write-markers", ORPHAN_ABORT})
 _ONGOING: Final = 1

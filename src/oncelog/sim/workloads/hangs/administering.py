@@ -18,6 +18,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.sim.blocking import with_client
 from oncelog.sim.checkers.history import Completion
+from oncelog.sim.checkers.verdicts import said_to_hang
 from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.ground import Ground
 from oncelog.sim.workloads.two_phase import Committers, Decided
@@ -78,11 +79,9 @@ class Administrator:
     def look(self, client: Client) -> list[OpenTransaction]:
         """``find-hanging --all``; what is called hanging."""
         found = scan(client, self.scope, min_age_ms=self.entropy.choice(MIN_AGES_MS))
-        hanging = found.of(Verdict.HANGING)
-        for one in hanging:
-            if not self.ground.is_planted(one.where, one.producer.producer_id):
-                self.stage.object(f"A1 said to hang, and it does not: {one.where}, {one.producer}: {one.reason}")
-        return hanging
+        for wrong in said_to_hang(found.transactions, self.ground.planted):
+            self.stage.violated(wrong)
+        return found.of(Verdict.HANGING)
 
     def abort_all(self, client: Client) -> None:
         """``abort --all-hanging``."""
@@ -116,10 +115,10 @@ class Administrator:
         """``kafka-transactions.sh abort``: no start offset, nothing looked at again. It ends whatever the producer has
         open by then, so only where a producer that is dead for good has left something hanging."""
         one = self.any_open(client)
-        if one is None or not self.ground.is_planted(one.where, one.producer.producer_id):
+        if one is None:
             return
-        planted = self.ground.planted[one.where, one.producer.producer_id]
-        if not planted.certain:
+        planted = self.ground.planted.get((one.where, one.producer.producer_id))
+        if planted is None or not planted.certain:
             return
         where, producer = one.where, one.producer
         marker = WritableTxnMarker(

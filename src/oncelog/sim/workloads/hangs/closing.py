@@ -8,17 +8,17 @@ show (L3).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from oncelog.admin.transactions import Scan, Scope, abort, scan
-from oncelog.admin.transactions.hanging import OpenTransaction
-from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.admin.transactions.judging import Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
-from oncelog.core.transactions.hanging import Verdict as BrokersVerdict
 from oncelog.sim.aftermath import transactions_of
 from oncelog.sim.blocking import with_client
-from oncelog.sim.checkers.disk.administrative import ORPHAN_ABORT, TOO_EARLY, ends_of
+from oncelog.sim.checkers.disk.administrative import ends_of
+from oncelog.sim.checkers.verdicts import at_rest, ended_too_early
 from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.ground import CountedStage, Ground
 from oncelog.sim.world import ClientHost
@@ -26,8 +26,6 @@ from oncelog.sim.world import ClientHost
 BROKERS_TIME_MS: Final = 45_000
 """First look, time-out, grace and some passes: by then a broker that ends orphans has ended what it knows to be one."""
 ATTEMPTS: Final = 10
-SET_BACK_MS: Final = 4_000
-"""The broker's clock may be, between planting and ending."""
 _AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
@@ -47,7 +45,8 @@ class Closing:
         if self.ground.orphan_action == "abort":
             await host.sleep(BROKERS_TIME_MS)
         await with_client(host, self.judge_and_end)
-        self.judge_broker()
+        ends = ends_of(self.stage.world.broker.audits)
+        self.violated(ended_too_early(ends, self.ground.planted, self.ground.orphan_grace_ms))
         self.ground.judged = True
 
     async def coordinators_at_rest(self, host: ClientHost) -> None:
@@ -59,8 +58,8 @@ class Closing:
     def judge_and_end(self, client: Client) -> None:
         """Look, say what is wrong with what was said, and end what hangs."""
         found = self.look(client)
-        for one in found.transactions:
-            self.judge(one, found.now_ms)
+        alone = self.ground.orphan_action == "abort"
+        self.violated(at_rest(found.transactions, self.ground.planted, now_ms=found.now_ms, broker_ends_orphans=alone))
         for one in found.of(Verdict.HANGING):
             error = abort(client, one, min_age_ms=0).error
             if error is not None:
@@ -78,33 +77,7 @@ class Closing:
             client.pause(attempt)
         raise ClientError(str(found.unanswered[0]))
 
-    def judge(self, one: OpenTransaction, now_ms: int) -> None:
-        """One verdict, given at ``now_ms``, beside the truth."""
-        planted = self.ground.planted.get((one.where, one.producer.producer_id))
-        what = f"{one.where} from {one.start_offset}, {one.transactional_id}: {one.verdict.value}: {one.reason}"
-        if planted is None:
-            if one.verdict is Verdict.HANGING:
-                self.stage.object(f"A1 said to hang, and it does not: {what}")
-            return
-        if one.verdict is not Verdict.HANGING:
-            self.stage.object(f"A2 it hangs ({planted.kind}), and that is not said: {what}")
-        elif self.ground.orphan_action == "abort" and self.broker_had_time(one):
-            self.stage.object(f"A3 the broker has not ended its orphan: {what}")
-
-        if planted.start_offset == one.start_offset and one.age_ms != now_ms - planted.first_ms:
-            self.stage.object(f"A7 not the age since its first record: {one.age_ms}, {planted}")
-
-    def judge_broker(self) -> None:
-        """The orphans that it has ended itself: not before their time-out and its grace were over."""
-        for end in ends_of(self.stage.world.broker.audits):
-            planted = self.ground.planted.get((end.partition, end.producer_id))
-            if end.action != ORPHAN_ABORT or planted is None:
-                continue
-            least_ms = planted.timeout_ms + self.ground.orphan_grace_ms - SET_BACK_MS
-            if end.at_ms - planted.planted_ms < least_ms:
-                self.stage.object(f"{TOO_EARLY}: {end}, planted at {planted.planted_ms}")
-
-    def broker_had_time(self, one: OpenTransaction) -> bool:
-        """Whether the broker knows that it is orphaned, and since when that is: a coordinator has told the time-out."""
-        knows = one.producer.found == BrokersVerdict.ORPHANED and one.standing is not Standing.FORGOTTEN
-        return knows and one.row is not None
+    def violated(self, wrong: Iterable[str]) -> None:
+        """Each of them is a violation."""
+        for what in wrong:
+            self.stage.violated(what)

@@ -15,10 +15,11 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.records.builder import build_batch
 from oncelog.records.internal.transaction_records import TransactionValue, encode_key, encode_value
 from oncelog.records.record import Record
+from oncelog.sim.checkers.verdicts import Planted
 from oncelog.sim.files import MemoryFiles
 from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.by_hand import ByHand
-from oncelog.sim.workloads.hangs.ground import Ground, Planted
+from oncelog.sim.workloads.hangs.ground import Ground
 from oncelog.sim.world import ClientHost
 from oncelog.storage.batch_scan import iter_checked
 

@@ -8,30 +8,12 @@ Whoever is not in here is excused.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import TopicPartition
+from oncelog.sim.checkers.verdicts import Planted
 from oncelog.sim.workloads.base import Program, Stage
 from oncelog.sim.world import ClientHost
-
-
-class Planted(NamedTuple):
-    """A hang, or what may have become one (``certain`` once the leader has acknowledged it)."""
-
-    kind: str
-    partition: TopicPartition
-    producer_id: int
-    producer_epoch: int
-    transactional_id: str
-    timeout_ms: int
-    """Of the transaction, as its coordinator has (or had) it."""
-    planted_ms: int
-    """By the broker's clock, before it was asked for."""
-    certain: bool = False
-    start_offset: int = -1
-    first_ms: int = 0
-    """Where it begins, and the time of its first record, once that is certain."""
 
 
 @dataclass(slots=True)
@@ -74,10 +56,6 @@ class Ground:
     def plant(self, planted: Planted) -> None:
         """Something hangs there, or may."""
         self.planted[planted.partition, planted.producer_id] = planted
-
-    def is_planted(self, partition: TopicPartition, producer_id: int) -> bool:
-        """Whether what the producer has open there hangs."""
-        return (partition, producer_id) in self.planted
 
     def certain(self, partition: TopicPartition, producer_id: int, start_offset: int, first_ms: int) -> None:
         """The leader has said that it has it, from an offset on."""

@@ -15,9 +15,10 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.errors import ClientError
 from oncelog.sim.checkers.history import Outcome
+from oncelog.sim.checkers.verdicts import Planted
 from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.by_hand import DAY_MS, ByHand
-from oncelog.sim.workloads.hangs.ground import Ground, Planted
+from oncelog.sim.workloads.hangs.ground import Ground
 from oncelog.sim.workloads.hostile import LATE, newest_connection
 from oncelog.sim.world import CLIENT_CONFIG, ClientHost
 from oncelog.wire.messages.produce import PartitionProduceResponse

@@ -13,6 +13,7 @@ from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
+from oncelog.sim.faults import Fault
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.hangs.administering import Administrator
 from oncelog.sim.workloads.hangs.closing import Closing
@@ -123,3 +124,11 @@ def draw_hangs(name: str, entropy: random.Random) -> tuple[Hangs, Mapping[str, s
         ground=ground,
     )
     return hangs, config
+
+
+def tight_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
+    """In some of these worlds the disk is full for moments: markers are refused, and have to be written again."""
+    if entropy.random() < 0.6:
+        return []
+    times = range(entropy.randint(500, 5_000), length_ms, entropy.choice((2_000, 6_000)))
+    return [Fault(at_ms, "tight-disk", entropy.randint(20, 800), entropy.getrandbits(32)) for at_ms in times]
