@@ -7,9 +7,13 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers import fetch as fetch_handler
 from oncelog.handlers import pace
+from oncelog.handlers import produce as produce_handler
 from oncelog.handlers.fetch_reads import FetchReads
 from oncelog.node import large_answers, requests
 from oncelog.node.cluster import LOGS_PER_SLICE
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -17,15 +21,20 @@ from oncelog.wire.messages.describe_producers import DescribeProducersRequest
 from oncelog.wire.messages.describe_producers import TopicRequest as ProducersOf
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.hostile.turns import Turns
+from tests.scenario.node.driver import START_MS
 from tests.scenario.node.requests import batch, create_topic, produce
 
 PARTITIONS = 20
@@ -34,6 +43,17 @@ PARTITIONS = 20
 @pytest.fixture
 def driver() -> Turns:
     return with_records()
+
+
+def three_a_turn(monkeypatch) -> None:
+    """What is large from thousands on is so from three on."""
+    monkeypatch.setattr(requests, "LARGE_BYTES", 0)
+    monkeypatch.setattr(pace, "ITEMS", 3)
+    monkeypatch.setattr(pace, "ITEMS_WHILE_CREATING", 3)
+    monkeypatch.setattr(produce_handler, "ITEMS_WHILE_CREATING", 3)
+    monkeypatch.setattr(fetch_handler, "_MANY", 2)
+    monkeypatch.setattr(large_answers, "FEW", 2)
+    monkeypatch.setattr(large_answers, "SLICE_BYTES", 20)
 
 
 def with_records() -> Turns:
@@ -78,6 +98,13 @@ def fetch_of(*indexes: int, max_wait_ms: int = 0, min_bytes: int = 1) -> FetchRe
         session_epoch=-1,
         topics=[FetchTopic(topic="t", partitions=wanted)],
     )
+
+
+def produce_of(*indexes: int, acks: int = -1, transactional_id: str | None = None, **options: object) -> ProduceRequest:
+    records = build_batch([Record(0, START_MS, None, b"v", ())], **options)
+    data = [PartitionProduceData(index=index, records=bytes(records)) for index in indexes]
+    topics = [TopicProduceData(name=name, partition_data=data) for name in ("u", "t", "x")]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics, transactional_id=transactional_id)
 
 
 ALL = range(PARTITIONS + 5)
@@ -126,6 +153,8 @@ REQUESTS = {
     "everything in DescribeLogDirs": (DescribeLogDirsRequest(topics=None), 4),
     "WriteTxnMarkers": (WriteTxnMarkersRequest(markers=[marker_of(1, *ALL), marker_of(2, 1, 2), marker_of(1, 5)]), 1),
     "Fetch": (fetch_of(*ALL), 11),
+    "Produce": (produce_of(*ALL), 9),
+    "Produce without waiting for the disk": (produce_of(*ALL, acks=1), 9),
     "a Fetch that waits in vain": (fetch_of(*range(PARTITIONS), max_wait_ms=100, min_bytes=1 << 19), 11),
 }
 
@@ -144,12 +173,7 @@ def test_what_is_worked_on_in_turns_is_answered_as_if_it_were_not(monkeypatch, n
         return response, driver.turns
 
     at_once, no_turns = answer()
-    monkeypatch.setattr(requests, "LARGE_BYTES", 0)
-    monkeypatch.setattr(pace, "ITEMS", 3)
-    monkeypatch.setattr(pace, "ITEMS_WHILE_CREATING", 3)
-    monkeypatch.setattr(fetch_handler, "_MANY", 2)
-    monkeypatch.setattr(large_answers, "FEW", 2)
-    monkeypatch.setattr(large_answers, "SLICE_BYTES", 20)
+    three_a_turn(monkeypatch)
     in_turns, turns = answer()
     assert in_turns == at_once
     assert no_turns == 0
@@ -157,9 +181,7 @@ def test_what_is_worked_on_in_turns_is_answered_as_if_it_were_not(monkeypatch, n
 
 
 def test_records_that_come_while_thousands_of_partitions_are_read_are_not_waited_for(driver, monkeypatch):
-    monkeypatch.setattr(fetch_handler, "_MANY", 2)
-    monkeypatch.setattr(pace, "ITEMS", 3)
-    monkeypatch.setattr(pace, "ITEMS_WHILE_CREATING", 3)
+    three_a_turn(monkeypatch)
     peer, other = driver.connect(), driver.connect()
 
     def come() -> None:
@@ -196,20 +218,50 @@ def test_a_fetch_that_waits_for_thousands_is_asked_only_about_what_changed(drive
 
 
 def test_markers_of_a_client_that_does_not_wait_for_the_end_are_written_down(driver, monkeypatch):
-    monkeypatch.setattr(pace, "ITEMS", 3)
-    monkeypatch.setattr(pace, "ITEMS_WHILE_CREATING", 3)
+    three_a_turn(monkeypatch)
     peer = driver.connect()
 
     def leave() -> None:
-        driver.between = lambda: None
-        driver.disconnect(peer)
+        if driver.turns == 2:
+            driver.between = lambda: None
+            driver.disconnect(peer)
 
+    driver.turns = 0
     driver.between = leave
     peer.send(WriteTxnMarkersRequest(markers=[marker_of(1, *range(8)), marker_of(2, 1)]), 1)
     (record,) = driver.audited
     assert record.transaction["producer_id"] == 1
     outcomes = [entry["outcome"] for entry in record.transaction["partitions"]]
     assert outcomes[:8] == ["NONE"] * 2 + ["OPERATION_NOT_ATTEMPTED"] * 6
+
+
+def test_records_of_a_transaction_that_is_ended_between_their_turns_are_refused(driver, monkeypatch):
+    peer, other = driver.connect(), driver.connect()
+    for kind in (0, 1):
+        peer.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=["id"]), 4)
+    opened = peer.ask(InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=10_000), 4)
+    identity = {"producer_id": opened.producer_id, "producer_epoch": opened.producer_epoch}
+    topics = [AddPartitionsToTxnTopic(name="t", partitions=list(range(PARTITIONS)))]
+    named = {f"v3_and_below_{name}": value for name, value in {"transactional_id": "id", **identity}.items()}
+    peer.ask(AddPartitionsToTxnRequest(v3_and_below_topics=topics, **named), 3)
+    three_a_turn(monkeypatch)
+
+    def end_in_the_middle() -> None:
+        if any(log.producers.has_open_transaction(opened.producer_id) for log in driver.node.logs.logs.values()):
+            driver.between = lambda: None
+            other.send(EndTxnRequest(transactional_id="id", committed=False, **identity), 3)
+
+    driver.between = end_in_the_middle
+    request = produce_of(
+        *range(PARTITIONS), acks=1, transactional_id="id", transactional=True, base_sequence=0, **identity
+    )
+    (_, topic, _) = peer.ask(request, 9).responses
+    assert other.responses.popleft().error_code == 0
+    outcomes = [each.error_code for each in topic.partition_responses]
+    appended = outcomes.count(ErrorCode.NONE)
+    assert 0 < appended < PARTITIONS
+    assert outcomes[appended:] == [ErrorCode.INVALID_TXN_STATE] * (PARTITIONS - appended)
+    assert not any(log.producers.has_open_transaction(opened.producer_id) for log in driver.node.logs.logs.values())
 
 
 def test_who_asks_for_all_partitions_of_a_new_topic_does_not_have_them_created_in_one_turn(driver):

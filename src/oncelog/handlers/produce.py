@@ -18,8 +18,9 @@ from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.leadership import exists
+from oncelog.handlers.pace import ITEMS_WHILE_CREATING, Pace
 from oncelog.handlers.produce_transactions import ADDS_PARTITIONS, identity_of, known, verify
-from oncelog.handlers.waits import Steps, UntilDurable
+from oncelog.handlers.waits import NextTurn, Steps, UntilDurable
 from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
 from oncelog.records.compression import Codec
 from oncelog.storage.errors import AppendRefused
@@ -95,27 +96,42 @@ class _Appending:
     transactional_id: str | None = None
     """Whose the transactional records are; only one whose requester may use it."""
     waiting: list[_Waiting] = field(default_factory=list)
+    in_turns: bool = False
+    """There are so many partitions that others have their turn in between. What a client has sent that leaves
+    meanwhile is lost from there on; a producer's request has a thousandth of that."""
 
 
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     """Append every partition's records; None (no response) for acks=0."""
+    in_turns = len(request.topic_data) > ITEMS_WHILE_CREATING or _partition_count(request) > ITEMS_WHILE_CREATING
     transactional = _transactional_partitions(request, context)
     if transactional is None:
-        return _append_all(request, _Appending(context, request.acks, allowed=True, refused={}, verified=False))
+        return _append_all(request, _Appending(context, request.acks, True, {}, verified=False, in_turns=in_turns))
     name = request.transactional_id
     allowed = name is not None and context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     verified = False
     if name is not None and allowed and transactional:
-        verified = known(name, transactional, context)
+        # What is known now holds for what is appended now; for the rest there have to be guards.
+        verified = not in_turns and known(name, transactional, context)
         if not verified:
-            return _verify_and_append(request, name, transactional, context)
-    return _append_all(request, _Appending(context, request.acks, allowed, {}, verified, transactional_id=name))
+            return _verify_and_append(request, name, transactional, context, in_turns=in_turns)
+    appending = _Appending(context, request.acks, allowed, {}, verified, transactional_id=name, in_turns=in_turns)
+    return _append_all(request, appending)
+
+
+def _partition_count(request: ProduceRequest) -> int:
+    return sum([len(topic.partition_data) for topic in request.topic_data])
 
 
 def _verify_and_append(
-    request: ProduceRequest, name: str, transactional: Mapping[TopicPartition, Identity], context: Context
+    request: ProduceRequest,
+    name: str,
+    transactional: Mapping[TopicPartition, Identity],
+    context: Context,
+    *,
+    in_turns: bool,
 ) -> Steps[ProduceResponse | None]:
-    appending = _Appending(context, request.acks, allowed=True, refused={}, verified=True, transactional_id=name)
+    appending = _Appending(context, request.acks, True, {}, verified=True, transactional_id=name, in_turns=in_turns)
     first, *others = set(transactional.values())
     if others:
         appending.refused = dict.fromkeys(transactional, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -130,6 +146,8 @@ def _verify_and_append(
             if may_ask_anew and not appending.refused and _is_overtaken(first, logs, appending.guards):
                 continue
             outcome = _append_all(request, appending)
+            if in_turns and isinstance(outcome, Generator):
+                return (yield from outcome)
         finally:  # also when the client is gone
             for partition, guard in appending.guards.items():
                 verifications[partition].end(guard)
@@ -153,9 +171,35 @@ def _is_overtaken(
 def _append_all(
     request: ProduceRequest, appending: _Appending
 ) -> ProduceResponse | Steps[ProduceResponse | None] | None:
+    if appending.in_turns:
+        return _append_in_turns(request, appending)
     response = ProduceResponse()
     for topic in request.topic_data:
         response.responses.append(_append_topic(topic, appending))
+    return _answer(request, response, appending)
+
+
+def _append_in_turns(request: ProduceRequest, appending: _Appending) -> Steps[ProduceResponse | None]:
+    response = ProduceResponse()
+    pace = Pace(appending.context.broker)
+    for topic in request.topic_data:
+        for start in range(0, max(1, len(topic.partition_data)), ITEMS_WHILE_CREATING):
+            some = topic.partition_data[start : start + ITEMS_WHILE_CREATING]
+            data = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=some)
+            answer = _append_topic(data, appending)
+            if start:
+                response.responses[-1].partition_responses += answer.partition_responses
+            else:
+                response.responses.append(answer)
+            if pace.done(1 + len(some)):
+                yield NextTurn()
+    outcome = _answer(request, response, appending)
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+def _answer(
+    request: ProduceRequest, response: ProduceResponse, appending: _Appending
+) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     if request.acks == ACKS_NONE:
         _close_on_error(response)
         return None

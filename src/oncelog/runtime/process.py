@@ -11,6 +11,7 @@ from typing import Final
 
 from oncelog import __version__
 from oncelog.node.settings import Settings
+from oncelog.runtime.collector import Collector
 from oncelog.runtime.server import Server
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -43,6 +44,7 @@ async def _serve(settings: Settings, http: str | None, announce: Callable[[str],
     loop = asyncio.get_running_loop()
     server = Server(settings)
     await server.start()
+    Collector().start()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
