@@ -8,9 +8,9 @@ import sys
 from tests.peers.jars import PeerMissing, kafka_jars
 
 from bench.benchmarks import BENCHMARKS, Options
-from bench.peers import KAFKA, ONCELOG, ONCELOG_SYNCED
+from bench.peers import FLOOR, KAFKA, ONCELOG, ONCELOG_SYNCED
 
-_PEERS = {"oncelog": ONCELOG, "oncelog-synced": ONCELOG_SYNCED, "kafka": KAFKA}
+_PEERS = {"oncelog": ONCELOG, "oncelog-synced": ONCELOG_SYNCED, "kafka": KAFKA, "floor": FLOOR}
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,10 +7,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from bench import aborted
 from bench.arrow import ARROW_GOALS, measured
 from bench.audit import measure as measure_audit
 from bench.clients import client_figures
@@ -33,7 +34,6 @@ from bench.spark_source import Side, both_sides, fill_topics
 from bench.spark_source import goals as source_goals
 from bench.transactions import (
     committed_throughput,
-    isolation_figures,
     loaded_s,
     small_figures,
     small_transactions,
@@ -258,19 +258,33 @@ def read_committed(options: Options) -> Comparison:
 
 
 def behind_aborted(options: Options) -> Comparison:
-    """The same with 100,000 aborted transactions between, which take their minutes."""
+    """The same with 100,000 aborted transactions between."""
     return _isolation("read_committed behind 100,000 aborted transactions", options, 1_000_000, 100_000)
 
 
-def _isolation(title: str, options: Options, records: int, aborted: int) -> Comparison:
-    def measure(broker: Broker, topic: str) -> Figures:
-        return isolation_figures(broker, topic, options.scaled(records), options.scaled(aborted))
-
+def _isolation(title: str, options: Options, records: int, aborted_: int) -> Comparison:
+    """Topics are filled once; only reading is repeated."""
+    count, between = options.scaled(records), options.scaled(aborted_)
     goals = {
         "committed of uncommitted": "≥ 0.95 on our side",
         "the same with aborted ones between": "≥ 0.95 on our side",
     }
-    return _side_by_side(title, options, measure, goals)
+    comparison = Comparison(title, options.ours.name, options.theirs.name, goals)
+
+    def side(broker: Broker) -> Callable[[int], Figures]:
+        plain, behind = create_topics(broker, 2, 1, "isolation")
+        _progress(f"{title}: loading {broker.bootstrap_servers}")
+        aborted.load(broker, plain, behind, count, between)
+        return lambda _: aborted.figures(broker, plain, behind, count, between)
+
+    ours, theirs = (
+        replace(peer, properties={**peer.properties, **aborted.UNVERIFIED}) for peer in (options.ours, options.theirs)
+    )
+    with _directory() as directory, running(ours.broker(directory)) as mine, running(theirs.broker(directory)) as other:
+        sides = (side(mine), side(other))
+        for each in sides:
+            each(-1)
+        return paired(comparison, sides, options.repeat, _progress)
 
 
 def load_ids(options: Options) -> Comparison:

@@ -14,6 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.oncelog_serve import OncelogServe
 
+from bench.floor import FloorServe
+
 Broker = ApacheKafka | OncelogServe
 PAGE_CACHE: Final = {"log.sync.policy": "none"}
 """Apache Kafka's durability: acknowledged from the page cache."""
@@ -27,6 +29,10 @@ def _oncelog(properties: Mapping[str, str], directory: Path) -> Broker:
 
 def _apache_kafka(properties: Mapping[str, str], directory: Path) -> Broker:
     return ApacheKafka(directory, heap_mb=1024, properties=properties)
+
+
+def _floor(_properties: Mapping[str, str], directory: Path) -> Broker:
+    return FloorServe(directory)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ class Peer:
 ONCELOG: Final = Peer("oncelog", _oncelog, PAGE_CACHE)
 ONCELOG_SYNCED: Final = Peer("oncelog, synced", _oncelog, GROUP_COMMIT)
 KAFKA: Final = Peer("Apache Kafka", _apache_kafka)
+FLOOR: Final = Peer("floor", _floor)
+"""No broker: what a client of transactions takes by itself."""
 
 
 @contextlib.contextmanager

@@ -140,33 +140,14 @@ def read(broker: Broker, topic: str, count: int, isolation: str) -> float:
     return elapsed
 
 
-def isolation_figures(broker: Broker, topic: str, count: int, aborted: int) -> Figures:
-    """read_committed against read_uncommitted, in plain transactions and behind many aborted ones."""
+def fill_transactions(broker: Broker, topic: str, count: int, transactions: int) -> None:
+    """``count`` records of 100 B into the first partition, in so many committed transactions."""
     producer = transactional_producer(broker, "isolation", **{"linger.ms": 5})
     payload = os.urandom(100)
-    for _ in range(10):
+    for number in range(transactions):
         producer.begin_transaction()
-        _fill(producer, topic, payload, count // 10)
+        _fill(producer, topic, payload, count // transactions + (count % transactions if number == 0 else 0))
         producer.commit_transaction(_TIMEOUT_S)
-    count = count // 10 * 10
-    uncommitted_s = read(broker, topic, count, "read_uncommitted")
-    committed_s = read(broker, topic, count, "read_committed")
-    for _ in range(aborted):
-        producer.begin_transaction()
-        producer.produce(topic, b"x", partition=0)
-        producer.flush(_TIMEOUT_S)
-        producer.abort_transaction(_TIMEOUT_S)
-    producer.begin_transaction()
-    _fill(producer, topic, payload, count)
-    producer.commit_transaction(_TIMEOUT_S)
-    behind_uncommitted_s = read(broker, topic, 2 * count + aborted, "read_uncommitted")
-    behind_committed_s = read(broker, topic, 2 * count, "read_committed")
-    return {
-        "read_committed, records/s": count / committed_s,
-        "read_uncommitted, records/s": count / uncommitted_s,
-        "committed of uncommitted": uncommitted_s / committed_s,
-        "the same with aborted ones between": behind_uncommitted_s / behind_committed_s,
-    }
 
 
 def write_ids(data_directory: Path, count: int) -> None:
