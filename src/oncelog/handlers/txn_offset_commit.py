@@ -7,7 +7,9 @@ and that is verified here; from 5 on (Transactions V2) this request adds the par
 are matter (KIP-447).
 
 The guard: whatever was waited for, the transaction is verified anew in the step that decides and appends, so that no
-offset is written behind the marker of its transaction, where nobody would ever end it.
+offset is written behind the marker of its transaction, where nobody would ever end it. Where the transaction's
+coordinator is another broker its word cannot be had in that step: there the group's partition has a guard, as a produce
+has (``core.producers.verification``), and a marker written since the coordinator was asked makes its yes worthless.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ from oncelog.wire.messages.txn_offset_commit import (
 
 if TYPE_CHECKING:
     from oncelog.core.groups.shard import GroupShard
+    from oncelog.core.producers.state import ProducerState
     from oncelog.core.transactions.model import Decision as TransactionDecision
     from oncelog.core.transactions.shard import TransactionShard
 
@@ -159,10 +162,50 @@ def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], co
     if refusal is not ErrorCode.NONE:
         return CommitReply(refusal)
     adding = _adding(request, context)
-    refusal = yield from _take_part(adding, context)
-    if refusal is not ErrorCode.NONE:
-        context.broker.verification_failed(1)
-        return CommitReply(refusal)
+    log = context.broker.log(adding.partitions[0])
+    if log is None:
+        return CommitReply(ErrorCode.NOT_COORDINATOR)
+    for may_ask_anew in (context.version >= _ADDS_PARTITION, False):
+        guarded = _Guarded(log.producers, adding.identity.producer_id)
+        try:
+            refusal = yield from _take_part(adding, context)
+            if refusal is not ErrorCode.NONE:
+                context.broker.verification_failed(1)
+                return CommitReply(refusal)
+            if may_ask_anew and not guarded.holds():
+                continue  # it may have waited for the markers of the producer's transaction before
+            return (yield from _decide(request, adding, accepted, guarded, context))
+        finally:  # also when the client is gone
+            guarded.end()
+    raise AssertionError("the second round returns")
+
+
+class _Guarded:
+    """A verification under way for the partition that keeps a group."""
+
+    def __init__(self, producers: ProducerState, producer_id: ProducerId) -> None:
+        self._producers = producers
+        self._guard = producers.verifications.begin(producer_id)
+
+    def holds(self) -> bool:
+        """Whether what was verified since is still so: the producer has not been written for, or is in its
+        transaction there."""
+        producers, guard = self._producers, self._guard
+        return producers.verifications.is_current(guard) or producers.has_open_transaction(guard.producer_id)
+
+    def end(self) -> None:
+        """What was verified has been used, or never will be."""
+        self._producers.verifications.end(self._guard)
+
+
+def _decide(
+    request: TxnOffsetCommitRequest,
+    adding: AddRequest,
+    accepted: list[PartitionCommit],
+    guarded: _Guarded,
+    context: Context,
+) -> Steps[CommitReply]:
+    """What the group's coordinator says of a transaction that the partition takes part in."""
     commit = TransactionalCommitRequest(
         GroupId(request.group_id),
         MemberId(request.member_id),
@@ -173,7 +216,7 @@ def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], co
     )
 
     def decide(shard: GroupShard, token: int, now_ms: int) -> Decision:
-        refusal = _verified_now(adding, context)
+        refusal = _verified_now(adding, guarded, context)
         if refusal is not ErrorCode.NONE:
             context.broker.verification_failed(1)
             return Decision(reply=CommitReply(refusal))
@@ -209,13 +252,13 @@ def _take_part(adding: AddRequest, context: Context) -> Steps[ErrorCode]:
     return _told(_error_of(reply), context.version)
 
 
-def _verified_now(adding: AddRequest, context: Context) -> ErrorCode:
+def _verified_now(adding: AddRequest, guarded: _Guarded, context: Context) -> ErrorCode:
     """NONE if the partition takes part at this moment, or why not."""
     if not _verifies(context):
         return ErrorCode.NONE
     shard = context.broker.transaction_shard(adding.transactional_id)
-    if shard is None:
-        return _told(context.broker.coordinates_transaction(adding.transactional_id), context.version)
+    if shard is None:  # it is not this broker, or not any more
+        return ErrorCode.NONE if guarded.holds() else ErrorCode.INVALID_TXN_STATE
     reply = cast("VerifyReply", shard.verify_partitions(adding, 0, context.now_ms).reply)
     return _told(_error_of(reply), context.version)
 

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.base.ids import CONSUMER_OFFSETS
-from oncelog.core.transactions.model import VerifyReply
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
+from oncelog.core.groups.model import CommitReply
+from oncelog.core.groups.model import Decision as GroupDecision
+from oncelog.core.producers.state import ProducerState
+from oncelog.core.transactions.model import AddReply, VerifyReply
 from oncelog.handlers import txn_offset_commit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context, CoordinatorRefusal
@@ -24,6 +27,17 @@ from oncelog.wire.messages.txn_offset_commit import (
 from tests.unit.groups.test_handlers import T_ID, U_ID, Authoriser, image, topic
 
 
+class Log:
+    """The log of the partition that keeps the group, as far as its producers go."""
+
+    def __init__(self) -> None:
+        self.producers = ProducerState()
+
+    def write_marker(self, producer_id: int) -> None:
+        """A marker of the producer is in the log."""
+        self.producers.verifications.appended(producer_id)
+
+
 class Broker:
     """A broker that coordinates what ``refusal`` lets it; configuration and cluster only."""
 
@@ -31,6 +45,7 @@ class Broker:
         self.image = image(topic("t", T_ID, 2), topic("u", U_ID, 1), topic(CONSUMER_OFFSETS, b"o" * 16, 1))
         self.refusal = E.NONE
         self.config = {"transaction.partition.verification.enable": True}
+        self.group_log = Log()
 
     def verification_failed(self, partition_count: int) -> None:
         """See ``handlers.context.Broker``."""
@@ -38,6 +53,13 @@ class Broker:
     def coordinates(self, group_id: str) -> E:
         """See ``handlers.context.Broker``."""
         return self.refusal
+
+    def log(self, partition: TopicPartition) -> Log:
+        """See ``handlers.context.Broker``."""
+        return self.group_log
+
+    def transaction_shard(self, transactional_id: str) -> None:
+        """See ``handlers.context.Broker``: another broker coordinates it."""
 
 
 class Bench:
@@ -48,8 +70,8 @@ class Bench:
         self.authoriser = Authoriser()
         self.waits: list[Any] = []
 
-    def ask(self, version: int, topics: dict[str, list[int]], *replies: Any, group: str = "g") -> Any:
-        """What each partition is answered, topic by topic."""
+    def begin(self, version: int, topics: dict[str, list[int]], group: str = "g") -> Any:
+        """The handler, to be stepped by hand."""
         request = TxnOffsetCommitRequest(
             transactional_id="x",
             group_id=group,
@@ -63,7 +85,11 @@ class Bench:
         )
         broker: Any = self.broker
         context = Context(broker, self.authoriser, 28, version, 1, "c", "/127.0.0.1", "me", ("me", 9092), 0)
-        steps = txn_offset_commit.handle(request, context)
+        return txn_offset_commit.handle(request, context)
+
+    def ask(self, version: int, topics: dict[str, list[int]], *replies: Any, group: str = "g") -> Any:
+        """What each partition is answered, topic by topic."""
+        steps = self.begin(version, topics, group)
         answers = iter(replies)
         try:
             self.waits = [next(steps)]
@@ -137,6 +163,47 @@ def test_without_verification_old_versions_do_not_ask_but_version_5_still_adds(b
     for version, first in ((4, Coordinate), (5, Transact)):
         bench.ask(version, {"t": [0]}, E.NOT_COORDINATOR)
         assert isinstance(bench.waits[0], first)
+
+
+HERE = TopicPartition(CONSUMER_OFFSETS, 0)
+YES = {3: VerifyReply(E.NONE, {HERE: E.NONE}), 5: AddReply(E.NONE)}
+"""What the transaction's coordinator, elsewhere, answers by version."""
+
+
+class Shard:
+    """A group shard that commits whatever gets to it."""
+
+    def commit_transactional_offsets(self, *_: Any) -> GroupDecision:
+        """See ``GroupShard``."""
+        return GroupDecision(reply=CommitReply(E.NONE))
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_offsets_that_a_marker_overtakes_on_their_way_to_the_group_are_refused(bench: Bench, version: int) -> None:
+    """The coordinator of the transaction is elsewhere: only the marker tells that its yes is worth nothing now."""
+    log, shard = bench.broker.group_log, Shard()
+    for overtaken, told in ((False, E.NONE), (True, E.INVALID_TXN_STATE)):
+        steps = bench.begin(version, {"t": [0]})
+        assert isinstance(next(steps), Transact)
+        committing = steps.send(YES[version])
+        assert isinstance(committing, Coordinate)
+        if overtaken:
+            log.write_marker(1)
+        assert committing.decide(shard, 1, 0).reply.error_code is told
+        steps.close()
+        assert len(log.producers.verifications) == 0
+
+
+def test_who_adds_the_partition_is_asked_about_anew_when_a_marker_came_in_between(bench: Bench) -> None:
+    """It may have waited for that very marker, of the transaction before; once."""
+    log = bench.broker.group_log
+    steps = bench.begin(5, {"t": [0]})
+    next(steps)
+    log.write_marker(1)
+    assert isinstance(steps.send(YES[5]), Transact)
+    log.write_marker(1)
+    committing = steps.send(YES[5])
+    assert committing.decide(Shard(), 1, 0).reply.error_code is E.INVALID_TXN_STATE
 
 
 def test_every_error_is_documented_once() -> None:
