@@ -1,6 +1,6 @@
 """Fetched batches → Arrow record batches, as they come, over all partitions of some topics.
 
-Rules: the rows of a partition come in offset order, each once; a record batch is of one partition and about 8 MB. The
+Rules: the rows of a partition come in offset order, each once; a record batch is of one partition and about 4 MB. The
 next fetch is on its way while a batch is decoded and used. Memory is bounded by a few fetches (8 MB each unless
 ``fetch.max.bytes`` says otherwise), whatever the number of partitions. Records that are asked for and not there any
 more are an error that names them, unless ``on_gone="skip"``.

@@ -74,6 +74,26 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
     return _grow_into(module.decompress_into, memoryview(data), max_bytes)
 
 
+def decompress_into(codec: Codec, data: Buffer, room: memoryview) -> int | None:
+    """Decompress to the beginning of ``room``; how many bytes that were, or None where they do not fit.
+
+    The rest of ``room`` may be written to as well. Raises CorruptBatch when ``data`` is not in the codec's format.
+    """
+    if codec in _FRAMED:
+        try:
+            return int(_FRAMED[codec].decompress_into(memoryview(data), room))
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_FULL in str(error):
+                return None
+            raise CorruptBatch(f"cannot decompress: {error}") from None
+    try:
+        plain = decompress(codec, data, len(room))
+    except TooMuchOutput:
+        return None
+    room[: len(plain)] = plain
+    return len(plain)
+
+
 _FRAMED: Final[dict[Codec, Any]] = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}
 
 

@@ -1,7 +1,9 @@
 """One task: a range of offsets of one partition → Arrow record batches, on an executor.
 
 Rules: every record of the range that is in the log comes once, in offset order; a range ends at its end offset, not
-at a number of records, because markers and compaction leave gaps. Waiting without progress ends in an error.
+at a number of records, because markers and compaction leave gaps. Waiting without progress ends in an error. Fetching
+and decoding are one group of batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its
+pools of memory, large enough to be cheap.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.units import MIB
 from oncelog.client.errors import BrokerRefused
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns import Selection, column_schema, decode
+from oncelog.spark.ahead import ahead
 from oncelog.spark.errors import DataLoss, SparkSourceError
 from oncelog.spark.offsets import Planner, open_client
 from oncelog.spark.options import SourceOptions
@@ -26,11 +30,20 @@ if TYPE_CHECKING:
 
 _TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timestamp")
 _VALUE: Final = column_schema(include_headers=False).get_field_index("value")
+BATCH_BYTES: Final = 2 * MIB
+"""About what Spark gets at a time."""
+_GROUPS_AHEAD: Final = 1
 _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range, with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
+    for group in ahead(_groups(options, wanted), _GROUPS_AHEAD):
+        yield from _pieces(group)
+
+
+def _groups(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The records of a range as they are decoded, in pieces of about 4 MB."""
     with open_client(options) as client:
         position = wanted.start
         while position < wanted.end:
@@ -93,6 +106,13 @@ def _decode(options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> It
                 yield _with_text(rows) if options.value_as_text else rows
     except CorruptBatch as error:
         raise SparkSourceError(f"{wanted.topic_partition}, from offset {fetched.position}: {error}") from error
+
+
+def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Slices of about ``BATCH_BYTES``; nothing is copied."""
+    count = -(-rows.nbytes // BATCH_BYTES)
+    step = -(-rows.num_rows // count)
+    return (rows.slice(first, step) for first in range(0, rows.num_rows, step))
 
 
 def _with_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -3,6 +3,9 @@
 The columns and option names are those of Spark's Kafka connector, so a query changes by the name of its format only.
 The driver plans offsets (``batch_reader``, ``stream_reader``), each task reads a range (``reading``); nothing is kept
 between them but the options and the offsets Spark itself keeps, in the connector's JSON with notes beside it.
+
+Readers are imported when they are asked for: Spark makes a process for each step of planning, and each imports what is
+named here.
 """
 
 from __future__ import annotations
@@ -25,10 +28,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelog.spark.batch_reader import FilteringReader, OncelogReader
 from oncelog.spark.errors import OptionError
 from oncelog.spark.options import SourceOptions, parse_options
-from oncelog.spark.stream_reader import OncelogStreamReader
 
 SHORT_NAME = "oncelog"
 
@@ -67,11 +68,15 @@ class OncelogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch query's reader."""
+        from oncelog.spark.batch_reader import FilteringReader, OncelogReader
+
         options = self._checked(self._parsed().check_batch(), schema)
         return FilteringReader(options) if options.pushdown else OncelogReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark's name
         """A streaming query's reader."""
+        from oncelog.spark.stream_reader import OncelogStreamReader
+
         return OncelogStreamReader(self._checked(self._parsed().check_stream(), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

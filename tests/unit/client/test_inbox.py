@@ -56,3 +56,35 @@ def test_a_frame_is_whole_after_its_buffer_has_grown() -> None:
     body = bytes(range(256)) * (9 << 12)
     inbox.feed(framed(body, b"next"))
     assert drained(inbox) == [body, b"next"]
+
+
+def large(inbox: Inbox, byte: bytes) -> memoryview:
+    """A frame of a megabyte, received."""
+    inbox.feed(framed(byte * (1 << 20)))
+    frame = inbox.next()
+    assert frame is not None
+    return frame
+
+
+def test_a_large_frames_buffer_is_used_again_only_when_nobody_looks_at_it() -> None:
+    inbox = Inbox(1 << 30)
+    first = large(inbox, b"a")
+    buffer = first.obj
+    part = first[10:20]
+    first.release()
+    second = large(inbox, b"b")
+    assert second.obj is not buffer
+    assert bytes(part) == b"a" * 10
+    part.release()
+    third = large(inbox, b"c")
+    assert third.obj is buffer
+    assert [bytes(frame[-2:]) for frame in (second, third)] == [b"bb", b"cc"]
+
+
+def test_what_is_missing_of_a_large_frame() -> None:
+    inbox = Inbox(1 << 30, read_ahead_bytes=64)
+    assert inbox.missing == 0
+    inbox.feed(framed(bytes(1000))[:104])
+    assert inbox.missing == 900
+    inbox.feed(bytes(900))
+    assert inbox.missing == 0

@@ -204,8 +204,32 @@ def test_batches_whose_offsets_go_backwards_are_refused() -> None:
 
 def test_decompression_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "MAX_BATCH_BYTES", 1000)
+    monkeypatch.setattr(batches, "_OWN_BYTES", 500)
     with pytest.raises(CorruptBatch, match="exceeds 1000 bytes"):
         rows(batch(0, [bytes(2000)], codec=Codec.ZSTD))
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_what_does_not_fit_a_groups_buffer_begins_the_next_group(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_OWN_BYTES", 700)
+    sizes = [200, 300, 250, 2000, 100, 690, 10]
+    values = [bytes([number]) * size for number, size in enumerate(sizes)]
+    fetched = batch(0, [b"as it is"])
+    for number, value in enumerate(values, 1):
+        fetched += batch(number, [value], codec=Codec.NONE if number == 2 else codec)
+    decoded = list(decode(bytes(fetched), Selection("topic", 3)))
+    assert [value for piece in decoded for value in piece.rows["value"].to_pylist()] == [b"as it is", *values]
+    assert [piece.next_offset for piece in decoded] == [1, 3, 4, 5, 6, 7, 8]
+    assert [piece.rows["offset"][-1].as_py() + 1 for piece in decoded] == [1, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("spare", [0, 63, 64, 100])
+def test_what_lies_behind_a_response_does_not_matter(spare: int) -> None:
+    fetched = batch(5, [b"a" * 300, b"", None]) + batch(8, [b"end"])
+    buffer = bytearray(b"\xff" * 7) + fetched + bytearray(b"\xff" * spare)
+    records = memoryview(buffer)[7 : 7 + len(fetched)]
+    (piece,) = decode(records, Selection("topic", 3, start_offset=6))
+    assert piece.rows["value"].to_pylist() == [b"", None, b"end"]
 
 
 def test_header_keys_that_are_no_text_are_replaced_as_the_java_client_does() -> None:

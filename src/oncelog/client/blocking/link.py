@@ -171,6 +171,7 @@ class Link:
             self._send(self._machine.received(count))
             while (response := self._machine.next_response()) is not None:
                 self._arrived[response.correlation_id] = response
+            self._stream.expect(self._machine.missing)
         except PeerError as error:
             self.close()
             raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error

@@ -103,6 +103,11 @@ class Connection:
         """Requests that are not answered yet."""
         return len(self._expected)
 
+    @property
+    def missing(self) -> int:
+        """Bytes that are still to come of a large response; 0 when there is none under way."""
+        return self._inbox.missing
+
     def start(self) -> list[Chunk]:
         """Begin: ask for the broker's versions."""
         self._step("started")

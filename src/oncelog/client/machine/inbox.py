@@ -2,7 +2,9 @@
 
 Small frames are cut out of one read-ahead buffer; a frame that does not fit gets a buffer of its own, into which the
 socket then writes directly. That buffer grows as bytes arrive, so that a broker which announces a large frame and
-sends nothing costs nothing. The rule: a length outside 0..``max_frame_bytes`` is a PeerError before anything else.
+sends nothing costs nothing. A large frame's buffer is used again once nobody looks at it any more: fetching would
+otherwise spend a good part of its time on getting zeroed memory. The rule: a length outside 0..``max_frame_bytes`` is a
+PeerError before anything else.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from oncelog.base.invariant import invariant
 from oncelog.base.units import KIB, MIB
 
 READ_AHEAD_BYTES: Final = 64 * KIB
+SPARE_BYTES: Final = 64
+"""What lies behind a large frame in its buffer at least: decoders may read a little further before they check."""
 _FIRST_ALLOCATION: Final = 4 * MIB
+_MOST_KEPT: Final = 2
+"""Buffers to use again: while one is filled, the one before is being decoded."""
+_LARGEST_KEPT: Final = 16 * MIB
 _TLS_RECORDS: Final = (0x1503, 0x1603)
 _LENGTH = struct.Struct(">i")
 
@@ -31,6 +38,8 @@ class Inbox:
         self._frame: bytearray | None = None
         self._frame_size = 0
         self._frame_filled = 0
+        self._handed_out: list[bytearray] = []
+        """The last large frames' buffers, oldest first."""
         self._ready: deque[memoryview] = deque()
         self._lent: memoryview | None = None
 
@@ -39,12 +48,17 @@ class Inbox:
         self._release()
         if self._frame is not None:
             if self._frame_filled == len(self._frame):
-                more = min(len(self._frame), self._frame_size - self._frame_filled)
+                more = min(len(self._frame), self._frame_size + SPARE_BYTES - self._frame_filled)
                 self._frame.extend(bytes(more))
-            self._lent = memoryview(self._frame)[self._frame_filled :]
+            self._lent = memoryview(self._frame)[self._frame_filled : self._frame_size]
         else:
             self._lent = memoryview(self._ahead)[self._filled :]
         return self._lent
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are still to come of a large frame; 0 when there is none under way."""
+        return 0 if self._frame is None else self._frame_size - self._frame_filled
 
     def received(self, count: int) -> None:
         """``count`` bytes were written to the start of ``buffer()``. Raises PeerError for an impossible length."""
@@ -53,8 +67,7 @@ class Inbox:
         if self._frame is not None:
             self._frame_filled += count
             if self._frame_filled == self._frame_size:
-                self._ready.append(memoryview(self._frame))
-                self._frame = None
+                self._finish_frame(self._frame)
         else:
             self._filled += count
             self._cut()
@@ -99,10 +112,35 @@ class Inbox:
 
     def _begin_frame(self, size: int, body: int, end: int) -> None:
         """Move what is there of a large frame to a buffer of its own."""
-        self._frame = bytearray(max(min(size, _FIRST_ALLOCATION), end - body))
+        self._frame = self._used_again(size) or bytearray(max(min(size + SPARE_BYTES, _FIRST_ALLOCATION), end - body))
         self._frame[: end - body] = self._ahead[body:end]
         self._frame_size = size
         self._frame_filled = end - body
+
+    def _finish_frame(self, frame: bytearray) -> None:
+        """Hand a large frame out, and remember its buffer."""
+        self._ready.append(memoryview(frame)[: self._frame_size])
+        self._frame = None
+        if len(frame) <= _LARGEST_KEPT:
+            self._handed_out.append(frame)
+            del self._handed_out[:-_MOST_KEPT]
+
+    def _used_again(self, size: int) -> bytearray | None:
+        """A buffer that is large enough and that nobody looks at any more."""
+        for number, buffer in enumerate(self._handed_out):
+            if len(buffer) >= size + SPARE_BYTES and not _is_looked_at(buffer):
+                return self._handed_out.pop(number)
+        return None
+
+
+def _is_looked_at(buffer: bytearray) -> bool:
+    """Whether a view of a bytearray exists: it cannot be made smaller then."""
+    try:
+        buffer.pop()
+    except BufferError:
+        return True
+    buffer.append(0)
+    return False
 
 
 def _refusal(size: int, most: int) -> str:

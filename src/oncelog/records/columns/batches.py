@@ -6,33 +6,52 @@ committed, batches that lie entirely outside the wanted offsets. A batch that on
 drops its other records.
 
 Bounds: a batch's record count by its bytes, its decompressed size by ``MAX_BATCH_BYTES``, a group by
-``GROUP_BYTES`` and one batch more; so positions in a group fit an int32, which Arrow's binary arrays need.
+``GROUP_BYTES`` and one batch more; so positions in a group fit an int32, which Arrow's binary arrays need. Batches that
+are compressed go straight into the group's buffer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 
 from oncelog.base.ids import Offset
 from oncelog.base.units import MIB
-from oncelog.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, crc_matches, read_header
+from oncelog.records.batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    LOG_APPEND_TIME,
+    MAX_TIMESTAMP_POSITION,
+    MIN_BATCH_LENGTH,
+    BatchHeader,
+    CorruptBatch,
+    crc_matches,
+    read_header,
+)
 from oncelog.records.columns.fields import BatchFacts
 from oncelog.records.columns.starts import Spans
 from oncelog.records.columns.varint import GUARD_BYTES, Bytes, ByteView, Positions
-from oncelog.records.compression import Codec, decompress
+from oncelog.records.compression import Codec, decompress, decompress_into
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.record import read_records
 
-GROUP_BYTES: Final = 8 * MIB
-"""Uncompressed bytes after which a group is decoded: large enough to amortise numpy calls, small enough for caches."""
+GROUP_BYTES: Final = 4 * MIB
+"""Uncompressed bytes after which a group is decoded: large enough to amortise numpy calls, small enough for caches and memory."""
 MAX_BATCH_BYTES: Final = 256 * MIB
 MIN_RECORD_BYTES: Final = 7
 """One byte each for length, attributes, timestamp, offset, key length, value length and header count."""
 _MAX_CONTROL_BYTES: Final = 64 * 1024
+_OWN_BYTES: Final = GROUP_BYTES + MIB
+"""Room for a group that has to be decompressed; a batch that would go over it begins the next group."""
+_LAST_OFFSET_DELTA_POSITION: Final = 23
+_BASE_TIMESTAMP_POSITION: Final = 27
+_RECORD_COUNT_POSITION: Final = 57
 
 
 class OffsetBounds(Protocol):
@@ -90,103 +109,160 @@ def _is_abort_marker(records: memoryview, position: int, header: BatchHeader) ->
     return first is not None and control_type(first.key) is ControlType.ABORT
 
 
-@dataclass(slots=True)
 class _Pending:
-    """Batches collected for the next group."""
+    """Batches collected for the next group: all as they lie in the fetched buffer, or all in a buffer of their own."""
 
-    headers: list[BatchHeader] = field(default_factory=list)
-    bodies: list[bytes | memoryview] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-    size_bytes: int = 0
-    compressed: bool = False
+    def __init__(self, records: memoryview) -> None:
+        self._records = records
+        self._batches: list[int] = []
+        """Where each batch is in the fetched buffer."""
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        """Where its records are, in whichever buffer it is."""
+        self._own: Bytes | None = None
+        self.size_bytes = 0
 
-    def add(self, header: BatchHeader, body: bytes | memoryview, position: int) -> None:
-        if header.record_count * MIN_RECORD_BYTES > len(body):
-            raise CorruptBatch(f"a batch says it has {header.record_count} records in {len(body)} bytes")
-        self.headers.append(header)
-        self.bodies.append(body)
-        self.positions.append(position)
-        self.size_bytes += len(body)
-        self.compressed |= isinstance(body, bytes)
+    def add(self, position: int, header: BatchHeader) -> bool:
+        """Take a batch; False when it does not go together with those that are here. Raises CorruptBatch."""
+        body_at, size = position + HEADER_SIZE, header.batch_length - MIN_BATCH_LENGTH
+        start = body_at
+        if header.attributes & CODEC_MASK or self._own is not None:
+            if self._own is None:
+                if self._batches:
+                    return False
+                self._own = np.empty(_OWN_BYTES, np.uint8)
+            start = self.size_bytes
+            unpacked = self._unpack(header.codec, self._records[body_at : body_at + size])
+            if unpacked is None:
+                return False
+            size = unpacked
+        if header.record_count * MIN_RECORD_BYTES > size:
+            raise CorruptBatch(f"a batch says it has {header.record_count} records in {size} bytes")
+        self._batches.append(position)
+        self._starts.append(start)
+        self._ends.append(start + size)
+        self.size_bytes += size
+        return True
 
-    def group(self, records: memoryview, next_offset: int) -> Group:
-        sizes = np.array([len(body) for body in self.bodies], np.int64)
-        if self.compressed or not self.headers:
-            ends = np.cumsum(sizes)
-            data = np.frombuffer(b"".join((*self.bodies, bytes(GUARD_BYTES))), np.uint8)
+    def _unpack(self, codec: Codec, body: memoryview) -> int | None:
+        """A batch's records behind those that are here; their size, None where there is no room for them."""
+        assert self._own is not None  # the caller made it
+        room = memoryview(self._own.data)[self.size_bytes : len(self._own) - GUARD_BYTES]
+        if codec is Codec.NONE:
+            size: int | None = len(body) if len(body) <= len(room) else None
+            room[: size or 0] = body[: size or 0]
         else:
-            first = self.positions[0]
-            ends = np.array(self.positions, np.int64) - first + sizes
-            data = _with_guard(records, first, first + int(ends[-1]))
-        spans = Spans(ends - sizes, ends, np.array([header.record_count for header in self.headers], np.int64))
-        return Group(ByteView(data), spans, _facts(self.headers), Offset(next_offset))
+            size = decompress_into(codec, body, room)
+        if size is None and not self._batches:  # larger than a group alone
+            plain = decompress(codec, body, MAX_BATCH_BYTES)
+            self._own = np.empty(len(plain) + GUARD_BYTES, np.uint8)
+            self._own[: len(plain)] = np.frombuffer(plain, np.uint8)
+            return len(plain)
+        return size
+
+    def group(self, next_offset: int) -> Group:
+        """What is here, decoded together."""
+        starts, ends = np.array(self._starts, np.int64), np.array(self._ends, np.int64)
+        facts = _HeaderFields(self._records, self._batches)
+        if not self._batches:
+            data = np.zeros(GUARD_BYTES, np.uint8)
+        elif self._own is not None:
+            data = self._own[: self.size_bytes + GUARD_BYTES]
+        else:
+            first = self._starts[0]
+            data = _with_guard(self._records, first, self._ends[-1])
+            starts, ends = starts - first, ends - first
+        return Group(ByteView(data), Spans(starts, ends, facts.record_count), facts.facts(), Offset(next_offset))
 
 
 def _with_guard(records: memoryview, start: int, end: int) -> Bytes:
     """The bytes from ``start`` to ``end`` with readable bytes behind them; a copy only at the buffer's end."""
     if end + GUARD_BYTES <= len(records):
         return np.frombuffer(records[start : end + GUARD_BYTES], np.uint8)
+    if isinstance(records.obj, bytearray):  # a fetch response: what is behind the records in it will do
+        whole = np.frombuffer(records.obj, np.uint8)
+        at = _address(np.frombuffer(records, np.uint8)) - _address(whole) + start
+        if at + end - start + GUARD_BYTES <= len(whole):
+            return whole[at : at + end - start + GUARD_BYTES]
     return np.frombuffer(b"".join((records[start:end], bytes(GUARD_BYTES))), np.uint8)
 
 
-def _facts(headers: list[BatchHeader]) -> BatchFacts:
-    def column(values: Iterable[int]) -> Positions:
-        return np.fromiter(values, np.int64, len(headers))
+def _address(data: Bytes) -> int:
+    return int(data.__array_interface__["data"][0])
 
-    return BatchFacts(
-        base_offset=column(header.base_offset for header in headers),
-        last_offset_delta=column(header.last_offset_delta for header in headers),
-        base_timestamp=column(header.base_timestamp for header in headers),
-        max_timestamp=column(header.max_timestamp for header in headers),
-        log_append_time=np.array([header.is_log_append_time for header in headers], np.bool_),
-    )
+
+class _HeaderFields:
+    """Fields of many batches' headers at once, from where the batches are."""
+
+    def __init__(self, records: memoryview, batches: list[int]) -> None:
+        self._records = records
+        self._batches = np.array(batches, np.int64)
+        self.record_count = self._field(">i4", _RECORD_COUNT_POSITION)
+
+    def facts(self) -> BatchFacts:
+        """What is the same for all records of a batch."""
+        return BatchFacts(
+            base_offset=self._field(">i8", 0),
+            last_offset_delta=self._field(">i4", _LAST_OFFSET_DELTA_POSITION),
+            base_timestamp=self._field(">i8", _BASE_TIMESTAMP_POSITION),
+            max_timestamp=self._field(">i8", MAX_TIMESTAMP_POSITION),
+            log_append_time=self._field(">i2", ATTRIBUTES_POSITION) & LOG_APPEND_TIME != 0,
+        )
+
+    def _field(self, kind: str, position: int) -> Positions:
+        if not len(self._batches):
+            return np.zeros(0, np.int64)
+        count = len(self._records) - position - int(kind[-1]) + 1
+        at_every_byte: Positions = np.ndarray(count, kind, self._records, position, (1,))
+        return at_every_byte[self._batches].astype(np.int64)
 
 
 def read_groups(records: memoryview, bounds: OffsetBounds, aborted: Iterable[tuple[int, int]]) -> Iterator[Group]:
     """The wanted batches in groups; one at least when the buffer has a whole batch. Raises CorruptBatch."""
-    aborted_transactions = AbortedTransactions(aborted if bounds.read_committed else ())
-    pending, next_offset, seen = _Pending(), -1, False
+    aborted_transactions = AbortedTransactions(aborted) if bounds.read_committed else None
+    start_offset, end_offset = bounds.start_offset, bounds.end_offset
+    pending, next_offset, seen = _Pending(records), -1, False
     for position, header in _whole_batches(records):
+        before = next_offset
         if header.base_offset < next_offset:
             raise CorruptBatch(f"a batch begins at offset {header.base_offset}, the one before ends at {next_offset}")
         seen = True
-        if header.base_offset >= bounds.end_offset:
+        if header.base_offset >= end_offset:
             next_offset = header.base_offset
             break
-        next_offset = header.next_offset
-        is_aborted = aborted_transactions.includes(records, position, header)
-        if is_aborted or header.is_control or not header.record_count or header.next_offset <= bounds.start_offset:
+        next_offset = header.base_offset + header.last_offset_delta + 1
+        if aborted_transactions is not None and aborted_transactions.includes(records, position, header):
             continue
-        pending.add(header, _body(records, position, header), position + HEADER_SIZE)
+        if header.attributes & CONTROL or not header.record_count or next_offset <= start_offset:
+            continue
+        if not pending.add(position, header):
+            yield pending.group(before)
+            pending = _Pending(records)
+            pending.add(position, header)
         if pending.size_bytes >= GROUP_BYTES:
-            yield pending.group(records, next_offset)
-            pending, seen = _Pending(), False
+            yield pending.group(next_offset)
+            pending, seen = _Pending(records), False
     if seen:
-        yield pending.group(records, max(next_offset, bounds.start_offset))
+        yield pending.group(max(next_offset, start_offset))
 
 
 def _whole_batches(records: memoryview) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch that is whole, with its checksum and counts checked."""
-    position = 0
-    while len(records) - position >= HEADER_SIZE:
+    position, end = 0, len(records)
+    while end - position >= HEADER_SIZE:
         header = read_header(records, position)
-        if header.size_bytes > len(records) - position:
+        following = position + LENGTH_PREFIX + header.batch_length
+        if following > end:
             return
         if not crc_matches(records, position, header):
             raise CorruptBatch(f"the batch at offset {header.base_offset} does not have the checksum it says")
-        if header.record_count < 0 or header.base_offset < 0 or header.last_offset_delta < header.record_count - 1:
+        last = header.last_offset_delta
+        if header.record_count < 0 or header.base_offset < 0 or last < header.record_count - 1:
             raise CorruptBatch(
                 f"the batch at offset {header.base_offset} says it has {header.record_count} records "
-                f"and a last offset {header.last_offset_delta} above its first"
+                f"and a last offset {last} above its first"
             )
-        if header.last_offset_delta < 0:
+        if last < 0:
             raise CorruptBatch(f"the batch at offset {header.base_offset} ends before it begins")
         yield position, header
-        position += header.size_bytes
-
-
-def _body(records: memoryview, position: int, header: BatchHeader) -> bytes | memoryview:
-    """The batch's records: a view where they are stored as they are, else decompressed."""
-    body = records[position + HEADER_SIZE : position + header.size_bytes]
-    codec = header.codec
-    return body if codec is Codec.NONE else decompress(codec, body, MAX_BATCH_BYTES)
+        position = following

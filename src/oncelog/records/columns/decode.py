@@ -68,7 +68,7 @@ class Decoded:
 def decode(
     records: bytes | bytearray | memoryview, selection: Selection, aborted: Iterable[tuple[int, int]] = ()
 ) -> Iterator[Decoded]:
-    """Decode the ``records`` of one partition of one fetch response, in pieces of about 8 MB.
+    """Decode the ``records`` of one partition of one fetch response, in pieces of about 4 MB.
 
     ``aborted`` is that response's list of (producer id, first offset). Yields at least one item when the buffer has a
     whole batch; ``next_offset`` rises from item to item, and reaches ``end_offset`` when nothing wanted is left.

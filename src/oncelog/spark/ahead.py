@@ -1,0 +1,92 @@
+"""An iterator run a few items ahead of whoever takes them, by a thread.
+
+While Spark takes a batch over a socket, the next one is fetched and decoded: most of that is system calls and C loops,
+which hold no lock. Rules: items come in order, each once; at most ``depth`` of them wait, and no other is made until
+there is room for it; an exception comes where its item would have come; after ``close`` (or the last item) the thread
+has ended, and with it the iterator it ran.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
+    """The items of an iterator that nobody else uses from now on, not even to close it."""
+    line: _Line[T] = _Line(depth)
+    thread = threading.Thread(target=_run, args=(items, line), name="oncelog-ahead", daemon=True)
+    thread.start()
+    try:
+        while True:
+            try:
+                item = line.take()
+            except StopIteration:
+                return
+            yield item
+            del item  # it may be large, and the next one may take a while
+    finally:
+        line.leave()
+        thread.join()
+
+
+class _Line(Generic[T]):
+    """Items that wait, between the thread that makes them and the one that takes them."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._items: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._ended: BaseException | None = None
+        self._left = False
+
+    def put(self, item: T) -> bool:
+        """Add one, and wait until there is room for another; False when nobody will take any."""
+        with self._changed:
+            self._items.append(item)
+            self._changed.notify_all()
+            del item
+            self._changed.wait_for(lambda: len(self._items) < self._depth or self._left)
+            return not self._left
+
+    def end(self, how: BaseException) -> None:
+        """No more will come; ``how`` is raised after the last one."""
+        with self._changed:
+            self._ended = how
+            self._changed.notify_all()
+
+    def take(self) -> T:
+        """The next one. Raises StopIteration after the last, or what the iterator raised."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or self._ended is not None)
+            if self._items:
+                item = self._items.popleft()
+                self._changed.notify_all()
+                return item
+            assert self._ended is not None  # waited for
+            raise self._ended
+
+    def leave(self) -> None:
+        """Nobody takes any more."""
+        with self._changed:
+            self._left = True
+            self._items.clear()
+            self._changed.notify_all()
+
+
+def _run(items: Iterator[T], line: _Line[T]) -> None:
+    how: BaseException = StopIteration()
+    try:
+        while line.put(next(items)):
+            pass
+    except BaseException as error:  # noqa: BLE001 - raised again where the items are taken
+        how = error
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None:
+            close()
+        line.end(how)
