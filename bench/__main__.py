@@ -28,13 +28,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=float, default=1.0, help="of record and partition counts (default 1)")
     parser.add_argument("--ours", choices=_PEERS, default="oncelog", help="left side (default oncelog, page cache)")
     parser.add_argument("--theirs", choices=_PEERS, default="kafka", help="right side (default kafka)")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="WORDS",
+        help="cases of spark-source and arrow, as in 100b,6p,lz4,noop",
+    )
     return parser
 
 
 def main() -> int:
     """Run what is asked for."""
     asked = _parser().parse_args()
-    options = Options(asked.repeat, asked.scale, _PEERS[asked.ours], _PEERS[asked.theirs])
+    only = tuple(word for word in asked.only.lower().split(",") if word)
+    options = Options(asked.repeat, asked.scale, _PEERS[asked.ours], _PEERS[asked.theirs], only)
     try:
         kafka_jars()
     except PeerMissing as missing:
@@ -45,7 +52,7 @@ def main() -> int:
     for name in names:
         comparison = BENCHMARKS[name](options)
         comparison.print()
-        comparison.save(name)
+        comparison.save("-".join((name, *only)))
         comparisons.append(comparison)
     if len(comparisons) > 1:
         print("\n## All of it")

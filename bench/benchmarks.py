@@ -26,11 +26,11 @@ from bench.peers import (
     delete_topics,
     running,
 )
-from bench.report import Comparison, Figures, paired
+from bench.report import Comparison, Figures, narrowed, paired
 from bench.spark_sink import OURS as OUR_SINK
 from bench.spark_sink import THEIRS as THEIR_SINK
 from bench.spark_sink import sink_goals, sinks, with_two_phase
-from bench.spark_source import Side, both_sides, fill_topics
+from bench.spark_source import all_sides, chosen, fill_topic, round_of
 from bench.spark_source import goals as source_goals
 from bench.transactions import (
     committed_throughput,
@@ -51,6 +51,8 @@ class Options:
     scale: float = 1.0
     ours: Peer = ONCELOG
     theirs: Peer = KAFKA
+    only: tuple[str, ...] = ()
+    """Words that narrow a benchmark of many cases."""
 
     def scaled(self, count: int) -> int:
         """A count of records or partitions, at the scale asked for."""
@@ -367,9 +369,10 @@ def find_hanging(options: Options) -> Comparison:
 
 
 def arrow(options: Options) -> Comparison:
-    """oncelog.read_arrow beside confluent-kafka put into Arrow columns, against both brokers."""
+    """oncelog.read_arrow beside confluent-kafka put into Arrow columns, against both brokers (--only)."""
     comparison = Comparison("Topics to Arrow", "oncelog.read_arrow", "confluent-kafka")
-    cases = [(size, codec) for size in (100, 1000) for codec in ("none", "lz4")]
+    sizes, codecs = narrowed(options.only, {"100b": 100, "1000b": 1000}, {"none": "none", "lz4": "lz4"})
+    cases = [(size, codec) for size in sizes for codec in codecs]
     with (
         _directory() as directory,
         running(options.ours.broker(directory)) as ours,
@@ -409,25 +412,25 @@ def spark_sink(options: Options) -> Comparison:
 
 
 def spark_source(options: Options) -> Comparison:
-    """The Spark source beside Spark's own Kafka connector, to noop and to Parquet, on one broker (--theirs)."""
-    with _directory() as directory, running(options.theirs.broker(directory)) as broker, both_sides() as sides:
-        topics = fill_topics(broker, options.scale)
-        comparison = Comparison(f"Spark reads {options.theirs.name}", "oncelog", "the JVM connector", source_goals())
-
-        def figures(side: Side) -> dict[str, float]:
-            return {
-                name: value
-                for case, (topic, count) in topics.items()
-                for name, value in side.figures(broker, case, topic, count, directory).items()
-            }
-
-        for side in sides:  # the first round warms up compilers and caches
-            _progress(f"{comparison.title}: warming up")
-            figures(side)
-        for number in range(options.repeat):
-            _progress(f"{comparison.title}: {number + 1} of {options.repeat}")
-            comparison.add(figures(sides[0]), figures(sides[1]))
-        return comparison
+    """The Spark source beside Spark's own Kafka connector, to noop and to Parquet, on one broker (--theirs, --only)."""
+    cases, sinks = chosen(options.only)
+    comparison = Comparison(
+        f"Spark reads {options.theirs.name}", "oncelog", "the JVM connector", source_goals(cases, sinks)
+    )
+    with _directory() as directory, running(options.theirs.broker(directory)) as broker, all_sides() as sides:
+        rounds: list[tuple[dict[str, float], dict[str, float]]] = [({}, {}) for _ in range(options.repeat)]
+        for case in cases:
+            topic = fill_topic(broker, case, options.scale)
+            for number in range(-1, options.repeat):  # the first round warms up compilers and caches
+                _progress(f"{comparison.title}: {case.label}: {max(0, number + 1)} of {options.repeat}")
+                mine, other = round_of(sides, broker, case, sinks, topic, directory)
+                if number >= 0:
+                    rounds[number][0].update(mine)
+                    rounds[number][1].update(other)
+            delete_topics(broker, [topic[0]])
+    for mine, other in rounds:
+        comparison.add(mine, other)
+    return comparison
 
 
 def audit(options: Options) -> Comparison:

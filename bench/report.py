@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.peers.jars import WORK
 
@@ -91,6 +91,17 @@ def paired(
             mine = ours(number)
             comparison.add(mine, theirs(number))
     return comparison
+
+
+def narrowed(only: Sequence[str], *kinds: Mapping[str, Any]) -> list[list[Any]]:
+    """Of each kind of thing, by its word, those that ``only`` names; all of a kind that it names none of.
+
+    Raises SystemExit for a word that is of no kind.
+    """
+    known = {word for kind in kinds for word in kind}
+    if unknown := set(only) - known:
+        raise SystemExit(f"bench: --only takes {', '.join(sorted(known))}, not {', '.join(sorted(unknown))}")
+    return [[kind[word] for word in kind if word in only] or list(kind.values()) for kind in kinds]
 
 
 def _number(value: float) -> str:

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oncelog.base.units import MIB
 from oncelog.spark.options import parse_options
 from oncelog.spark.source import source_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_BESIDE = 50
+"""Bytes of the other columns of a row."""
 _OPTIONS = parse_options({"kafka.bootstrap.servers": "nowhere:1", "subscribe": "nothing"})
 
 
 class Ceiling(DataSource):
-    """Options ``rows``, ``partitions``, ``bytes`` (of a value)."""
+    """Options ``rows``, ``partitions``, ``bytes`` (of a value), ``batch`` (bytes of a batch, as our source has)."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,12 +38,12 @@ class Ceiling(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader."""
-        return _Reader(*(int(self.options[name]) for name in ("rows", "partitions", "bytes")))
+        return _Reader(*(int(self.options[name]) for name in ("rows", "partitions", "bytes", "batch")))
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, rows: int, partitions: int, size: int) -> None:
-        self._rows, self._partitions, self._size = rows, partitions, size
+    def __init__(self, rows: int, partitions: int, size: int, batch: int) -> None:
+        self._rows, self._partitions, self._size, self._batch = rows, partitions, size, batch
 
     def partitions(self) -> list[InputPartition]:
         """So many tasks."""
@@ -51,7 +52,7 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Its share of the rows."""
         left = self._rows // self._partitions
-        batch = _batch(max(1, 8 * MIB // (self._size + 20)), self._size)
+        batch = _batch(max(1, self._batch // (self._size + _BESIDE)), self._size)
         while left > 0:
             part = batch.slice(0, left)
             left -= part.num_rows
@@ -61,7 +62,7 @@ class _Reader(DataSourceReader):
 def _batch(rows: int, size: int) -> pa.RecordBatch:
     import pyarrow as pa
 
-    columns = {
+    columns: dict[str, pa.Array[Any]] = {
         "key": pa.array([b"12345678"] * rows, pa.binary()),
         "value": pa.array([os.urandom(size)] * rows, pa.binary()),
         "topic": pa.array(["a topic"] * rows, pa.string()),

@@ -1,7 +1,12 @@
 """Our Spark source beside Spark's own Kafka connector: the same rows, the same Spark, the same broker, turn about.
 
-Each side is a Spark process of its own (`bench.spark_side`), so that memory can be told apart: what is counted is the
-proportional set size of the JVM and its Python workers together, looked at twenty times a second while a query runs.
+A third side reads nothing: a Python data source that yields ready Arrow batches of the same sizes from memory, in as
+many tasks (`bench.spark_ceiling`). What Spark makes of that is the most that any Python data source can reach; so each
+row says how near ours comes to it, and how it stands beside the connector itself.
+
+Each side is a Spark process of its own (`bench.spark_side`) with the same heap. Executor memory is the most that the
+JVM (resident) and the Python workers that run its tasks (proportional) had together, looked at a few times a second;
+the Python process of the driver and those that plan queries are no part of an executor and do not count.
 """
 
 from __future__ import annotations
@@ -13,18 +18,28 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from bench.peers import Broker
+from bench.report import narrowed
 from bench.workloads import fill
+from oncelog.spark.reading import BATCH_BYTES
 
 OURS: Final = "oncelog"
 THEIRS: Final = "kafka"
-_LOOK_EVERY_S: Final = 0.05
-SOURCE_GOALS: Final = {"noop": "≥ 2.5 ×", "Parquet": "≥ 1.5 ×", "peak memory": "≤ 1.0 ×"}
+NOTHING: Final = "ceiling"
+_LOOK_EVERY_S: Final = 0.2
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_WORKER: Final = b"pyspark.daemon\0pyspark.worker\0"
+"""Ends the command line of the process that makes the workers of tasks; those that plan have another module there."""
+NOOP: Final = "noop"
+PARQUET: Final = "parquet"
+SINKS: Final = (NOOP, PARQUET)
+_RATES: Final = {NOOP: "≥ 2.5 ×", PARQUET: "≥ 1.5 ×"}
+_MEMORY: Final = "≤ 1.0 ×"
 
 
 class Case(NamedTuple):
@@ -44,19 +59,33 @@ class Case(NamedTuple):
 CASES: Final = tuple(
     Case(size, partitions, codec) for size in (100, 1000) for codec in ("none", "lz4") for partitions in (1, 6)
 )
-MILLIONS: Final = {100: 3.0, 1000: 0.6}
+MILLIONS: Final = {100: 6.0, 1000: 1.2}
 """Records of a topic by their size."""
 
 
-def fill_topics(broker: Broker, scale: float) -> dict[Case, tuple[str, int]]:
-    """A topic for every case: its name and how many records it has."""
-    topics = {}
-    for case in CASES:
-        count = int(MILLIONS[case.record_bytes] * 1e6 * scale) // 6 * 6
-        name = f"spark-{case.record_bytes}-{case.partitions}-{case.codec}"
-        fill(broker, name, case.record_bytes, count, partitions=case.partitions, codec=case.codec)
-        topics[case] = (name, count)
-    return topics
+def chosen(only: Sequence[str]) -> tuple[list[Case], list[str]]:
+    """The cases and sinks that words like ``100b``, ``6p``, ``lz4``, ``noop`` leave. Raises SystemExit for others."""
+    sizes, partitions, codecs, sinks = narrowed(
+        only, {"100b": 100, "1000b": 1000}, {"1p": 1, "6p": 6}, {"none": "none", "lz4": "lz4"}, {s: s for s in SINKS}
+    )
+    cases = [case for case in CASES if case.record_bytes in sizes and case.partitions in partitions]
+    return [case for case in cases if case.codec in codecs], list(sinks)
+
+
+def fill_topic(broker: Broker, case: Case, scale: float) -> tuple[str, int]:
+    """A topic for a case: its name and how many records it has."""
+    count = int(MILLIONS[case.record_bytes] * 1e6 * scale) // 6 * 6
+    name = f"spark-{case.record_bytes}-{case.partitions}-{case.codec}"
+    fill(broker, name, case.record_bytes, count, partitions=case.partitions, codec=case.codec)
+    return name, count
+
+
+class Reading(NamedTuple):
+    """One query: how long it took, and what it cost."""
+
+    elapsed_s: float
+    cpu_s: float
+    memory_bytes: int
 
 
 class Side:
@@ -87,32 +116,18 @@ class Side:
         self._process.wait(60)
         self._errors.close()
 
-    def figures(self, broker: Broker, case: Case, topic: str, count: int, place: Path) -> dict[str, float]:
-        """Rows a second to both sinks, and the most memory seen."""
-        result: dict[str, float] = {}
-        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    def read(self, broker: Broker, case: Case, topic: str, count: int, to: Path | None) -> Reading:
+        """All rows of a topic to Parquet in a directory, or to noop."""
+        if self._format == NOTHING:
+            sizes = {"partitions": case.partitions, "bytes": case.record_bytes, "batch": BATCH_BYTES}
+            options: dict[str, Any] = {"rows": count, **sizes}
+        else:
+            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+        request = {"format": self._format, "options": options, "to": None if to is None else str(to / self._format)}
+        before = cpu_seconds(self._process.pid)
         with peak_memory(self._process.pid) as peak:
-            for sink, to in (("noop", None), ("Parquet", str(place / self._format))):
-                request = {"format": self._format, "options": options, "to": to}
-                before = cpu_seconds(self._process.pid)
-                result[f"{case.label}: {sink}, rows/s"] = count / self._ask(request)
-                used = cpu_seconds(self._process.pid) - before
-                result[f"{case.label}: {sink}, CPU µs/row"] = used / count * 1e6
-        result[f"{case.label}: peak memory, MB"] = peak[0] / 1e6
-        if self._format == OURS:
-            result |= self._nearness(case, count, place, result)
-        return result
-
-    def _nearness(self, case: Case, count: int, place: Path, result: Mapping[str, float]) -> dict[str, float]:
-        """How near this comes to a data source that has nothing to do: near 1, Spark is the limit."""
-        options = {"rows": count, "partitions": case.partitions, "bytes": case.record_bytes}
-        near = {}
-        for sink, to in (("noop", None), ("Parquet", str(place / "ceiling"))):
-            most = count / self._ask({"format": "ceiling", "options": options, "to": to})
-            near[f"{case.label}: {sink}, share of a source that does nothing"] = (
-                result[f"{case.label}: {sink}, rows/s"] / most
-            )
-        return near
+            elapsed = self._ask(request)
+        return Reading(elapsed, cpu_seconds(self._process.pid) - before, peak[0])
 
     def _ask(self, request: Mapping[str, Any]) -> float:
         if self._process.stdin is None:
@@ -133,13 +148,12 @@ class Side:
 
 @contextlib.contextmanager
 def peak_memory(pid: int) -> Iterator[list[int]]:
-    """The largest memory of a process and all below it while this lasts, in bytes, as the only entry of a list."""
+    """The most memory of the executor below a process while this lasts, in bytes, as the only entry of a list."""
     peak, over = [0], threading.Event()
 
     def look() -> None:
-        while not over.is_set():
-            peak[0] = max(peak[0], sum(map(_pss_bytes, _descendants(pid))))
-            over.wait(_LOOK_EVERY_S)
+        while not over.wait(_LOOK_EVERY_S):
+            peak[0] = max(peak[0], executor_bytes(pid))
 
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
@@ -148,6 +162,18 @@ def peak_memory(pid: int) -> Iterator[list[int]]:
     finally:
         over.set()
         looking.join()
+
+
+def executor_bytes(pid: int) -> int:
+    """Memory of the JVM below a process, and of the Python workers that it has for tasks."""
+    size = 0
+    for one in _descendants(pid):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{one}/comm").read_text(encoding="ascii").strip() == "java":
+                size += int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+            elif Path(f"/proc/{one}/cmdline").read_bytes().endswith(_WORKER):
+                size += _pss_bytes(one)
+    return size
 
 
 def cpu_seconds(pid: int) -> float:
@@ -180,16 +206,50 @@ def _pss_bytes(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def both_sides() -> Iterator[tuple[Side, Side]]:
-    """Both Spark processes, ready."""
-    with Side(OURS) as ours, Side(THEIRS) as theirs:
-        yield ours, theirs
+def all_sides() -> Iterator[tuple[Side, Side, Side]]:
+    """Ours, theirs, and the one that reads nothing, ready."""
+    with Side(OURS) as ours, Side(THEIRS) as theirs, Side(NOTHING) as nothing:
+        yield ours, theirs, nothing
 
 
-def goals() -> dict[str, str]:
+def round_of(
+    sides: tuple[Side, Side, Side],
+    broker: Broker,
+    case: Case,
+    sinks: Sequence[str],
+    topic: tuple[str, int],
+    place: Path,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Each side once to each sink, one after the other: our figures and theirs."""
+    name, count = topic
+    mine: dict[str, float] = {}
+    other: dict[str, float] = {}
+    for sink in sinks:
+        to = None if sink == NOOP else place
+        ours, theirs, nothing = (side.read(broker, case, name, count, to) for side in sides)
+        label = f"{case.label}, {sink}: "
+        for figures, reading in ((mine, ours), (other, theirs)):
+            figures |= {label + what: value for what, value in _figures(reading, count).items()}
+        for what, value in _figures(nothing, count).items():
+            mine[f"{label}{what}, doing nothing"] = value
+            other[f"{label}{what}, doing nothing"] = other[label + what]
+        mine[f"{label}rows/s, ours of doing nothing"] = nothing.elapsed_s / ours.elapsed_s
+    return mine, other
+
+
+def _figures(reading: Reading, count: int) -> dict[str, float]:
+    return {
+        "rows/s": count / reading.elapsed_s,
+        "CPU µs/row": reading.cpu_s / count * 1e6,
+        "peak memory, MB": reading.memory_bytes / 1e6,
+    }
+
+
+def goals(cases: Sequence[Case], sinks: Sequence[str]) -> dict[str, str]:
     """What each figure should reach."""
     return {
-        f"{case.label}: {what}": SOURCE_GOALS[kind]
-        for case in CASES
-        for what, kind in (("noop, rows/s", "noop"), ("Parquet, rows/s", "Parquet"), ("peak memory, MB", "peak memory"))
+        f"{case.label}, {sink}: {what}": goal
+        for case in cases
+        for sink in sinks
+        for what, goal in (("rows/s", _RATES[sink]), ("peak memory, MB", _MEMORY))
     }
