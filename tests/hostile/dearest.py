@@ -39,8 +39,12 @@ from tests.peers.clients.sweep.wire import Wire, batch
 
 EXISTING: Final = 10_000
 """Partitions, topics, groups and ids: as many partitions as one request may create."""
+ATTEMPTS: Final = 3
+MUCH_S: Final = 0.1
 DESTRUCTIVE: Final = ("CreatePartitions", "CreateTopics", "DeleteGroups", "DeleteTopics", "DeleteRecords")
 """Later is more destructive."""
+CHANGES: Final = ("Produce", "WriteTxnMarkers", *DESTRUCTIVE)
+"""What costs less, or more, the second time."""
 
 
 class Cost(NamedTuple):
@@ -80,7 +84,18 @@ def all_costs(apis: Iterable[str] = ()) -> Iterator[Cost]:
             for api, title, frame in [*small(), *titled]:
                 if not chosen or api in chosen:
                     time.sleep(0.05)  # what the one before set off comes to rest
-                    yield measured(server, f"{surroundings}: {title}", frame)
+                    attempts = 1 if api in CHANGES else ATTEMPTS
+                    yield _best(server, f"{surroundings}: {title}", frame, attempts)
+
+
+def _best(server: Server, title: str, frame: bytes, attempts: int) -> Cost:
+    """A machine that is busy with something else is no finding: the least of a few, where the first is much."""
+    cost = measured(server, title, frame)
+    for _ in range(1, attempts):
+        if cost.wait_s < MUCH_S:
+            break
+        cost = min(cost, measured(server, title, frame), key=lambda each: each.wait_s)
+    return cost
 
 
 def _when(each: Largest) -> int:
