@@ -4,11 +4,14 @@ A client that is told CONCURRENT_TRANSACTIONS sleeps, usually 20 ms or more, whi
 request that meets a transaction between Prepare and Complete is *parked* under its token, becomes *ready* when the
 transaction has completed, is decided again, and is refused only when its deadline passes. A request keeps its deadline
 when it is parked again. Invariant X8: a token is in one place at most.
+
+One request may ask for tens of thousands, which all wait for the same and whose time is over all at once: nothing here
+looks at those that wait one after the other.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -34,24 +37,30 @@ class Parking:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._parked: dict[TransactionalId, list[Waiting]] = {}
-        self._ready: deque[Waiting] = deque()
+        self._parked: dict[TransactionalId, dict[int, Waiting]] = {}
+        """By token, in order of arrival."""
+        self._ready: OrderedDict[int, Waiting] = OrderedDict()
+        self._waits_for: dict[int, TransactionalId] = {}
+        """What each parked token waits for."""
 
     def __iter__(self) -> Iterator[Waiting]:
-        yield from self._ready
+        yield from self._ready.values()
         for parked in self._parked.values():
-            yield from parked
+            yield from parked.values()
 
     def park(self, waiting: Waiting, deadline_ms: int) -> None:
         """Let it wait until ``deadline_ms``, or the deadline it has already."""
-        self._parked.setdefault(waiting.transactional_id, []).append(waiting)
+        self._parked.setdefault(waiting.transactional_id, {})[waiting.token] = waiting
+        self._waits_for[waiting.token] = waiting.transactional_id
         key = TimerKey(TimerKind.PARKED, token=waiting.token)
         if self._timers.deadline_of(key) is None:
             self._timers.schedule(key, deadline_ms)
 
     def make_ready(self, transactional_id: TransactionalId) -> None:
         """The transaction has completed: whoever waits for it may be decided."""
-        self._ready.extend(self._parked.pop(transactional_id, ()))
+        for token, waiting in self._parked.pop(transactional_id, {}).items():
+            del self._waits_for[token]
+            self._ready[token] = waiting
 
     def has_ready(self) -> bool:
         """Whether somebody may be decided."""
@@ -59,7 +68,8 @@ class Parking:
 
     def next_ready(self) -> Waiting:
         """Take out who has been ready longest; its deadline still runs."""
-        return self._ready.popleft()
+        _, waiting = self._ready.popitem(last=False)
+        return waiting
 
     def answered(self, token: int) -> None:
         """It does not wait any more."""
@@ -68,16 +78,13 @@ class Parking:
     def remove(self, token: int) -> Waiting | None:
         """Take a token out wherever it is; its deadline has passed or does not matter any more."""
         self.answered(token)
-        found = next((waiting for waiting in self if waiting.token == token), None)
-        if found is None:
-            return None
-        if found in self._ready:
-            self._ready.remove(found)
-        else:
-            parked = self._parked[found.transactional_id]
-            parked.remove(found)
-            if not parked:
-                del self._parked[found.transactional_id]
+        transactional_id = self._waits_for.pop(token, None)
+        if transactional_id is None:
+            return self._ready.pop(token, None)
+        parked = self._parked[transactional_id]
+        found = parked.pop(token)
+        if not parked:
+            del self._parked[transactional_id]
         return found
 
     def clear(self, error_code: ErrorCode) -> list[tuple[int, Reply]]:
@@ -86,6 +93,7 @@ class Parking:
         for token, _ in refused:
             self.answered(token)
         self._parked.clear()
+        self._waits_for.clear()
         self._ready.clear()
         return refused
 
