@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TransactionalId
+from oncelog.node.orphans import AGAIN_MS, PADDING_MS
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
@@ -17,6 +19,10 @@ from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import batch, create_topic, log_of, produce, produced
 
 TIMEOUT_MS = 60_000
+OLD_MS = TIMEOUT_MS + AGAIN_MS
+"""By then everything that is older than its own time-out has been looked at."""
+LATE_MS = 900_000 + PADDING_MS + AGAIN_MS
+HOUR_MS = 3_600_000
 UNVERIFIED = {
     "transaction.partition.verification.enable": "false",
     "transaction.two.phase.commit.enable": "true",
@@ -123,3 +129,14 @@ def stable(driver: Driver, partition: int = 0) -> bool:
     """Whether nothing holds the last stable offset back."""
     log = log_of(driver, "t", partition)
     return log.last_stable_offset == log.high_watermark
+
+
+def warnings(driver: Driver) -> list[str]:
+    return [text for text in driver.reports if "transaction" in text]
+
+
+def forget(driver: Driver, name: str) -> None:
+    """The coordinator loses an id, as when it has expired."""
+    shard = driver.node.transaction_shard(TransactionalId(name))
+    assert shard is not None
+    shard._transactions.remove(TransactionalId(name))

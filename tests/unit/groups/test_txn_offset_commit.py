@@ -24,7 +24,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.unit.groups.test_handlers import T_ID, U_ID, Authoriser, image, topic
+from tests.unit.groups.bench import T_ID, U_ID, Authoriser, image, topic
 
 
 class Log:
