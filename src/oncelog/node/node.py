@@ -160,6 +160,7 @@ class Node:
         effects: list[Effect] = []
         self._requests.effects = effects
         try:
+            self._transactions.write_markers()  # before anybody asks: who was told of a commit also sees it
             self._take(event, effects)
             self._settle(effects)
         except InvariantViolation as violation:
@@ -203,7 +204,6 @@ class Node:
             self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
             self._continuing = False  # what is left of a load goes on in _settle
-            self._transactions.write_markers()
             self._requests.next_turn()
         elif isinstance(event, Shutdown):
             self._stopping = True

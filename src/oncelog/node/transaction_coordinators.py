@@ -3,7 +3,8 @@
 Beyond what all coordinators do: once a decision is durable its markers are written to the partitions of the
 transaction, and what has its marker, durably, is reported back to the shard, which then completes the transaction.
 EndTxn is answered before that, when the decision itself is durable: from then on the outcome cannot change. The markers
-are written in the loop's next turn, when the answer is on its way: the client need not wait for them.
+are written with the node's next event, when the answer is on its way: the client need not wait for them, and whoever
+asks next finds them.
 """
 
 from __future__ import annotations
@@ -126,11 +127,11 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
     # Markers
 
     def has_decided(self) -> bool:
-        """Whether markers are to be written in the next turn."""
+        """Whether markers are to be written with the next event."""
         return bool(self._decided)
 
     def write_markers(self) -> None:
-        """The answers are on their way: write the markers of what was decided before this turn."""
+        """The answers are on their way: write the markers of what was decided before this event."""
         for _ in range(len(self._decided)):
             led, markers = self._decided.popleft()
             for each in markers:
