@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from types import FrameType
 
 from tests.peers.jars import PeerMissing, kafka_jars
 
@@ -37,8 +39,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _end(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """Run what is asked for."""
+    signal.signal(signal.SIGTERM, _end)  # as an exception: every `with` that has started a broker ends it
     asked = _parser().parse_args()
     only = tuple(word for word in asked.only.lower().split(",") if word)
     options = Options(asked.repeat, asked.scale, _PEERS[asked.ours], _PEERS[asked.theirs], only)
