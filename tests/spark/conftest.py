@@ -14,7 +14,7 @@ from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Headers, Record
 from oncelog.testing import Broker
-from tests.spark.connector_jars import connector_jars
+from tests.spark.connector_jars import avro_jars, connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,11 +29,18 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
+def sink_broker() -> Iterator[Broker]:
+    """With two-phase commit."""
+    with Broker({"transaction.two.phase.commit.enable": "true"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Finds the source by itself: nothing is registered. Has Spark's own connector where Maven has it."""
+    """Finds the source by itself: nothing is registered. Has Spark's own connector and Avro where Maven has them."""
     from oncelog.spark.session import local_session
 
-    jars, _ = connector_jars()
+    jars = [*connector_jars()[0], *avro_jars()[0]]
     config = {"spark.sql.shuffle.partitions": "2", "spark.sql.execution.pyspark.python.traceback.enabled": "true"}
     if jars:
         config["spark.jars"] = ",".join(map(str, jars))

@@ -22,11 +22,18 @@ def make_input(bootstrap_servers: str, topic: str, rows: int, partitions: int = 
     """A topic with numbered values; the values."""
     with Client(bootstrap_servers) as client:
         create_topic(client, NewTopic(topic, partitions, configs={"retention.ms": "-1"}))
-        values = [b"row %d" % number for number in range(rows)]
+    return sorted(add_input(bootstrap_servers, topic, rows, 0))
+
+
+def add_input(bootstrap_servers: str, topic: str, rows: int, first: int) -> list[bytes]:
+    """More rows of a topic, numbered from ``first`` on; their values."""
+    with Client(bootstrap_servers) as client:
+        partitions = len(client.topic(topic).partitions)
+        values = [b"row %d" % number for number in range(first, first + rows)]
         for partition in range(partitions):
             records = [Record(-1, 1_700_000_000_000, None, value) for value in values[partition::partitions]]
             client.produce(TopicPartition(TopicName(topic), partition), build_batch(records))
-    return sorted(values)
+    return values
 
 
 def committed_values(bootstrap_servers: str, topic: str) -> list[bytes]:
@@ -61,15 +68,19 @@ class Copy:
         self.options: dict[str, str] = {}
         self.rows_per_epoch = 40
 
-    def order(self, *names: str) -> None:
-        """Processes that reach these points die, one each."""
+    def order(self, *names: str, what: str = "") -> None:
+        """Processes that reach these points die, one each, or what ``points`` says."""
         for name in names:
-            (self.points / name).touch()
+            (self.points / name).write_text(what)
 
     @property
     def ordered(self) -> list[str]:
         """Points that nobody has reached yet."""
-        return sorted(path.name for path in self.points.iterdir())
+        return sorted(path.name for path in self.points.iterdir() if not path.name.startswith("."))
+
+    def was_held(self, name: str) -> bool:
+        """Whether a process has waited at a point."""
+        return (self.points / f".{name}.held").exists()
 
     def start(self) -> StreamingQuery:
         """Start it; it ends by itself when all that is there was copied."""

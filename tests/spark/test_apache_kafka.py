@@ -1,0 +1,102 @@
+"""Source, sink and jobs against Apache Kafka: the same programs, its broker killed under them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oncelog.spark import StreamRequest, compact, load, stream
+from oncelog.spark.export import export
+from oncelog.spark.shaping import Shape
+from tests.peers.apache_kafka import ApacheKafka
+from tests.peers.jars import PeerMissing, kafka_jars
+from tests.spark.connector_jars import connector_jars
+from tests.spark.java_clients import console_consumed, write_with_every_codec
+from tests.spark.sink.queries import Copy, add_input, committed_values, make_input
+from tests.spark.sink.test_brokers import kill_at_epochs
+from tests.spark.sink.test_java import COMMITTED, values_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    try:
+        kafka_jars()
+    except PeerMissing as missing:
+        pytest.skip(str(missing))
+    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+def test_load_stream_compact_and_export(spark: SparkSession, kafka: ApacheKafka, tmp_path: Path) -> None:
+    servers, table = kafka.bootstrap_servers, tmp_path / "table"
+    values = make_input(servers, "jobs", 50)
+    shape = Shape("utf8", partition_by="day")
+    assert load("jobs", servers, table, spark=spark, shape=shape).rows == 50
+    values += add_input(servers, "jobs", 30, first=50)
+    once = StreamRequest("available-now")
+    assert stream("jobs", servers, table, once, spark=spark, shape=shape).rows == 30
+    assert load("jobs", servers, table, spark=spark, shape=shape).files == 0
+    again = load("jobs", servers, tmp_path / "again", spark=spark, shape=shape, from_ms=0)
+    assert again.rows == 80
+    compact(table)
+    kept = sorted(str(row.value).encode() for row in spark.read.parquet(str(table)).select("value").collect())
+    assert kept == sorted(values)
+    plain = tmp_path / "plain"
+    load("jobs", servers, plain, spark=spark)
+    assert export(plain, "exported", servers, spark=spark).rows == 80
+    assert export(plain, "exported", servers, spark=spark).job is None
+    assert committed_values(servers, "exported") == sorted(values)
+
+
+def test_the_commands(kafka: ApacheKafka, tmp_path: Path) -> None:
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers, "--json")
+
+    def oncelog(*arguments: str) -> Any:
+        command = [sys.executable, "-m", "oncelog", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout)
+
+    make_input(kafka.bootstrap_servers, "commands", 20)
+    table = str(tmp_path / "table")
+    assert oncelog("load", "commands", "--to", table, *servers)["rows"] == 20
+    assert oncelog("compact", table, "--json")["files_after"] == 2
+    assert oncelog("export", table, "from-command", *servers)["rows"] == 20
+    assert len(committed_values(kafka.bootstrap_servers, "from-command")) == 20
+
+
+def test_the_broker_is_killed_under_source_and_sink(spark: SparkSession, kafka: ApacheKafka, tmp_path: Path) -> None:
+    def kill_and_start() -> None:
+        kafka.kill()
+        kafka.start()
+
+    values = make_input(kafka.bootstrap_servers, "killed-in", 90)
+    copy = Copy(spark, kafka.bootstrap_servers, "killed-in", "killed-out", tmp_path)
+    copy.rows_per_epoch = 30
+    query = copy.start()
+    assert kill_at_epochs(query, (0,), kill_and_start) == 1
+    query.awaitTermination()
+    assert committed_values(kafka.bootstrap_servers, "killed-out") == values
+    assert console_consumed(kafka.bootstrap_servers, "killed-out", len(values)) == values
+    if connector_jars()[0]:
+        assert values_of(spark, kafka.bootstrap_servers, "killed-out", "kafka", **COMMITTED) == values
+
+
+def test_what_a_java_producer_wrote(spark: SparkSession, kafka: ApacheKafka) -> None:
+    jars, reason = connector_jars()
+    if not jars:
+        pytest.skip(reason)
+    committed, aborted = write_with_every_codec(spark, kafka.bootstrap_servers, "from-java")
+    assert values_of(spark, kafka.bootstrap_servers, "from-java", "oncelog", **COMMITTED) == committed
+    assert values_of(spark, kafka.bootstrap_servers, "from-java", "oncelog") == sorted(committed + aborted)
