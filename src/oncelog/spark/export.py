@@ -3,7 +3,8 @@
 The rule: which offsets are sent is written down before they are, under a job id, and the sink skips a job that
 was decided. Rows of given offsets do not change, however the table's files are compacted meanwhile; so a job that
 runs again sends the same rows or none. What was sent is kept as offset ranges, so rows that a backfill brings are
-sent later. Rows of one partition are sent by one task in the order of their offsets.
+sent later; by cluster and topic id, so another topic of the same name gets everything. Rows of one partition are sent
+by one task in the order of their offsets.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog.base.ids import uuid_text
 from oncelog.spark.errors import OptionError
 from oncelog.spark.exchanging import sync
 from oncelog.spark.table import Table, TableError, topic_label
@@ -68,7 +70,7 @@ def export(
         raise TableError(f"{path} is not a table that a load made")
     given = {**(options or {}), "kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
     with Table.open(path, role="fill") as table, ExitStack() as stack:
-        state = _State(table, topic)
+        state = _State(table, _identity(given, topic))
         resumed = state.job is not None
         if state.job is None and not state.begin(_visible(table)):
             return ExportReport(str(path), topic)
@@ -83,6 +85,17 @@ def export(
         job = state.finish()
     seconds = time.monotonic() - started
     return ExportReport(str(path), topic, rows, job, resumed, round(seconds, 3), round(rows / seconds, 1))
+
+
+def _identity(options: Mapping[str, str], topic: str) -> str:
+    """The topic's name with its id and its cluster's; it is created if it is missing and brokers do that."""
+    from oncelog.spark.sink.options import parse_sink_options
+    from oncelog.spark.sink.tasks import open_client
+
+    with open_client(parse_sink_options(options)) as client:
+        found = client.topic(topic, create=True)
+        cluster = client.view.cluster_id or ""
+    return f"{topic_label(topic)}@{uuid_text(found.topic_id)}@{cluster}"
 
 
 def _send(
@@ -181,8 +194,8 @@ def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
 class _State:
     """What was sent to a topic, and what is being sent; durable before anything is."""
 
-    def __init__(self, table: Table, topic: str) -> None:
-        self._path = table.hidden / "exports" / f"{topic_label(topic)}.json"
+    def __init__(self, table: Table, identity: str) -> None:
+        self._path = table.hidden / "exports" / f"{identity}.json"
         self._path.parent.mkdir(exist_ok=True)
         self._topics: list[str] = sorted(table.describe().get("topics", {}))
         try:

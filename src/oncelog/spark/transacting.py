@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_NAME: Final = 200
+PROBE: Final = "probe:"
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 
 
@@ -113,9 +114,9 @@ def _is_decided(options: SinkOptions, attempt: Attempt) -> bool:
 
 def _check_name(name: str) -> None:
     """Raise SinkError for what could be taken for another query's: parts of an id are between slashes."""
-    if not 1 <= len(name) <= MOST_NAME or "/" in name or "\0" in name or name.startswith((JOB, ONE_WRITE)):
+    if not 1 <= len(name) <= MOST_NAME or "/" in name or "\0" in name or name.startswith((JOB, ONE_WRITE, PROBE)):
         raise SinkError(
-            f"query={name!r}: 1 to {MOST_NAME} characters without '/', not beginning with {JOB} or {ONE_WRITE}"
+            f"query={name!r}: 1 to {MOST_NAME} characters without '/', not beginning with {JOB}, {ONE_WRITE} or {PROBE}"
         )
 
 

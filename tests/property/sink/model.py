@@ -19,6 +19,7 @@ from oncelog.spark.sink.protocol import (
     Describe,
     End,
     Ended,
+    FallenToRetention,
     Fence,
     Found,
     InLedger,
@@ -105,6 +106,8 @@ class Model:
                 return self.tickets[name]
             case InLedger():
                 return None
+            case FallenToRetention():
+                return []
             case WereAborted(listed):
                 return listed in self.aborted
             case Claim(name, found):

@@ -23,6 +23,7 @@ from oncelog.spark.sink.protocol import (
     Describe,
     End,
     Ended,
+    FallenToRetention,
     Fence,
     Found,
     InLedger,
@@ -89,6 +90,8 @@ class AsyncCluster:
                 return producer.transactions.producer_epoch
             case InLedger():
                 return None
+            case FallenToRetention():
+                return []
             case WereAborted():
                 return False
             case Claim(name, found):

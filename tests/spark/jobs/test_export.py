@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oncelog.admin.topics import NewTopic, create_topic, delete_topics
+from oncelog.client.blocking import Client
 from oncelog.spark import export as export_module
 from oncelog.spark import load
 from oncelog.spark.compacting import compact
 from oncelog.spark.export import export
 from oncelog.spark.shaping import Shape
+from oncelog.testing import Broker
 from tests.spark.conftest import Topic
 from tests.spark.jobs.test_shaped_load import flight, send
 
@@ -50,6 +53,21 @@ def test_what_is_new_is_sent_once_also_when_a_run_died_after_its_commit(
     of_copy = copy.read(spark).select("partition", "offset", "value").where("partition = 0").orderBy("offset").collect()
     numbers = [int(bytes(row.value)[1:]) for row in of_copy]
     assert numbers == sorted(numbers)
+
+
+def test_another_topic_of_the_same_name_gets_everything(
+    spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path
+) -> None:
+    topic, copy = topic_with(4), topic_with(0)
+    load(topic.name, topic.bootstrap_servers, tmp_path, spark=spark)
+    assert export(tmp_path, copy.name, topic.bootstrap_servers, spark=spark).rows == 4
+    with Client(topic.bootstrap_servers) as client:
+        delete_topics(client, [copy.name])
+        create_topic(client, NewTopic(copy.name, 1))
+    assert export(tmp_path, copy.name, topic.bootstrap_servers, spark=spark).rows == 4
+    with Broker() as other:
+        assert export(tmp_path, copy.name, other.bootstrap_servers, spark=spark).rows == 4
+        assert export(tmp_path, copy.name, other.bootstrap_servers, spark=spark).job is None
 
 
 def test_decoded_columns_are_sent_as_json_with_the_fields_that_had_no_column(

@@ -9,15 +9,17 @@ import pyarrow as pa
 import pytest
 
 from oncelog.admin.configs import ResourceType, alter_configs
-from oncelog.admin.topics import NewTopic, add_partitions, create_topic, delete_topics
+from oncelog.admin.topics import NewTopic, add_partitions, create_topic, delete_records, delete_topics
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.outside import open_transactions
 from oncelog.spark.sink import driver, ledger, protocol, tasks
 from oncelog.spark.sink.cluster import Cluster
-from oncelog.spark.sink.errors import Behind, SinkError
+from oncelog.spark.sink.errors import Behind, LostRows, SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.register import Attempt, Listed
 from oncelog.spark.sink.register_topic import REGISTERS
+from oncelog.spark.transacting import transaction
 from oncelog.testing import Broker
 from tests.spark.sink.queries import TWO_PHASE, committed_values
 
@@ -114,6 +116,34 @@ def test_nothing_is_opened_behind_the_sweep(options: SinkOptions) -> None:
             producer.flush()
         assert open_transactions(client, "oncelog-sink/behind/") == []
     assert committed(options) == [b"a"]
+
+
+def test_decided_rows_that_retention_took_before_they_were_readable(options: SinkOptions) -> None:
+    attempt = Attempt("retained", 0, "run")
+    listed, _ = write(options, attempt, 0, "a", "b")
+    dying = protocol.commit(attempt, listed)
+    with Client(options.bootstrap_servers) as client:
+        with Cluster(client, "retained") as cluster:
+
+            def die(ask: protocol.Ask) -> None:
+                if isinstance(ask, protocol.End):
+                    raise SystemExit
+
+            with pytest.raises(SystemExit):
+                cluster.run(dying, die)
+        delete_records(client, {TopicPartition(TopicName(options.topic or ""), 0): 2})
+    again = Attempt("retained", 0, "again")
+    with pytest.raises(LostRows, match=r"2 rows of .*-0 at offsets 0–1 "):
+        driver.commit(options, again, (), rows=2)
+    driver.commit(replace(options, accept_loss=0), again, (), rows=2)
+    assert committed(options) == []
+
+
+@pytest.mark.parametrize("name", ["a/b", "job:x", "run:x", "probe:", "x" * 201])
+def test_a_transaction_cannot_have_anothers_name(options: SinkOptions, name: str) -> None:
+    given = {"kafka.bootstrap.servers": options.bootstrap_servers}
+    with pytest.raises(SinkError), transaction(None, 0, given, query=name):  # type: ignore[arg-type]  # no frame: named
+        pass
 
 
 def test_what_would_forget_registers_is_refused_and_more_partitions_do_no_harm() -> None:

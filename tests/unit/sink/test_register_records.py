@@ -34,7 +34,7 @@ def test_registers_read_back_and_nothing_else_does() -> None:
 
 
 def test_a_long_decision_is_written_in_parts_and_they_go_when_it_is_done() -> None:
-    decided = Register(4, "run", State.DECIDED, listed(3000, places=4))
+    decided = Register(4, "run", State.DECIDED, listed(6000, places=0))
     records = to_records("q", decided)
     assert len(records) == 3
     assert max(len(value or b"") for _, value in records) < PART_BYTES + 1000
@@ -47,9 +47,9 @@ def test_a_long_decision_is_written_in_parts_and_they_go_when_it_is_done() -> No
 
 
 def test_a_part_that_is_missing_or_of_another_decision_is_an_error() -> None:
-    decided = Register(4, "run", State.DECIDED, listed(3000, places=4))
+    decided = Register(4, "run", State.DECIDED, listed(6000, places=0))
     records = to_records("q", decided)
-    before = to_records("q", Register(3, "run", State.DECIDED, listed(3000, places=4)))
+    before = to_records("q", Register(3, "run", State.DECIDED, listed(6000, places=0)))
     for wrong in (records[1:], [*records[:-1], before[0], records[-1]]):
         with pytest.raises(SinkError):
             read(*wrong)
@@ -60,7 +60,7 @@ def test_a_part_that_is_missing_or_of_another_decision_is_an_error() -> None:
 def test_a_list_without_bound_loses_its_places_first_and_is_refused_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wide = Register(4, "run", State.DECIDED, listed(3, places=16000))
+    wide = Register(4, "run", State.DECIDED, listed(3, places=3000))
     found = read(*to_records("q", wide))
     assert found is not None
     assert [(one.stored, one.rows, one.written) for one in found.listed] == [(o.stored, 2, ()) for o in wide.listed]

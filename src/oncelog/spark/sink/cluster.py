@@ -5,7 +5,7 @@ Codes that may pass are tried again inside; whatever else an answer says is give
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
@@ -25,6 +25,7 @@ from oncelog.spark.sink.protocol import (
     Describe,
     End,
     Ended,
+    FallenToRetention,
     Fence,
     Found,
     InLedger,
@@ -38,7 +39,7 @@ from oncelog.spark.sink.protocol import (
     driver_id,
     is_task_id,
 )
-from oncelog.spark.sink.register import ONE_WRITE, Register, Written
+from oncelog.spark.sink.register import ONE_WRITE, Listed, Register, Written
 from oncelog.spark.sink.register_topic import RegisterTopic
 
 T = TypeVar("T")
@@ -109,6 +110,8 @@ class Cluster:
                 return None if entry is None else entry.offset
             case Claim(name, found):
                 return self._claim(name, found)
+            case FallenToRetention(several):
+                return before_the_log(self.client, several)
             case WereAborted(listed):
                 return any(was_aborted(self.client, one, listed.stored) for one in listed.written)
             case End(stored, commit):
@@ -210,6 +213,13 @@ def ledger_entry(client: Client, group: str) -> Committed | None:
     """What mode ``ledger`` has written last for a task, after the transactions that are about to say so are over."""
     entries = committed_offsets(client, group, require_stable=True).values()
     return max(entries, key=lambda one: one.offset, default=None)
+
+
+def before_the_log(client: Client, listed: Iterable[Listed]) -> list[Listed]:
+    """Those that wrote below where a log begins by now."""
+    places = [(one, TopicPartition(TopicName(at.topic), at.partition), at) for one in listed for at in one.written]
+    begins = client.list_offsets({where: -2 for _, where, at in places if at.first_offset >= 0})
+    return [one for one, where, at in places if at.first_offset >= 0 and begins[where].offset > at.first_offset]
 
 
 def was_aborted(client: Client, written: Written, stored: StoredTransaction) -> bool:

@@ -3,7 +3,9 @@ at."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from typing import Final
 
 from oncelog.spark.sink import protocol
 from oncelog.spark.sink.cluster import Cluster
@@ -12,6 +14,8 @@ from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.protocol import Ask, End, Stage, Write
 from oncelog.spark.sink.register import UNKNOWN, Attempt, Listed, State
 from oncelog.spark.sink.tasks import open_client
+
+LOG: Final = logging.getLogger("oncelog.spark.sink")
 
 
 def commit(
@@ -25,7 +29,10 @@ def commit(
     """Decide, commit, sweep; ``forget`` for a query that nobody can run again. Raises SinkError, ClientError."""
     with open_client(options) as client, Cluster(client, attempt.query) as cluster:
         program = protocol.commit(attempt, listed, rows=rows, accepted=options.accept_loss)
-        cluster.run(program, _points(options))
+        committed = cluster.run(program, _points(options))
+        if rows > 0 and not committed:
+            said = "%s (epoch %d) was written before: its %d rows were read, and not written again"
+            LOG.warning(said, attempt.query, attempt.epoch, rows)
         if forget:
             cluster.forget()
     reach(options.points, "after-commit")

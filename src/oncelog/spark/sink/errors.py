@@ -48,14 +48,16 @@ class NotOpen(SinkError):
 
 
 class LostRows(SinkError):
-    """A decided transaction was ended by somebody else: its rows may be missing. ``listed`` says which."""
+    """A decided transaction was ended by somebody else, or its rows fell to retention while it was open: they may be
+    missing. ``listed`` says which."""
 
     def __init__(self, epoch: int, listed: tuple[Listed, ...]) -> None:
         self.epoch, self.listed = epoch, listed
         rows = "; ".join(map(str, listed))
         super().__init__(
-            f"epoch {epoch} is decided, but these transactions were ended by somebody else, so their rows may be "
-            f"missing: {rows}. Look at the topics; to go on as things are, set the option acceptLoss={epoch}"
+            f"epoch {epoch} is decided, but these transactions were ended by somebody else, or retention took their "
+            f"rows first, so they may be missing: {rows}. Look at the topics; to go on as things are, set the option "
+            f"acceptLoss={epoch}"
         )
 
     def __reduce__(self) -> tuple[type[LostRows], tuple[int, tuple[Listed, ...]]]:

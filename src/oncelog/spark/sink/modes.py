@@ -11,9 +11,11 @@ from oncelog.client.blocking import Client, TransactionalProducer, TransactionSe
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode
+from oncelog.spark.sink.protocol import driver_id
 from oncelog.spark.sink.register import Attempt
 
-PROBE_ID: Final = "oncelog-sink.probe"
+PROBE_ID: Final = driver_id("probe:")
+"""Under the prefix that the sink's ids have, for access rules; no query is named so."""
 LOG: Final = logging.getLogger("oncelog.spark.sink")
 _NOT_THERE: Final = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
 
@@ -37,7 +39,7 @@ def why_not_two_phase(client: Client) -> str | None:
     try:
         producer.initialize()
     except UnsupportedRequest:
-        return "the cluster has no InitProducerId 6 (Apache Kafka has not)"
+        return "the cluster has no InitProducerId 6 (Apache Kafka has not, unless its unstable APIs are enabled)"
     except BrokerRefused as error:
         if error.code in _NOT_THERE:
             return "the brokers are not configured with transaction.two.phase.commit.enable=true"

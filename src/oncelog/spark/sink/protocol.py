@@ -157,6 +157,13 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class FallenToRetention:
+    """Which of these transactions' rows are before the beginning of their logs. Answer: a sequence of Listed."""
+
+    listed: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WereAborted:
     """Whether the log shows that a transaction nobody knows any more was aborted. False where it cannot tell."""
 
@@ -171,7 +178,21 @@ class End:
     commit: bool
 
 
-Ask = Fence | Read | Write | Stage | Publish | Describe | ListOpen | Ticket | InLedger | Claim | WereAborted | End
+Ask = (
+    Fence
+    | Read
+    | Write
+    | Stage
+    | Publish
+    | Describe
+    | ListOpen
+    | Ticket
+    | InLedger
+    | Claim
+    | WereAborted
+    | FallenToRetention
+    | End
+)
 Program = Generator[Ask, Any, Any]
 
 
@@ -294,7 +315,8 @@ def commit(
     where = _where(register, attempt, accepted)
     if where is Standing.DONE:
         return _done_before(register, attempt, rows, accepted)
-    if where is not Standing.DECIDED:
+    ours_now = where is not Standing.DECIDED
+    if ours_now:
         if where is Standing.BEGIN and ours:
             raise Superseded(
                 f"epoch {attempt.epoch}: the register does not know this run; was the topic __oncelog_sink deleted?"
@@ -303,7 +325,7 @@ def commit(
         register = decided(register, attempt, ours, rows)
         yield from _write(register)
     assert register is not None
-    committed = yield from _finish(register, attempt.query, accepted)
+    committed = yield from _finish(register, attempt.query, accepted, ours=ours_now)
     _done_before(register, attempt, rows, accepted)
     return committed
 
@@ -335,9 +357,14 @@ def _done_before(register: Register | None, attempt: Attempt, rows: int, accepte
     return ()
 
 
-def _finish(register: Register, query: str, accepted: int | None) -> Generator[Ask, Any, tuple[Listed, ...]]:
-    """End what was decided, abort the rest, say so."""
+def _finish(
+    register: Register, query: str, accepted: int | None, *, ours: bool = False
+) -> Generator[Ask, Any, tuple[Listed, ...]]:
+    """End what was decided, abort the rest, say so. ``ours``: it was decided just now; otherwise the driver that did so
+    may be long gone, and retention does not wait for open transactions."""
     lost = []
+    if not ours:
+        lost += yield FallenToRetention(register.listed)
     for one in register.listed:
         ended: Ended = yield End(one.stored, commit=True)
         if ended is Ended.OTHER or (ended is Ended.UNKNOWN and (yield WereAborted(one))):
@@ -345,7 +372,7 @@ def _finish(register: Register, query: str, accepted: int | None) -> Generator[A
     if lost and (yield Read()) != register:
         raise Superseded(f"another driver of query {query} finished epoch {register.epoch} and has gone on")
     if lost and accepted != register.epoch:
-        raise LostRows(register.epoch, tuple(lost))
+        raise LostRows(register.epoch, tuple(dict.fromkeys(lost)))
     yield from _sweep(query, done(register), keep=tuple(one.stored for one in register.listed))
     return register.listed
 

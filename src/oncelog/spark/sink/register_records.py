@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.units import KIB
@@ -23,8 +24,8 @@ from oncelog.spark.sink.register import UNKNOWN, Listed, Register, State, Writte
 VERSION: Final = 2
 """Of a head with parts; without them it is 1, which says all there is."""
 PART_BYTES: Final = 256 * KIB
-MOST_PLACES_BYTES: Final = 16 * PART_BYTES
-"""A list that is longer is written without the rows' places."""
+MOST_PLACES_BYTES: Final = PART_BYTES // 2
+"""A list that is longer is written without the rows' places: every task reads it."""
 MOST_PARTS: Final = 128
 """32 MiB: about 250,000 transactions in one epoch."""
 
@@ -42,6 +43,7 @@ def to_records(query: str, register: Register, parts_before: int = 0) -> list[Re
     Raises SinkError when the list is too long to be written.
     """
     key = query.encode()
+    register = replace(register, listed=_bounded(register.listed))
     lists = [] if sum(map(_size, register.listed)) <= PART_BYTES else [*_lists(register)]
     records = [
         RegisterRecord(part_key(key, number), _dump({**_head(register, VERSION), "part": number, "listed": entries}))
@@ -131,13 +133,16 @@ def _head(register: Register, version: int) -> dict[str, Any]:
     }
 
 
+def _bounded(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
+    if sum(map(_size, listed)) <= MOST_PLACES_BYTES:
+        return listed
+    return tuple(one._replace(written=()) for one in listed)
+
+
 def _lists(register: Register) -> Iterator[list[Any]]:
     """The list's entries, as many together as a part holds. Raises SinkError."""
     listed = register.listed
     sizes = [*map(_size, listed)]
-    if sum(sizes) > MOST_PLACES_BYTES or max(sizes) > PART_BYTES:
-        listed = tuple(one._replace(written=()) for one in listed)
-        sizes = [*map(_size, listed)]
     if sum(sizes) > (MOST_PARTS - 1) * PART_BYTES:
         raise SinkError(
             f"epoch {register.epoch} has {len(listed)} transactions, more than are decided at once; nothing was "
