@@ -1,8 +1,9 @@
 """The log of administrative aborts: ``audit.jsonl`` in the data directory, one JSON object a line.
 
 The rule: a record is in the page cache before anything is sent that the node said after it, and on disk soon after (a
-worker syncs); a record is never cut in two by a rotation. A disk that refuses is told to the operator together with the
-record, and stops nothing: the abort has happened.
+worker syncs); a record is never cut in two by a rotation. What repeats itself is counted instead, and written down
+later (``audit_repeats``). A disk that refuses is told to the operator together with the record, and stops nothing: the
+abort has happened.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from oncelog.node.audit_repeats import INTERVAL_S, Repeats
 from oncelog.ports import Files, OpenFile
 from oncelog.runtime.workers import Workers
 
@@ -24,17 +26,43 @@ _LOG: Final = logging.getLogger("oncelog.audit")
 
 
 class AuditLog:
-    """Appends records; ``max_bytes`` is asked before each, as it is configuration. Not made before the first one."""
+    """Appends records; ``max_bytes`` is asked before each, as it is configuration. Not made before the first one.
+    ``later(seconds, callback)`` is the loop's."""
 
-    def __init__(self, files: Files, workers: Workers, max_bytes: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        files: Files,
+        workers: Workers,
+        max_bytes: Callable[[], int],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
         self._files = files
         self._workers = workers
         self._max_bytes = max_bytes
         self._file: OpenFile | None = None
         self._sync_queued = False
+        self._later = later
+        self._repeats = Repeats()
+        self._is_counting = False
 
     def write(self, effect: Audit) -> None:
-        """Append one record and have it synced."""
+        """Append one record and have it synced, or count it."""
+        if self._repeats.is_said(effect):
+            self._append(effect)
+        if not self._is_counting:
+            self._is_counting = True
+            self._later(INTERVAL_S, self._interval_over)
+
+    def tell_repeats(self) -> None:
+        """Write down what was counted so far: before the end, too."""
+        for effect in self._repeats.counted():
+            self._append(effect)
+
+    def _interval_over(self) -> None:
+        self._is_counting = False
+        self.tell_repeats()
+
+    def _append(self, effect: Audit) -> None:
         line = effect.record.line()
         _LOG.info("%s", line.decode().rstrip())
         try:

@@ -71,7 +71,9 @@ class Execution:
         self.disk = Workers(loop, SYNC_WORKERS, "disk")
         self._jobs = Workers(loop, 1, "jobs")
         self._facts = Workers(loop, 1, "facts")
-        self._audit = AuditLog(outside.files, self.disk, lambda: int(node.config.get("oncelog.audit.max.bytes")))
+        self._audit = AuditLog(
+            outside.files, self.disk, lambda: int(node.config.get("oncelog.audit.max.bytes")), loop.call_later
+        )
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Close: self._close,
@@ -120,6 +122,7 @@ class Execution:
         self._ending = True
         if self._alarm is not None:
             self._alarm.cancel()
+        self._audit.tell_repeats()
         for workers in (self.disk, self._jobs, self._facts):
             workers.stop()
 

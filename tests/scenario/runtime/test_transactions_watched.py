@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from oncelog.handlers.audit import AuditRecord
+from oncelog.node.audit_repeats import IN_FULL, REPEATED, REQUESTERS
 from oncelog.node.events import Audit
 from oncelog.node.orphans import AGAIN_MS, PADDING_MS
 from oncelog.runtime.audit_log import FILE_NAME, KEPT, AuditLog
@@ -125,8 +127,19 @@ class Busy:
         self.queued.append(work)
 
 
-def record(number: int = 0, text: str = "") -> Audit:
-    return Audit(AuditRecord(number, "abort-hanging", {"client_id": text}, {"producer_id": number}, ("c",), "NONE"))
+class Later:
+    """A loop's ``call_later`` whose time comes when the test says."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+
+    def __call__(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+
+def record(number: int = 0, text: str = "", **changes: Any) -> Audit:
+    who = {"client_id": text, "principal": "User:a", "host": "10.0.0.1"}
+    return Audit(replace(AuditRecord(number, "abort-hanging", who, {"producer_id": number}, ("c",), "NONE"), **changes))
 
 
 def lines(files: Any, name: str = FILE_NAME) -> list[Any]:
@@ -136,7 +149,7 @@ def lines(files: Any, name: str = FILE_NAME) -> list[Any]:
 
 class TestAuditLog:
     def log(self, files: Any, max_bytes: int = 1 << 20) -> AuditLog:
-        return AuditLog(files, Inline(), lambda: max_bytes)  # type: ignore[arg-type]  # a fake of Workers
+        return AuditLog(files, Inline(), lambda: max_bytes, Later())  # type: ignore[arg-type]  # a fake of Workers
 
     def test_a_line_is_one_record_whatever_clients_call_themselves(self) -> None:
         files = MemoryFiles(now_ms=lambda: 0)
@@ -150,7 +163,7 @@ class TestAuditLog:
     def test_thirty_thousand_markers_are_not_thirty_thousand_syncs_in_front_of_everybodys(self) -> None:
         files, workers = MemoryFiles(now_ms=lambda: 0), Busy()
         size = len(record(10).record.line())
-        log = AuditLog(files, workers, lambda: 4 * size)  # type: ignore[arg-type]  # a fake of Workers
+        log = AuditLog(files, workers, lambda: 4 * size, Later())  # type: ignore[arg-type]  # a fake of Workers
         for number in range(10, 16):
             log.write(record(number))
         assert len(workers.queued) == 1
@@ -184,6 +197,47 @@ class TestAuditLog:
         assert (len(older), newest[-1]) == (3, 10 + 3 * (KEPT + 3) - 1)
         if on_disk:
             files.close()
+
+    @pytest.mark.parametrize(
+        "repeated", [{"action": "write-markers"}, {"outcome": "INVALID_TXN_STATE"}, {"action": "init-producer-id"}]
+    )
+    def test_whoever_repeats_himself_pushes_nothing_out(self, repeated: dict[str, str]) -> None:
+        files, later = MemoryFiles(now_ms=lambda: 0), Later()
+        size = len(record(10_000).record.line())
+        log = AuditLog(files, Inline(), lambda: 100 * size, later)  # type: ignore[arg-type]  # a fake of Workers
+        log.write(record(1))
+        for number in range(10_000, 20_000):
+            log.write(record(number, f"client {number}", **repeated))
+        log.write(record(2))
+        assert [line["time_ms"] for line in lines(files)] == [1, *range(10_000, 10_000 + IN_FULL), 2]
+        (interval_over,) = later.callbacks
+        interval_over()
+        told = lines(files)[-1]
+        outcome = repeated.get("outcome", "NONE")
+        assert told[REPEATED] == {
+            "more": 10_000 - IN_FULL,
+            "since_ms": 10_000 + IN_FULL,
+            "outcomes": {outcome: 10_000 - IN_FULL},
+        }
+        assert (told["time_ms"], told["outcome"]) == (19_999, outcome)
+        log.write(record(20_000, **repeated))
+        assert lines(files)[-1]["time_ms"] == 20_000, "a new interval"
+
+    def test_others_are_not_taken_for_who_repeats_himself_and_all_are_bounded(self) -> None:
+        files = MemoryFiles(now_ms=lambda: 0)
+        log = self.log(files)
+        for number in range(1000):
+            log.write(record(number, action="write-markers"))
+        other = {"principal": "User:b", "host": "10.0.0.1"}
+        log.write(record(1, who=other, action="write-markers"))
+        log.write(record(2, outcome="INVALID_TXN_STATE"))
+        log.write(record(3, who={"broker": True}, action="orphan-abort"))
+        assert [line["time_ms"] for line in lines(files)] == [*range(IN_FULL), 1, 2, 3]
+        for number in range(10 * REQUESTERS):
+            log.write(record(4, who={"principal": "User:c", "host": f"10.1.{number}"}, outcome="INVALID_TXN_STATE"))
+        assert len(lines(files)) < IN_FULL + 3 + REQUESTERS + IN_FULL
+        log.tell_repeats()
+        assert sum(line.get(REPEATED, {"more": 0})["more"] + 1 for line in lines(files)) == 1003 + 10 * REQUESTERS + 2
 
     def test_a_full_disk_loses_no_record_silently(self, caplog: pytest.LogCaptureFixture) -> None:
         class Full(MemoryFiles):
