@@ -115,5 +115,5 @@ def sentence(
             who += f", since {moment_text(now_ms - holder.age_ms)} ({duration_text(holder.age_ms)})"
     return (
         f"{partition_name(partition)} at offset {stable}, {end - stable} offsets below its end: {who}; "
-        f"see `oncelog txn explain {partition.topic}`"
+        f"see `oncelog txn explain --topic {partition.topic} --partition {partition.partition}`"
     )

@@ -134,7 +134,7 @@ def test_a_query_that_an_open_transaction_holds_up_says_whose_it_is(
             (said,) = latest(query)["@held"]
             assert "held by transaction 'the-holder' of producer id" in said
             assert ", since " in said
-            assert f"see `oncelog txn explain {topic.name}`" in said
+            assert f"see `oncelog txn explain --topic {topic.name} --partition 0`" in said
             producer.abort()
             query.processAllAvailable()
             assert sink.values() == topic.values()

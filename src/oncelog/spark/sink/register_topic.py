@@ -118,4 +118,6 @@ class RegisterTopic:
                 self._reader.add(record.key, record.value)
             self._position = max(self._position, fetched.next_offset)
             if self._position < until and now_ms() > deadline:
-                raise SinkError(f"{where} is held by an open transaction: see `oncelog txn explain {REGISTERS}`")
+                raise SinkError(
+                    f"{where} is held by an open transaction: see `oncelog txn explain --topic {REGISTERS}`"
+                )
