@@ -1,0 +1,120 @@
+"""``/metrics`` of a broker that librdkafka uses, and docs/metrics.md: each has what the other has, and it is true."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.scenario.runtime.test_process import ready_line, serve
+
+pytestmark = pytest.mark.slow
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+class Running(NamedTuple):
+    """Where a broker is and where its metrics are."""
+
+    bootstrap: str
+    http: str
+
+    def metrics(self) -> dict[str, Metric]:
+        """By the names that queries use."""
+        with urllib.request.urlopen(f"http://{self.http}/metrics") as response:
+            families = text_string_to_metric_families(response.read().decode())
+            return {family.name + "_total" * (family.type == "counter"): family for family in families}
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    process = serve(tmp_path, "--http", "127.0.0.1:0", "-o", "offsets.topic.num.partitions=2")
+    try:
+        found = re.search(r"http://(\S+)/metrics", ready_line(process))
+        listening = re.search(r"ready on (\S+)", ready_line(process))
+        assert found
+        assert listening
+        yield Running(listening[1], found[1])
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def read(bootstrap: str, partition: int, count: int) -> int:
+    """Read so many committed records of a partition; how many there are."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False})
+    reader.assign([TopicPartition("t", partition, 0)])
+    found = reader.consume(count, 20)
+    reader.close()
+    return len(found)
+
+
+def use(bootstrap: str) -> Producer:
+    """Ten records, a group that has got to the fourth of one partition, and three more in an open transaction."""
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap}
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic("t", 2, 1)])["t"].result(20)
+    plain = Producer(settings)
+    for number in range(10):
+        plain.produce("t", b"v", partition=number % 2)
+    assert plain.flush(20) == 0
+    reader = Consumer({**settings, "group.id": "g", "enable.auto.commit": False})
+    reader.commit(offsets=[TopicPartition("t", 0, 4), TopicPartition("t", 1, 0)], asynchronous=False)
+    reader.close()
+    assert read(bootstrap, 0, 5) == 5
+    open_one = Producer({**settings, "transactional.id": "id"})
+    open_one.init_transactions(20)
+    open_one.begin_transaction()
+    for _ in range(3):
+        open_one.produce("t", b"v", partition=1)
+    assert open_one.flush(20) == 0
+    return open_one
+
+
+def value(metrics: dict[str, Metric], name: str, **labels: str) -> float:
+    (found,) = [each.value for each in metrics[name].samples if each.labels == labels]
+    return found
+
+
+def documented() -> dict[str, set[str]]:
+    """Names in the documentation's tables, with their labels."""
+    found = {}
+    for line in DOCUMENTATION.read_text("utf-8").splitlines():
+        row = re.match(r"\| (`oncelog_[^|]*) \| ([^|]*)\|", line)
+        if row:
+            labels = {label for label in row[2].replace(",", " ").split() if label}
+            found.update(dict.fromkeys(re.findall(r"`(\w+)`", row[1]), labels))
+    return found
+
+
+def test_every_metric_is_documented_is_there_and_is_true(running: Running) -> None:
+    transactional = use(running.bootstrap)
+    metrics = running.metrics()
+    documentation = documented()
+    assert set(metrics) == set(documentation)
+    for name, family in metrics.items():
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == documentation[name], sample
+    assert value(metrics, "oncelog_records_in_total") == 13
+    assert value(metrics, "oncelog_log_end_offset_sum", topic="t") == 13
+    assert value(metrics, "oncelog_group_lag", group="g", topic="t") == 1 + 8
+    assert value(metrics, "oncelog_partitions") == 2 + 2 + 50
+    assert value(metrics, "oncelog_open_transactions", verdict="young") == 1
+    assert value(metrics, "oncelog_partition_last_stable_offset_lag", topic="t", partition="1") == 3
+    assert value(metrics, "oncelog_max_last_stable_offset_lag") == 3
+    assert value(metrics, "oncelog_transactional_ids", state="Ongoing") == 1
+    assert value(metrics, "oncelog_connections") > 1
+    transactional.commit_transaction(20)
+    assert read(running.bootstrap, 1, 8) == 8, "its marker is durable"
+    after = running.metrics()
+    assert value(after, "oncelog_requests_total", api="EndTxn") == 1
+    assert value(after, "oncelog_open_transactions", verdict="young") == 0
+    assert not after["oncelog_partition_last_stable_offset_lag"].samples, "quiet partitions are no series"
+    assert value(after, "oncelog_record_bytes_out_total") > 5
