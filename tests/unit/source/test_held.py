@@ -26,5 +26,5 @@ def test_a_step_begins_the_time_anew() -> None:
 def test_without_a_holder_the_problem_is_said() -> None:
     assert sentence(ONE, 5, 9, None, 0, "its leader names no open transaction") == (
         "t-1 at offset 5, 4 offsets below its end: held by a transaction (its leader names no open transaction); "
-        "see `oncelog txn explain --topic t --partition 0`"
+        "see `oncelog txn explain --topic t --partition 1`"
     )
