@@ -36,6 +36,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="WORDS",
         help="cases of spark-source and arrow, as in 100b,6p,lz4,noop",
     )
+    parser.add_argument(
+        "--spark",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark's, for spark-source's sides",
+    )
     return parser
 
 
@@ -48,7 +55,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end)  # as an exception: every `with` that has started a broker ends it
     asked = _parser().parse_args()
     only = tuple(word for word in asked.only.lower().split(",") if word)
-    options = Options(asked.repeat, asked.scale, _PEERS[asked.ours], _PEERS[asked.theirs], only)
+    options = Options(asked.repeat, asked.scale, _PEERS[asked.ours], _PEERS[asked.theirs], only, tuple(asked.spark))
     try:
         kafka_jars()
     except PeerMissing as missing:

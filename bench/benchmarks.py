@@ -30,7 +30,7 @@ from bench.report import Comparison, Figures, narrowed, paired
 from bench.spark_sink import OURS as OUR_SINK
 from bench.spark_sink import THEIRS as THEIR_SINK
 from bench.spark_sink import sink_goals, sinks, with_two_phase
-from bench.spark_source import all_sides, chosen, fill_topic, round_of
+from bench.spark_source import all_sides, chosen, fill_topic, round_of, said
 from bench.spark_source import goals as source_goals
 from bench.transactions import (
     committed_throughput,
@@ -53,6 +53,8 @@ class Options:
     theirs: Peer = KAFKA
     only: tuple[str, ...] = ()
     """Words that narrow a benchmark of many cases."""
+    spark_settings: tuple[str, ...] = ()
+    """KEY=VALUE of Spark's, for both sides of spark-source."""
 
     def scaled(self, count: int) -> int:
         """A count of records or partitions, at the scale asked for."""
@@ -417,13 +419,18 @@ def spark_source(options: Options) -> Comparison:
     comparison = Comparison(
         f"Spark reads {options.theirs.name}", "oncelog", "the JVM connector", source_goals(cases, sinks)
     )
-    with _directory() as directory, running(options.theirs.broker(directory)) as broker, all_sides() as sides:
+    with (
+        _directory() as directory,
+        running(options.theirs.broker(directory)) as broker,
+        all_sides(options.spark_settings) as sides,
+    ):
         rounds: list[tuple[dict[str, float], dict[str, float]]] = [({}, {}) for _ in range(options.repeat)]
         for case in cases:
             topic = fill_topic(broker, case, options.scale)
             for number in range(-1, options.repeat):  # the first round warms up compilers and caches
                 _progress(f"{comparison.title}: {case.label}: {max(0, number + 1)} of {options.repeat}")
                 mine, other = round_of(sides, broker, case, sinks, topic, directory)
+                _progress(said(mine, other))
                 if number >= 0:
                     rounds[number][0].update(mine)
                     rounds[number][1].update(other)

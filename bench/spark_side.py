@@ -1,4 +1,4 @@
-"""One Spark process under measurement: `python -m bench.spark_side`, told what to read a line at a time.
+"""One Spark process under measurement: `python -m bench.spark_side [KEY=VALUE…]`, told what to read a line at a time.
 
 Each side of a comparison has a process of its own, so that its memory is its own. A request is a JSON object: the
 ``format`` to read with, the ``options``, and ``to``, a directory for Parquet or nothing for the noop sink. The answer
@@ -20,7 +20,8 @@ from bench.spark_ceiling import Ceiling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HEAP: str = "2g"
+HEAP: str = "1g"
+"""Spark's own default for an executor."""
 _COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 
 
@@ -48,6 +49,7 @@ def main() -> int:
         print(json.dumps({"error": reason}), flush=True)
         return 1
     config = {"spark.jars": ",".join(map(str, jars)), "spark.driver.memory": HEAP, "spark.sql.session.timeZone": "UTC"}
+    config |= dict(setting.split("=", 1) for setting in sys.argv[1:])
     with local_session(master="local[2]", config=config) as spark:
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(Ceiling)

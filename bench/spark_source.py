@@ -59,7 +59,7 @@ class Case(NamedTuple):
 CASES: Final = tuple(
     Case(size, partitions, codec) for size in (100, 1000) for codec in ("none", "lz4") for partitions in (1, 6)
 )
-MILLIONS: Final = {100: 6.0, 1000: 1.2}
+MILLIONS: Final = {100: 4.5, 1000: 1.2}
 """Records of a topic by their size."""
 
 
@@ -91,9 +91,9 @@ class Reading(NamedTuple):
 class Side:
     """A Spark process that reads with one connector."""
 
-    def __init__(self, format_name: str) -> None:
+    def __init__(self, format_name: str, settings: Sequence[str] = ()) -> None:
         self._format = format_name
-        command = [sys.executable, "-m", "bench.spark_side"]
+        command = [sys.executable, "-m", "bench.spark_side", *settings]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the side
         self._process = subprocess.Popen(
             command,
@@ -206,9 +206,9 @@ def _pss_bytes(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def all_sides() -> Iterator[tuple[Side, Side, Side]]:
-    """Ours, theirs, and the one that reads nothing, ready."""
-    with Side(OURS) as ours, Side(THEIRS) as theirs, Side(NOTHING) as nothing:
+def all_sides(settings: Sequence[str]) -> Iterator[tuple[Side, Side, Side]]:
+    """Ours, theirs, and the one that reads nothing, ready, all with the same settings of Spark's."""
+    with Side(OURS, settings) as ours, Side(THEIRS, settings) as theirs, Side(NOTHING, settings) as nothing:
         yield ours, theirs, nothing
 
 
@@ -235,6 +235,15 @@ def round_of(
             other[f"{label}{what}, doing nothing"] = other[label + what]
         mine[f"{label}rows/s, ours of doing nothing"] = nothing.elapsed_s / ours.elapsed_s
     return mine, other
+
+
+def said(mine: Mapping[str, float], other: Mapping[str, float]) -> str:
+    """The rates of a round on one line: ours, theirs, and doing nothing."""
+    lines = []
+    for name, rate in mine.items():
+        if name.endswith("rows/s"):
+            lines.append(f"{name} {rate:,.0f}, {other[name]:,.0f}, {mine[name + ', doing nothing']:,.0f}")
+    return "  " + "; ".join(lines)
 
 
 def _figures(reading: Reading, count: int) -> dict[str, float]:
