@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers import fetch as fetch_handler
-from oncelog.handlers import pace
+from oncelog.handlers import offset_commit, pace
 from oncelog.handlers import produce as produce_handler
 from oncelog.handlers.fetch_reads import FetchReads
 from oncelog.node import large_answers, requests
@@ -26,6 +26,11 @@ from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -52,6 +57,7 @@ def three_a_turn(monkeypatch) -> None:
     monkeypatch.setattr(pace, "ITEMS_WHILE_CREATING", 3)
     monkeypatch.setattr(produce_handler, "ITEMS_WHILE_CREATING", 3)
     monkeypatch.setattr(fetch_handler, "_MANY", 2)
+    monkeypatch.setattr(offset_commit, "ITEMS", 3)
     monkeypatch.setattr(large_answers, "FEW", 2)
     monkeypatch.setattr(large_answers, "SLICE_BYTES", 20)
 
@@ -62,6 +68,7 @@ def with_records() -> Turns:
     peer = driver.connect()
     create_topic(peer, "t", PARTITIONS)
     create_topic(peer, "u", 2)
+    peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
     for partition in range(0, PARTITIONS, 2):
         peer.ask(produce("t", batch(driver, b"a", b"b"), partition), 9)
     return driver
@@ -151,6 +158,19 @@ REQUESTS = {
         4,
     ),
     "everything in DescribeLogDirs": (DescribeLogDirsRequest(topics=None), 4),
+    "OffsetCommit": (
+        OffsetCommitRequest(
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=name, partitions=[OffsetCommitRequestPartition(partition_index=index) for index in ALL]
+                )
+                for name in ("u", "t", "x", "t")
+            ],
+        ),
+        8,
+    ),
     "WriteTxnMarkers": (WriteTxnMarkersRequest(markers=[marker_of(1, *ALL), marker_of(2, 1, 2), marker_of(1, 5)]), 1),
     "Fetch": (fetch_of(*ALL), 11),
     "Produce": (produce_of(*ALL), 9),

@@ -28,7 +28,8 @@ from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_topic
 from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may
 from oncelog.handlers.leadership import exists
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.pace import ITEMS
+from oncelog.handlers.waits import NextTurn, Steps
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -82,6 +83,8 @@ def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommit
                 answer.add(topic, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return answer.response()
     accepted = [(topic, part) for topic in request.topics for part in _accepted_of_topic(topic, context, answer)]
+    if len(accepted) > ITEMS:
+        yield NextTurn()  # they are decided as one, which takes as long again
     if accepted:
         commit = CommitRequest(
             GroupId(request.group_id),
