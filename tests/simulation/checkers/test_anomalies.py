@@ -19,6 +19,7 @@ from oncelog.sim.checkers.history import (
     Outcome,
     Poll,
     Seen,
+    StartSeen,
     Stream,
     Transaction,
     Trim,
@@ -199,9 +200,16 @@ MORE = {
     "H16": [
         replace(GOOD, trims=[Trim(PLAIN, 1, True)]),
         replace(GOOD, log_starts={ZERO: 2}, trims=[Trim(ZERO, 2, True)]),
+        replace(GOOD, retained_for={"plain": 100}, starts_seen=[StartSeen(PLAIN, 1, 99)]),
     ],
     "H17": [replace(GOOD, committed_offsets={SOURCE: 4})],
 }
+
+
+def test_retention_takes_what_is_old_enough() -> None:
+    """The record at 0 was sent at time 0 and stays for 100."""
+    assert check(replace(GOOD, retained_for={"plain": 100}, starts_seen=[StartSeen(PLAIN, 1, 100)])) == {}
+    assert check(replace(GOOD, starts_seen=[StartSeen(PLAIN, 1, 1000)], retained_for={"plain": 100})) == {}
 
 
 @pytest.mark.parametrize(("name", "history"), [(name, one) for name, several in MORE.items() for one in several])
