@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from importlib import import_module
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.errors import PeerError
@@ -172,9 +173,9 @@ class Requests:
                 outcome = in_turns(loaded.api.name, loaded.handle, request, context)
             else:
                 outcome = loaded.handle(request, context)
-            if outcome is not None and not isinstance(outcome, Generator) and is_large(outcome):
+            if outcome is not None and not isinstance(outcome, GeneratorType) and is_large(outcome):
                 outcome = encoded_in_turns(outcome, header.api_version)
-            if not isinstance(outcome, Generator):
+            if not isinstance(outcome, GeneratorType):
                 self._answer(connection, slot, loaded.api, header.correlation_id, context, outcome)
                 self._traffic.answered(loaded.api.key, 0)
                 return

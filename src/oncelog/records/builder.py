@@ -28,7 +28,7 @@ from oncelog.records.batch import (
 from oncelog.records.compression import Codec, compress
 from oncelog.records.control import encode_end_transaction_marker
 from oncelog.records.record import Record
-from oncelog.records.varint import append_varint
+from oncelog.records.varint import LENGTHS, append_varint
 
 NEXT_OFFSET: Final = -1
 """As a record's offset: the one after the record before it (the base offset, for the first)."""
@@ -146,7 +146,11 @@ def _append_bytes(output: bytearray, value: bytes | None) -> None:
     if value is None:
         output.append(1)
         return
-    append_varint(output, len(value))
+    size = len(value)
+    if size < len(LENGTHS):
+        output += LENGTHS[size]
+    else:
+        append_varint(output, size)
     output += value
 
 

@@ -32,6 +32,12 @@ def _read(data: bytes, position: int, max_bytes: int, mask: int) -> tuple[int, i
     raise CorruptBatch(f"bad variable-length integer at {position}")
 
 
+def _encoded(value: int) -> bytes:
+    output = bytearray()
+    append_varint(output, value)
+    return bytes(output)
+
+
 def append_varint(output: bytearray, value: int) -> None:
     """Append ``value`` (32 or 64 bits, signed) to ``output``."""
     raw = value << 1 if value >= 0 else (-value << 1) - 1
@@ -39,3 +45,7 @@ def append_varint(output: bytearray, value: int) -> None:
         output.append(raw & 0x7F | 0x80)
         raw >>= 7
     output.append(raw)
+
+
+LENGTHS: Final = tuple(_encoded(value) for value in range(512))
+"""The encodings of short lengths."""

@@ -13,6 +13,7 @@ from oncelog.records.internal.transaction_records import (
     decode_any_value,
     decode_key,
     decode_value,
+    encode_any_value,
     encode_key,
     encode_value,
     is_usual_at_rest,
@@ -60,6 +61,26 @@ def test_version_0_is_apache_kafkas_byte_for_byte() -> None:
     assert decode_value(encode_value(ONGOING, 0)) == TransactionValue(
         4000, 7, 60000, 1, (("orders", (3,)),), 1700000000300, 1700000000200
     )
+
+
+NAMES = st.text(max_size=3) | st.integers(120, 130).map(lambda size: "n" * size)
+INDEXES = st.lists(st.integers(0, 2**31 - 1), max_size=3) | st.integers(120, 130).map(lambda size: [7] * size)
+
+
+@given(
+    st.lists(st.tuples(NAMES, INDEXES.map(tuple)), max_size=3) | st.just([("t", (0,))] * 127) | st.none(),
+    st.sampled_from([EMPTY, ONGOING, ROTATING, COMPLETE, KEPT]),
+)
+def test_the_short_way_writes_what_the_general_way_writes(
+    partitions: list[tuple[str, tuple[int, ...]]] | None, value: TransactionValue
+) -> None:
+    value = value._replace(partitions=None if partitions is None else tuple(partitions))
+    assert encode_value(value, 1) == encode_any_value(value, 1)
+
+
+def test_a_key_that_cannot_be_written_is_refused() -> None:
+    with pytest.raises(ValueError, match="32768 bytes"):
+        encode_key("x" * 32768)
 
 
 def test_the_key_is_apache_kafkas() -> None:

@@ -25,7 +25,7 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.base.invariant import invariant
+from oncelog.base.invariant import InvariantViolation, invariant
 from oncelog.core.transactions import requests
 from oncelog.core.transactions import transaction as transitions
 from oncelog.core.transactions.model import (
@@ -280,8 +280,9 @@ class TransactionShard(ShardReading):
             self._transactions.load(key, value)
             return
         name = transaction_records.decode_key(key)
-        invariant(not isinstance(name, Unknown), "X7: applied is not what was decided", key=key.hex())
-        tid = TransactionalId(str(name))
+        if isinstance(name, Unknown):
+            raise InvariantViolation("X7: applied is not what was decided", {"key": key.hex()})
+        tid = TransactionalId(name)
         following = self._confirm(tid, value)
         if following is None:
             self._transactions.remove(tid)
@@ -297,7 +298,8 @@ class TransactionShard(ShardReading):
             return None
         current = self._transactions.get(transactional_id)
         previous = TransactionState.EMPTY if current is None else current.state
-        invariant(may_follow(previous, following.state), "X1: a transition the table lacks", state=previous.name)
+        if not may_follow(previous, following.state):
+            raise InvariantViolation("X1: a transition the table lacks", {"state": previous.name})
         if transitions.is_whole(value):
             return following
         read = self._transactions.read(transactional_id, value)

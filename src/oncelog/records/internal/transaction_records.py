@@ -20,6 +20,7 @@ import struct
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from oncelog.base.units import INT16_MAX
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.primitives import Reader, Writer
 
@@ -161,10 +162,10 @@ def decode_any_key(data: bytes | None) -> str | Unknown:
 
 def encode_key(transactional_id: str) -> bytes:
     """Key of a transactional id."""
-    writer = Writer()
-    writer.int16(TRANSACTION_KEY_VERSION)
-    writer.string(transactional_id)
-    return bytes(writer.output)
+    encoded = transactional_id.encode()
+    if len(encoded) > INT16_MAX:
+        raise ValueError(f"string of {len(encoded)} bytes")
+    return _KEY_START.pack(TRANSACTION_KEY_VERSION, len(encoded)) + encoded
 
 
 def decode_value(data: bytes) -> TransactionValue | Unknown:
@@ -261,21 +262,48 @@ def _usual_partitions(data: bytes, at: int, topic_count: int) -> tuple[tuple[tup
 
 def encode_value(value: TransactionValue, version: int) -> bytes:
     """``value`` in the version given; what it lacks is dropped."""
+    usual = _usual_bytes(value) if version == FLEXIBLE_SINCE else None
+    return encode_any_value(value, version) if usual is None else usual
+
+
+def _usual_bytes(value: TransactionValue) -> bytes | None:
+    """Version 1 where every length takes one byte, as in the records of small transactions."""
+    partitions = value.partitions
+    if partitions is None:
+        output = _USUAL_START.pack(1, *value[:4], 0)
+    else:
+        if len(partitions) >= _ONE_BYTE_MAX:
+            return None
+        output = _USUAL_START.pack(1, *value[:4], len(partitions) + 1)
+        for topic, indexes in partitions:
+            name, count = topic.encode(), len(indexes)
+            if len(name) >= _ONE_BYTE_MAX or count >= _ONE_BYTE_MAX:
+                return None
+            output += b"%c%b%c" % (len(name) + 1, name, count + 1) + struct.pack(f">{count}ix", *indexes)
+    output += _TIMESTAMPS.pack(value.last_update_timestamp, value.start_timestamp)
+    return output + _tags_of(value)
+
+
+def _tags_of(value: TransactionValue) -> bytes:
+    fields = (
+        (_PREVIOUS_PRODUCER_ID_TAG, value.previous_producer_id, NO_PRODUCER_ID),
+        (_NEXT_PRODUCER_ID_TAG, value.next_producer_id, NO_PRODUCER_ID),
+        (_CLIENT_TRANSACTION_VERSION_TAG, value.client_transaction_version, 0),
+        (_NEXT_PRODUCER_EPOCH_TAG, value.next_producer_epoch, NO_PRODUCER_EPOCH),
+    )
+    tags = [_TAG_STARTS[tag] + _TAG_FORMATS[tag].pack(held) for tag, held, default in fields if held != default]
+    return b"%c" % len(tags) + b"".join(tags)
+
+
+def encode_any_value(value: TransactionValue, version: int) -> bytes:
+    """:func:`encode_value` the general way, field by field."""
     writer = Writer(flexible=version >= FLEXIBLE_SINCE)
     writer.int16(version)
     writer.output += _START.pack(value.producer_id, value.producer_epoch, value.timeout_ms, value.status)
     _write_partitions(writer, value.partitions)
     writer.output += _TIMESTAMPS.pack(value.last_update_timestamp, value.start_timestamp)
     if version >= FLEXIBLE_SINCE:
-        fields = (
-            (_PREVIOUS_PRODUCER_ID_TAG, value.previous_producer_id, NO_PRODUCER_ID),
-            (_NEXT_PRODUCER_ID_TAG, value.next_producer_id, NO_PRODUCER_ID),
-            (_CLIENT_TRANSACTION_VERSION_TAG, value.client_transaction_version, 0),
-            (_NEXT_PRODUCER_EPOCH_TAG, value.next_producer_epoch, NO_PRODUCER_EPOCH),
-        )
-        tags = [_TAG_STARTS[tag] + _TAG_FORMATS[tag].pack(held) for tag, held, default in fields if held != default]
-        writer.output.append(len(tags))
-        writer.output += b"".join(tags)
+        writer.output += _tags_of(value)
     return bytes(writer.output)
 
 
