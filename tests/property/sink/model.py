@@ -13,8 +13,7 @@ from typing import Any
 
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink import protocol
-from oncelog.spark.sink.errors import FencedDriver, NotOpen, Superseded
-from oncelog.spark.sink.protocol import (
+from oncelog.spark.sink.asks import (
     Claim,
     Describe,
     End,
@@ -28,10 +27,11 @@ from oncelog.spark.sink.protocol import (
     Read,
     Stage,
     Ticket,
-    Turn,
     WereAborted,
     Write,
 )
+from oncelog.spark.sink.errors import FencedDriver, NotOpen, Superseded
+from oncelog.spark.sink.protocol import Turn
 from oncelog.spark.sink.register import NEXT, Attempt, Listed, Register, State
 
 QUERY = "q"

@@ -16,8 +16,7 @@ from oncelog.client.errors import BrokerRefused, ProducerUnusable
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import StoredTransaction, TransactionSettings
-from oncelog.spark.sink.cluster import is_fencing
-from oncelog.spark.sink.protocol import (
+from oncelog.spark.sink.asks import (
     Ask,
     Claim,
     Describe,
@@ -34,8 +33,9 @@ from oncelog.spark.sink.protocol import (
     Ticket,
     WereAborted,
     Write,
-    driver_id,
 )
+from oncelog.spark.sink.cluster import is_fencing
+from oncelog.spark.sink.protocol import driver_id
 from oncelog.spark.sink.register import Register
 from oncelog.spark.sink.register_records import decode, encode
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest

@@ -24,11 +24,13 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.minTaskRuntime": "500ms",
 }
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 SMALL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
+    "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
 }
 ROWS = 80
 POINTS = {"2pc": ("task-begun", "after-flush"), "ledger": ("ledger-after-commit", "ledger-before-commit")}

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oncelog.testing import Broker
-from tests.spark.cluster.driver import ROWS
+from tests.spark.cluster.driver import ROWS, SHORT_LIVED
 from tests.spark.sink.queries import committed_values, make_input
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -35,7 +35,7 @@ def java(stack: ExitStack, log: Path, main: str, *arguments: str) -> None:
     environment |= {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"}  # workers start executors with them
     output = stack.enter_context(log.open("wb"))
     modules = ["--add-opens=java.base/java.nio=ALL-UNNAMED", "-Dspark.master.rest.enabled=false"]
-    command = ["java", *modules, "-Xmx256m", "-cp", str(jars), main, *arguments]
+    command = ["java", *modules, *SHORT_LIVED, "-Xmx256m", "-cp", str(jars), main, *arguments]
     process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
 
     def end() -> None:

@@ -13,7 +13,7 @@ from oncelog.admin.topics import NewTopic, add_partitions, create_topic, delete_
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.outside import open_transactions
-from oncelog.spark.sink import driver, ledger, protocol, tasks
+from oncelog.spark.sink import asks, driver, ledger, protocol, tasks
 from oncelog.spark.sink.cluster import Cluster
 from oncelog.spark.sink.errors import Behind, LostRows, SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
@@ -125,8 +125,8 @@ def test_decided_rows_that_retention_took_before_they_were_readable(options: Sin
     with Client(options.bootstrap_servers) as client:
         with Cluster(client, "retained") as cluster:
 
-            def die(ask: protocol.Ask) -> None:
-                if isinstance(ask, protocol.End):
+            def die(ask: asks.Ask) -> None:
+                if isinstance(ask, asks.End):
                     raise SystemExit
 
             with pytest.raises(SystemExit):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink import protocol
+from oncelog.spark.sink import asks, protocol
+from oncelog.spark.sink.asks import End, ListOpen, Stage, Write
 from oncelog.spark.sink.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, SinkError, Superseded
-from oncelog.spark.sink.protocol import End, ListOpen, Stage, Turn, Write
+from oncelog.spark.sink.protocol import Turn
 from oncelog.spark.sink.register import Attempt, Listed, Register, State, Written, begun
 from tests.property.sink.model import Append, Model, Process, Running
 
@@ -187,7 +188,7 @@ def test_a_claim_from_before_the_next_epoch_is_refused() -> None:
     model = Model()
     one = written(model, FIRST, "a")
     slow = Running(5, protocol.claim(FIRST, 0))
-    until(slow, model, protocol.Claim)
+    until(slow, model, asks.Claim)
     run(model, protocol.commit(FIRST, [one]))
     following = Attempt("q", 1, "run3")
     model.tickets[protocol.ticket_id("q", 0)] += protocol.NAMES - 1
@@ -205,7 +206,7 @@ def test_attempts_of_two_stage_attempts_never_share_an_identity() -> None:
     assert run(model, protocol.begin(FIRST)) is Turn.WRITE
     twins = [Running(number, protocol.claim(FIRST, 0)) for number in (5, 6)]
     for twin in twins:
-        until(twin, model, protocol.Claim)
+        until(twin, model, asks.Claim)
     for twin in twins:
         resume(twin, model)
     assert twins[0].result != twins[1].result

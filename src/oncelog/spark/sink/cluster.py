@@ -18,8 +18,7 @@ from oncelog.client.errors import BrokerRefused, ProducerUnusable
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import SinkError
-from oncelog.spark.sink.protocol import (
+from oncelog.spark.sink.asks import (
     Ask,
     Claim,
     Describe,
@@ -36,9 +35,9 @@ from oncelog.spark.sink.protocol import (
     Ticket,
     WereAborted,
     Write,
-    driver_id,
-    is_task_id,
 )
+from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.protocol import driver_id, is_task_id
 from oncelog.spark.sink.register import ONE_WRITE, Listed, Register, Written
 from oncelog.spark.sink.register_topic import RegisterTopic
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Final
 
 from oncelog.spark.sink import protocol
+from oncelog.spark.sink.asks import Ask, End, Stage, Write
 from oncelog.spark.sink.cluster import Cluster
 from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.points import reach
-from oncelog.spark.sink.protocol import Ask, End, Stage, Write
 from oncelog.spark.sink.register import UNKNOWN, Attempt, Listed, State
 from oncelog.spark.sink.tasks import open_client
 
