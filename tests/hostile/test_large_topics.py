@@ -12,7 +12,9 @@ from oncelog.handlers.fetch_reads import FetchReads
 from oncelog.node import large_answers, requests
 from oncelog.node.cluster import LOGS_PER_SLICE
 from oncelog.records.builder import build_batch
+from oncelog.records.compression import Codec
 from oncelog.records.record import Record
+from oncelog.storage.reading import RECORDS_A_STEP
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -235,6 +237,24 @@ def test_a_fetch_that_waits_for_thousands_is_asked_only_about_what_changed(drive
     other.ask(produce("t", batch(driver, bytes(1 << 19)), 4), 9)
     assert looked_at == [3, 4, 4]
     assert len(peer.responses) == 1
+
+
+@pytest.mark.parametrize("timestamp", [START_MS + 20_000, -3])
+def test_a_record_is_searched_for_among_thousands_in_turns(driver, timestamp):
+    """A megabyte that came may be a hundred, of fifteen million records: looking at them takes many seconds."""
+    peer = driver.connect()
+    many = [Record(number, START_MS + number, None, b"", ()) for number in range(20_001)]
+    data = [PartitionProduceData(index=1, records=bytes(build_batch(many, codec=Codec.ZSTD)))]
+    request = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    assert peer.ask(request, 9).responses[0].partition_responses[0].error_code == 0
+    asked = ListOffsetsPartition(partition_index=1, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name="t", partitions=[asked]), offsets_of("u", 1)]
+    driver.turns = 0
+    first, second = peer.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7).topics
+    found = first.partitions[0]
+    assert (found.error_code, found.timestamp, found.offset) == (0, START_MS + 20_000, 20_000)
+    assert second.partitions[0].offset == 0
+    assert driver.turns == len(many) // RECORDS_A_STEP
 
 
 def test_markers_of_a_client_that_does_not_wait_for_the_end_are_written_down(driver, monkeypatch):

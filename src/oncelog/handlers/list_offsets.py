@@ -18,6 +18,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.leadership import led_log
+from oncelog.handlers.waits import NextTurn, Steps, Wait
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -28,6 +29,7 @@ from oncelog.wire.messages.list_offsets import (
 
 if TYPE_CHECKING:
     from oncelog.storage.log import PartitionLog
+    from oncelog.storage.reading import Search, TimestampOffset
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
@@ -67,8 +69,24 @@ Found = tuple[int, int, int]
 """Timestamp, offset and leader epoch; −1 for what is not known or not asked."""
 
 
-def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
-    """Every partition is answered once, in the order of the request."""
+def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse | Steps[ListOffsetsResponse]:
+    """Every partition is answered once, in the order of the request. Where a record has to be searched for among
+    thousands, others have their turn meanwhile."""
+    steps = _answer_all(request, context)
+    try:
+        wait = next(steps)
+    except StopIteration as end:
+        response: ListOffsetsResponse = end.value
+        return response
+    return _going_on(wait, steps)
+
+
+def _going_on(wait: Wait, steps: Steps[ListOffsetsResponse]) -> Steps[ListOffsetsResponse]:
+    yield wait
+    return (yield from steps)
+
+
+def _answer_all(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in request.topics:
         of_topic = asked.setdefault(topic.name, {})
@@ -80,7 +98,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
         allowed = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
         for index, partitions in of_topic.items():
             if allowed:
-                outcome = _look_up(TopicPartition(TopicName(name), index), partitions, request, context)
+                outcome = yield from _look_up(TopicPartition(TopicName(name), index), partitions, request, context)
             else:
                 outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             answer.partitions.append(_answer(index, outcome))
@@ -99,7 +117,7 @@ def _answer(index: int, outcome: Found | ErrorCode) -> ListOffsetsPartitionRespo
 
 def _look_up(
     partition: TopicPartition, asked: list[ListOffsetsPartition], request: ListOffsetsRequest, context: Context
-) -> Found | ErrorCode:
+) -> Steps[Found | ErrorCode]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if len(asked) > 1:
@@ -117,12 +135,12 @@ def _look_up(
     else:
         readable_end = log.high_watermark
     try:
-        return _find(log, timestamp, readable_end, context.broker.leader_epoch(partition))
+        return (yield from _find(log, timestamp, readable_end, context.broker.leader_epoch(partition)))
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _find(log: PartitionLog, timestamp: int, readable_end: int, leader_epoch: int) -> Found:
+def _find(log: PartitionLog, timestamp: int, readable_end: int, leader_epoch: int) -> Steps[Found]:
     if timestamp == LATEST:
         return -1, readable_end, leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -130,7 +148,19 @@ def _find(log: PartitionLog, timestamp: int, readable_end: int, leader_epoch: in
         return -1, start, leader_epoch if start == log.log_end_offset else log.epoch_of(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    found = yield from _searched(
+        log.search_max_timestamp() if timestamp == MAX_TIMESTAMP else log.search_timestamp(timestamp)
+    )
     if found is None or found.offset >= readable_end:
         return NOTHING
     return found.timestamp, found.offset, found.leader_epoch
+
+
+def _searched(search: Search) -> Steps[TimestampOffset | None]:
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            found: TimestampOffset | None = end.value
+            return found
+        yield NextTurn()

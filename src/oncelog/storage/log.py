@@ -35,7 +35,7 @@ from oncelog.storage.file_range import FileRange
 from oncelog.storage.jobs import Job
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.open_transactions import OpenTransaction, OpenTransactions
-from oncelog.storage.reading import Read, TimestampOffset
+from oncelog.storage.reading import Read
 from oncelog.storage.segment import IndexBudget, Segment
 from oncelog.storage.segments import Segments
 from oncelog.storage.snapshots import Snapshots
@@ -187,15 +187,8 @@ class PartitionLog:
         update = None
         if header.producer_id >= 0:
             if not internal and (original := self.producers.duplicate(header)) is not None:
-                return Appended(
-                    Offset(original.first_offset),
-                    Offset(original.last_offset),
-                    original.timestamp,
-                    self.log_start_offset,
-                    True,
-                    header.record_count,
-                    size,
-                )
+                first, last = Offset(original.first_offset), Offset(original.last_offset)
+                return Appended(first, last, original.timestamp, self.log_start_offset, True, header.record_count, size)
             self._check_verified(header, verified or internal, guard)
             update = self._prepare(header, data, base_offset, internal, transaction_version)
         set_base_offset_and_leader_epoch(data, 0, base_offset, leader_epoch)
@@ -391,13 +384,14 @@ class PartitionLog:
             result.aborted = reading.aborted_in(self.segments, place, offset, size, self.log_end_offset)
         return result
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or after ``timestamp`` (milliseconds), exact to the record; None when there is none."""
+    def search_timestamp(self, timestamp: int) -> reading.Search:
+        """The first record at or after ``timestamp`` (milliseconds), exact to the record; None when there is none.
+        Raises OSError, also when its files have gone between two steps."""
         limit = self.storage.max_decompressed_bytes
         return reading.first_at_or_after(self.segments, timestamp, self.log_start_offset, limit)
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp; None when the log is empty."""
+    def search_max_timestamp(self) -> reading.Search:
+        """The first record with the largest timestamp; None when the log is empty. Otherwise as above."""
         return reading.latest_timestamp(self.segments, self.storage.max_decompressed_bytes)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:

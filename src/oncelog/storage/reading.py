@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_LEADER_EPOCH
 from oncelog.records.batch import BatchHeader, CorruptBatch
@@ -97,9 +99,22 @@ def aborted_in(
     return [(entry.producer_id, entry.first_offset) for entry in found]
 
 
-def first_at_or_after(
-    segments: Segments, timestamp: int, log_start_offset: int, max_decompressed_bytes: int
-) -> TimestampOffset | None:
+Search = Generator[None, None, TimestampOffset | None]
+"""Looks for a record, and pauses after some: a batch of a megabyte may have millions."""
+RECORDS_A_STEP: Final = 5000
+
+
+def found_by(search: Search) -> TimestampOffset | None:
+    """What a search finds, without a pause."""
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            found: TimestampOffset | None = end.value
+            return found
+
+
+def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int, max_decompressed_bytes: int) -> Search:
     """The first record from the log's start on whose timestamp is at or after ``timestamp``, or None."""
     for segment in segments:
         if segment.max_timestamp[0] < timestamp:
@@ -108,13 +123,15 @@ def first_at_or_after(
         for position, header in segment.batches(segment.offset_index.position_before(start)):
             if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
                 continue
-            for record in _records(segment, position, header, max_decompressed_bytes):
+            for number, record in _records(segment, position, header, max_decompressed_bytes):
+                if number % RECORDS_A_STEP == 0:
+                    yield
                 if record.timestamp >= timestamp and record.offset >= log_start_offset:
                     return TimestampOffset(record.timestamp, record.offset, _epoch(header))
     return None
 
 
-def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> TimestampOffset | None:
+def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> Search:
     """The first record with the largest timestamp of the log, None when there is none."""
     newest = max(segments, key=lambda segment: segment.max_timestamp[0])
     timestamp, last_offset = newest.max_timestamp
@@ -122,18 +139,18 @@ def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> Timesta
         return None
     for position, header in newest.batches(newest.offset_index.position_before(last_offset)):
         if header.max_timestamp == timestamp:
-            for record in _records(newest, position, header, max_decompressed_bytes):
+            for number, record in _records(newest, position, header, max_decompressed_bytes):
+                if number % RECORDS_A_STEP == 0:
+                    yield
                 if record.timestamp == timestamp:
                     return TimestampOffset(timestamp, record.offset, _epoch(header))
     return None
 
 
-def _records(segment: Segment, position: int, header: BatchHeader, max_bytes: int) -> list[Record]:
-    """The records of a batch; none when what is stored cannot be decoded."""
-    try:
-        return list(read_records(segment.file.read(position, header.size_bytes), 0, header, max_bytes))
-    except CorruptBatch:
-        return []
+def _records(segment: Segment, position: int, header: BatchHeader, max_bytes: int) -> Iterator[tuple[int, Record]]:
+    """The records of a batch, counted from 1, one at a time; as far as what is stored can be decoded."""
+    with contextlib.suppress(CorruptBatch):
+        yield from enumerate(read_records(segment.file.read(position, header.size_bytes), 0, header, max_bytes), 1)
 
 
 def _epoch(header: BatchHeader) -> int:

@@ -20,6 +20,7 @@ from oncelog.records.batch import iter_headers
 from oncelog.records.record import read_records
 from oncelog.sim.files import PowerLost
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.reading import found_by
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content
 
 PRODUCERS = st.integers(0, 2)
@@ -240,7 +241,7 @@ class LogMachine(RuleBasedStateMachine):
         if not expected:
             return
         for wanted in (expected[0].timestamp, expected[-1].timestamp, expected[len(expected) // 2].timestamp + 1):
-            found = log.offset_for_timestamp(wanted)
+            found = found_by(log.search_timestamp(wanted))
             first = next((record for record in expected if record.timestamp >= wanted), None)
             assert (None if found is None else found.offset) == (None if first is None else first.offset)
 

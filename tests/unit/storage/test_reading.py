@@ -7,6 +7,7 @@ import pytest
 from oncelog.records.batch import iter_headers, read_header
 from oncelog.records.compression import Codec
 from oncelog.storage.errors import OffsetOutOfRange
+from oncelog.storage.reading import found_by
 from tests.unit.storage.support import NOW, World, batch, content, records
 
 
@@ -120,15 +121,15 @@ def test_by_time_exact_to_the_record(codec: Codec) -> None:
     for log in (world.log, world.reopen(clean=True), world.reopen()):
         for number in range(20):
             for index in range(5):
-                found = log.offset_for_timestamp(NOW + 100 * number + index)
+                found = found_by(log.search_timestamp(NOW + 100 * number + index))
                 assert found is not None
                 assert (found.offset, found.timestamp) == (5 * number + index, NOW + 100 * number + index)
-            following = log.offset_for_timestamp(NOW + 100 * number + 50)
+            following = found_by(log.search_timestamp(NOW + 100 * number + 50))
             assert (following.offset if following else 100) == 5 * number + 5
-        first = log.offset_for_timestamp(0)
+        first = found_by(log.search_timestamp(0))
         assert first is not None
         assert (first.offset, first.leader_epoch) == (0, 0)
-        latest = log.max_timestamp_offset()
+        latest = found_by(log.search_max_timestamp())
         assert latest is not None
         assert (latest.offset, latest.timestamp) == (99, NOW + 1904)
 
@@ -139,11 +140,11 @@ def test_times_before_the_log_start_do_not_count() -> None:
         world.append(batch([b"x"], timestamp=timestamp))
     world.sync()
     world.log.delete_records_before(1)
-    found = world.log.offset_for_timestamp(NOW + 300)
+    found = found_by(world.log.search_timestamp(NOW + 300))
     assert found is not None
     assert found.offset == 2
-    assert World().log.max_timestamp_offset() is None
-    assert World().log.offset_for_timestamp(0) is None
+    assert found_by(World().log.search_max_timestamp()) is None
+    assert found_by(World().log.search_timestamp(0)) is None
 
 
 def test_leader_epochs_say_where_each_ended() -> None:

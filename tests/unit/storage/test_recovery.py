@@ -11,6 +11,7 @@ from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
 from oncelog.storage.config import StorageConfig
 from oncelog.storage.file_names import CLEAN_SHUTDOWN
+from oncelog.storage.reading import found_by
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content, headers, records
 
 LAST = "t-0/{:020d}.log"
@@ -140,7 +141,7 @@ def test_damaged_files_beside_the_segments_are_rebuilt(clean: bool, damage: str,
     log = world.reopen()
     assert log.log_end_offset == 60
     assert read_all(world) == list(range(60))
-    found = log.offset_for_timestamp(NOW + 7)
+    found = found_by(log.search_timestamp(NOW + 7))
     assert found is not None
     assert found.offset == 17
     assert log.producers.entries[1].last_sequence == 59
