@@ -2,7 +2,7 @@
 
 The tool gets a thread, but never runs beside anybody: thread and loop hand one baton to each other. Whenever the code
 would block it gives the loop a coroutine to await, and stands still until the loop gives back what came of it. So
-nothing is concurrent, the order is the loop's, and same seed is same run (ADR 0006). A host that dies ends the code
+nothing is concurrent, the order is the loop's, and same seed is same run (ADR 0007). A host that dies ends the code
 where it stands: the wait raises, and every further one, too.
 """
 
