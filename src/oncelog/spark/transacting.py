@@ -45,6 +45,8 @@ class SinkTransaction:
 
     def __init__(self, attempt: Attempt, options: Mapping[str, str], directory: Path, *, is_done: bool) -> None:
         self.attempt = attempt
+        self.may_begin_anywhere = False
+        """Whether the numbers are the user's own, and this is the first."""
         self.is_done = is_done
         self._options = dict(options)
         self._directory = directory
@@ -54,6 +56,8 @@ class SinkTransaction:
         """Write a batch frame with the sink's columns; ``options`` (``topic=…``) beside those of the transaction."""
         if self.is_done:
             return
+        if self.may_begin_anywhere:
+            options["acceptLoss"] = str(self.attempt.epoch)
         member = json.dumps([self.attempt.query, self.attempt.epoch, self.attempt.run, self._writes])
         self._writes += 1
         ours = {
@@ -85,9 +89,10 @@ def transaction(
         raise SinkError("this is no streaming query's foreachBatch: name the transaction with query=…")
     _check_name(name)
     attempt = Attempt(name, epoch, secrets.token_hex(8))
-    is_done = _is_decided(parsed, attempt)
+    is_done, is_new = _look_up(parsed, attempt)
     with tempfile.TemporaryDirectory(prefix="oncelog-sink-") as directory:
         made = SinkTransaction(attempt, options, Path(directory), is_done=is_done)
+        made.may_begin_anywhere = query is not None and is_new
         try:
             yield made
             listed = made.listed()
@@ -98,7 +103,8 @@ def transaction(
         driver.commit(parsed, attempt, listed)
 
 
-def _is_decided(options: SinkOptions, attempt: Attempt) -> bool:
+def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
+    """Whether the epoch was decided, and whether nothing is known of the query."""
     with open_client(options) as client, Cluster(client, attempt.query) as cluster:
         modes.settle(client, Mode.TWO_PHASE)
         register = cluster.register()
@@ -108,8 +114,8 @@ def _is_decided(options: SinkOptions, attempt: Attempt) -> bool:
         if where is Standing.BEHIND and register is not None:
             if options.accept_loss is None or options.accept_loss < register.epoch:
                 raise Behind(attempt.query, attempt.epoch, register.epoch)
-            return True
-        return where in (Standing.DECIDED, Standing.DONE)
+            return True, False
+        return where in (Standing.DECIDED, Standing.DONE), register is None
 
 
 def _check_name(name: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink import protocol
 from oncelog.spark.sink.asks import (
+    AnyInLedger,
     Claim,
     Describe,
     End,
@@ -108,6 +109,8 @@ class Model:
                 return None
             case FallenToRetention():
                 return []
+            case AnyInLedger():
+                return False
             case WereAborted(listed):
                 return listed in self.aborted
             case Claim(name, found):

@@ -17,6 +17,7 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import StoredTransaction, TransactionSettings
 from oncelog.spark.sink.asks import (
+    AnyInLedger,
     Ask,
     Claim,
     Describe,
@@ -92,6 +93,8 @@ class AsyncCluster:
                 return None
             case FallenToRetention():
                 return []
+            case AnyInLedger():
+                return False
             case WereAborted():
                 return False
             case Claim(name, found):

@@ -15,7 +15,7 @@ from oncelog.client.blocking import Client
 from oncelog.client.blocking.outside import open_transactions
 from oncelog.spark.sink import asks, driver, ledger, protocol, tasks
 from oncelog.spark.sink.cluster import Cluster
-from oncelog.spark.sink.errors import Behind, LostRows, SinkError
+from oncelog.spark.sink.errors import Behind, LostRows, NotOpen, SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.register import Attempt, Listed
 from oncelog.spark.sink.register_topic import REGISTERS
@@ -63,8 +63,6 @@ def test_an_epoch_that_the_ledger_wrote_by_half_is_completed_in_two_phases(optio
     driver.commit(options, again, (), rows=3)
     other = Attempt("upgraded", 5, "other")
     assert write(options, other, 0, "a", "b") == ((), 2)
-    with Client(options.bootstrap_servers) as client:
-        client.topic("upgraded-2", create=True)
     different = Attempt("upgraded-2", 5, "run")
     ledger.write_with_ledger(options, different, "0", rows("a"))
     with pytest.raises(SinkError, match="were written before"):
@@ -158,7 +156,28 @@ def test_what_would_forget_registers_is_refused_and_more_partitions_do_no_harm()
         driver.commit(options, attempt, write(options, attempt, 0, "a")[0])
         add_partitions(client, REGISTERS, 16)
         assert write(options, Attempt("query", 0, "again"), 0, "a") == ((), 1)
+        delete_topics(client, [REGISTERS])
+        forgotten = Attempt("query", 1, "run")
+        with pytest.raises(SinkError, match="no entry in __oncelog_sink, but this is its epoch 1"):
+            write(options, forgotten, 0, "b")
+        driver.commit(options, forgotten, write(replace(options, accept_loss=1), forgotten, 0, "b")[0])
         alter_configs(client, ResourceType.TOPIC, REGISTERS, change={"cleanup.policy": "delete"})
         with pytest.raises(SinkError, match=r"cleanup\.policy=delete, which forgets"):
-            write(options, Attempt("query", 1, "run"), 0, "b")
-        assert committed_values(own.bootstrap_servers, "out") == [b"a"]
+            write(options, Attempt("query", 2, "run"), 0, "c")
+        assert committed_values(own.bootstrap_servers, "out") == [b"a", b"b"]
+
+
+def test_a_write_that_nobody_can_finish_ends_by_itself_if_it_has_a_time_out(options: SinkOptions) -> None:
+    once = replace(options, transaction_timeout_ms=100)
+    attempt = Attempt("run:1", 0, "1")
+    driver.commit(options, attempt, write(once, attempt, 0, "a")[0], forget=True)
+    killed = Attempt("run:2", 0, "2")
+    listed, _ = write(once, killed, 0, "b")
+    with Client(options.bootstrap_servers) as client:
+        for number in range(40):
+            if not open_transactions(client, "oncelog-sink/run:2/"):
+                break
+            client.pause(number)
+    with pytest.raises(NotOpen):
+        driver.commit(options, killed, listed)
+    assert committed(options) == [b"a"]

@@ -60,10 +60,17 @@ def test_a_part_that_is_missing_or_of_another_decision_is_an_error() -> None:
 def test_a_list_without_bound_loses_its_places_first_and_is_refused_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wide = Register(4, "run", State.DECIDED, listed(3, places=3000))
-    found = read(*to_records("q", wide))
+    def places(task: int) -> tuple[Written, ...]:
+        return tuple(Written("topic", at, 2, 10 * ((task + at) % 5), 0) for at in range(600))
+
+    several = tuple(Listed(StoredTransaction(f"id{task}", 5, 3), 2, places(task)) for task in range(20))
+    found = read(*to_records("q", Register(4, "run", State.DECIDED, several)))
     assert found is not None
-    assert [(one.stored, one.rows, one.written) for one in found.listed] == [(o.stored, 2, ()) for o in wide.listed]
+    assert [one.stored for one in found.listed] == [one.stored for one in several]
+    assert all(one.written[0] == whole.written[0] for one, whole in zip(found.listed, several, strict=True))
+    first = {(at.partition, at.first_offset) for one in found.listed for at in one.written}
+    assert {(partition, 0) for partition in range(600)} <= first
+    assert sum(len(one.written) for one in found.listed) < 600 * 20 / 4
     monkeypatch.setattr(register_records, "MOST_PARTS", 3)
     with pytest.raises(SinkError, match=r"epoch 4 has 9000 transactions.* nothing was decided.*coalesce"):
         to_records("q", Register(4, "run", State.DECIDED, listed(9000)))

@@ -70,6 +70,13 @@ class InLedger:
 
 
 @dataclass(frozen=True, slots=True)
+class AnyInLedger:
+    """Whether mode ``ledger`` has written anything for ids that begin with ``prefix``. Answer: bool."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """InitProducerId on a task's id, if its identity still is ``found`` (None: if the id does not exist).
 
@@ -111,6 +118,7 @@ Ask = (
     | ListOpen
     | Ticket
     | InLedger
+    | AnyInLedger
     | Claim
     | WereAborted
     | FallenToRetention

@@ -19,6 +19,7 @@ from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink.asks import (
+    AnyInLedger,
     Ask,
     Claim,
     Describe,
@@ -107,6 +108,10 @@ class Cluster:
             case InLedger(name):
                 entry = None if self._is_new else ledger_entry(self.client, name)
                 return None if entry is None else entry.offset
+            case AnyInLedger(prefix):
+                from oncelog.admin.groups import list_groups
+
+                return any(row.group.startswith(prefix) for row in list_groups(self.client))
             case Claim(name, found):
                 return self._claim(name, found)
             case FallenToRetention(several):

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import Final
 
 import pyarrow as pa
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.units import MINUTE_MS
 from oncelog.client.blocking import Client
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
@@ -33,6 +35,8 @@ from oncelog.spark.sink.register import Attempt, Standing, State, standing
 from oncelog.spark.sink.rows import gathered
 from oncelog.spark.sink.tasks import drain, open_client, send_all
 
+TIMEOUT_MS: Final = 15 * MINUTE_MS
+
 
 def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, batches: Iterable[pa.RecordBatch]) -> int:
     """Write and commit, unless the ledger says that was done. The number of rows written. Raises SinkError."""
@@ -40,13 +44,13 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
     digest = Digest()
     with open_client(options) as client:
         over = was_decided(client, options, attempt)
-        settings = TransactionSettings(name, timeout_ms=options.transaction_timeout_ms)
+        settings = TransactionSettings(name, timeout_ms=options.transaction_timeout_ms or TIMEOUT_MS)
         producer = TransactionalBodies(client, settings, options.producer)
         with producer:
             producer.initialize()
             known = ledger_entry(client, name)
             if known is None and partition == "0":
-                modes.say(options.mode, Mode.LEDGER, attempt)
+                modes.say(options.mode, Mode.LEDGER)
             tables = digest.of(gathered(batches))
             if over or (known is not None and known.offset >= attempt.epoch):
                 drain(tables)

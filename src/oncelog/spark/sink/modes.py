@@ -12,7 +12,6 @@ from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode
 from oncelog.spark.sink.protocol import driver_id
-from oncelog.spark.sink.register import Attempt
 
 PROBE_ID: Final = driver_id("probe:")
 """Under the prefix that the sink's ids have, for access rules; no query is named so."""
@@ -49,15 +48,8 @@ def why_not_two_phase(client: Client) -> str | None:
     return None
 
 
-def say(wanted: Mode, used: Mode, attempt: Attempt) -> None:
+def say(wanted: Mode, used: Mode) -> None:
     """One line for a query, by the task that finds it new, about what ``auto`` came to."""
-    if used is Mode.TWO_PHASE and attempt.epoch > 0:
-        LOG.warning(
-            "query %s has no entry in __oncelog_sink, but this is its epoch %d. If it was written in two phases "
-            "before, the topic was deleted, and this epoch may be there already",
-            attempt.query,
-            attempt.epoch,
-        )
     if wanted is not Mode.AUTO:
         return
     if used is Mode.TWO_PHASE:

@@ -43,7 +43,8 @@ class SinkOptions:
     mode: Mode = Mode.AUTO
     job_id: str | None = None
     accept_loss: int | None = None
-    transaction_timeout_ms: int = 15 * MINUTE_MS
+    transaction_timeout_ms: int | None = None
+    """As it was given: of the ledger's transactions, and of a batch write's that nobody can finish after its driver."""
     points: str | None = None
     """A directory of kill points, for tests: see ``points``."""
     gather: str | None = None
@@ -75,7 +76,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         mode=mode,
         job_id=job_id,
         accept_loss=_number(options, "acceptLoss", None, 0),
-        transaction_timeout_ms=_number(client_options, "transaction.timeout.ms", 15 * MINUTE_MS, 1) or 15 * MINUTE_MS,
+        transaction_timeout_ms=_number(client_options, "transaction.timeout.ms", None, 1),
         points=options.get("oncelog.testing.points"),
         gather=options.get("oncelog.transaction.gather"),
         member=options.get("oncelog.transaction.member"),

@@ -39,6 +39,7 @@ from typing import Any, Final
 
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink.asks import (
+    AnyInLedger,
     Ask,
     Claim,
     Describe,
@@ -130,6 +131,8 @@ def begin(attempt: Attempt, accepted: int | None = None) -> Generator[Ask, Any, 
         register = yield Read()
         yield Fence()
         register = yield Read()
+    if register is None:
+        yield from _stop_if_forgotten(attempt, accepted)
     left: list[StoredTransaction] = []
     if register is not None and register.epoch == attempt.epoch:
         left = yield ListOpen(task_prefix(attempt.query))
@@ -137,6 +140,18 @@ def begin(attempt: Attempt, accepted: int | None = None) -> Generator[Ask, Any, 
     for stored in left:
         yield End(stored, commit=False)
     return Turn.WRITE
+
+
+def _stop_if_forgotten(attempt: Attempt, accepted: int | None) -> Generator[Ask, Any, None]:
+    """A query's first epoch is 0: what has no register later was forgotten, or was written some other way."""
+    if attempt.epoch == 0 or (accepted is not None and accepted >= attempt.epoch):
+        return
+    if not (yield AnyInLedger(task_prefix(attempt.query))):
+        raise SinkError(
+            f"query {attempt.query} has no entry in __oncelog_sink, but this is its epoch {attempt.epoch}. If the "
+            "topic was deleted, that epoch may be written already. If the checkpoint comes from another sink, or from "
+            f"exactlyOnce=off, go on with acceptLoss={attempt.epoch}"
+        )
 
 
 def claim(

@@ -5,8 +5,8 @@ has read its parts. A part's key is the query id, a NUL and the part's number; p
 have are deleted with it. JSON, so that an operator can read them with any consumer.
 
 Rules: no record is larger than a batch of the smallest usual ``max.message.bytes`` (``PART_BYTES`` and a bit), and a
-decision has a bound, checked before anything is written: the rows' places, which only make errors more telling, are
-left out first; ``MOST_PARTS`` is the end.
+decision has a bound, checked before anything is written: most of the rows' places, which only make errors more
+telling, are left out first; ``MOST_PARTS`` is the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSION: Final = 2
 """Of a head with parts; without them it is 1, which says all there is."""
 PART_BYTES: Final = 256 * KIB
 MOST_PLACES_BYTES: Final = PART_BYTES // 2
-"""A list that is longer is written without the rows' places: every task reads it."""
+"""A list that is longer is written with few of the rows' places: every task reads it."""
 MOST_PARTS: Final = 128
 """32 MiB: about 250,000 transactions in one epoch."""
 
@@ -134,9 +134,17 @@ def _head(register: Register, version: int) -> dict[str, Any]:
 
 
 def _bounded(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
+    """Where the list is long, one place of each transaction, and the first of all in each partition: what it takes to
+    see that a transaction was aborted, or that retention was quicker."""
     if sum(map(_size, listed)) <= MOST_PLACES_BYTES:
         return listed
-    return tuple(one._replace(written=()) for one in listed)
+    first: dict[tuple[str, int], int] = {}
+    for place in (place for one in listed for place in one.written):
+        first[place[:2]] = min(first.get(place[:2], place.first_offset), place.first_offset)
+    return tuple(
+        one._replace(written=(*one.written[:1], *(at for at in one.written[1:] if first[at[:2]] == at.first_offset)))
+        for one in listed
+    )
 
 
 def _lists(register: Register) -> Iterator[list[Any]]:

@@ -29,7 +29,7 @@ from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.points import reach
 from oncelog.spark.sink.producing import BodyProducer, PlainBodies, TransactionalBodies
 from oncelog.spark.sink.protocol import Turn, ticket_id
-from oncelog.spark.sink.register import Attempt, Listed, Standing, standing
+from oncelog.spark.sink.register import ONE_WRITE, Attempt, Listed, Standing, standing
 from oncelog.spark.sink.rows import Router, Target, gathered
 
 BEGIN_ATTEMPTS: Final = 100
@@ -86,10 +86,10 @@ def write_two_phase(
     tables = chain([first], tables)
     with open_client(options) as client, Cluster(client, attempt.query) as cluster:
         cluster.make_producer = lambda name: TransactionalBodies(
-            client, TransactionSettings(name, two_phase=True), options.producer
+            client, _transaction(options, attempt, name), options.producer
         )
         if place.is_first and cluster.register() is None:
-            modes.say(options.mode, Mode.TWO_PHASE, attempt)
+            modes.say(options.mode, Mode.TWO_PHASE)
         turn: Turn | StoredTransaction = _begin(cluster, options, attempt, place)
         if turn is Turn.WRITE:
             reach(options.points, "task-begun")
@@ -100,6 +100,14 @@ def write_two_phase(
             case StoredTransaction():
                 return _write(cluster, options, attempt, turn, tables)
         return Task(None, drain(tables))
+
+
+def _transaction(options: SinkOptions, attempt: Attempt, name: str) -> TransactionSettings:
+    """Without a time-out, but for a write that nobody can run again, if its user gives one: it has to be longer than
+    the job."""
+    if options.transaction_timeout_ms is not None and attempt.query.startswith(ONE_WRITE):
+        return TransactionSettings(name, timeout_ms=options.transaction_timeout_ms)
+    return TransactionSettings(name, two_phase=True)
 
 
 def _write(
