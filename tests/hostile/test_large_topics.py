@@ -14,6 +14,7 @@ from oncelog.node.cluster import LOGS_PER_SLICE
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
+from oncelog.storage import append_validation
 from oncelog.storage.reading import RECORDS_A_STEP
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -255,6 +256,36 @@ def test_a_record_is_searched_for_among_thousands_in_turns(driver, timestamp):
     assert (found.error_code, found.timestamp, found.offset) == (0, START_MS + 20_000, 20_000)
     assert second.partitions[0].offset == 0
     assert driver.turns == len(many) // RECORDS_A_STEP
+
+
+@pytest.mark.parametrize("wrong", [None, 3, 11_999])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_thousands_of_records_are_looked_into_in_turns(driver, monkeypatch, wrong, acks):
+    """Every record of a compacted topic has a key, as if they had all been looked at at once."""
+    peer = driver.connect()
+    create_topic(peer, "c", cleanup_policy="compact")
+    records = [Record(n, START_MS, None if n == wrong else b"k", None, ()) for n in range(12_000)]
+    data = [PartitionProduceData(index=0, records=bytes(build_batch(records, codec=Codec.ZSTD)))]
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name="c", partition_data=data), *produce_of(1).topic_data],
+    )
+    driver.turns = 0
+    in_turns = peer.ask(request, 9)
+    assert driver.turns == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(append_validation, "RECORDS_A_STEP", 1 << 31)
+        driver = with_records()
+        other = driver.connect()
+        create_topic(other, "c", cleanup_policy="compact")
+        driver.turns = 0
+        at_once = other.ask(request, 9)
+        assert driver.turns == 0
+    assert in_turns == at_once
+    answered = in_turns.responses[0].partition_responses[0]
+    assert answered.error_code == (ErrorCode.NONE if wrong is None else ErrorCode.INVALID_RECORD)
+    assert [each.batch_index for each in answered.record_errors] == ([] if wrong is None else [wrong])
 
 
 def test_markers_of_a_client_that_does_not_wait_for_the_end_are_written_down(driver, monkeypatch):

@@ -19,6 +19,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
 from oncelog.handlers.leadership import exists
 from oncelog.handlers.pace import ITEMS_WHILE_CREATING, Pace
+from oncelog.handlers.produce_looking import any_has_many, looked_into
 from oncelog.handlers.produce_transactions import ADDS_PARTITIONS, identity_of, known, verify
 from oncelog.handlers.waits import NextTurn, Steps, UntilDurable
 from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
@@ -35,6 +36,7 @@ from oncelog.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
+    from oncelog.storage.append_validation import Looked
     from oncelog.storage.log import PartitionLog
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -63,6 +65,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be written",
 }
 
+_NOT_LOOKED: Final[Mapping[int, Looked]] = {}
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -91,22 +94,41 @@ class _Appending:
     refused: Mapping[TopicPartition, ErrorCode]
     """What the transaction coordinator does not know as part of the transaction."""
     verified: bool
+    looked: Mapping[int, Looked]
+    """What was found in batches of very many records, by the identity of their partition's data."""
+    in_turns: bool
+    """There are so many partitions that others have their turn in between. What a client has sent that leaves
+    meanwhile is lost from there on; a producer's request has a thousandth of that."""
     guards: Mapping[TopicPartition, Guard] = field(default_factory=dict)
     """Under which partitions were verified."""
     transactional_id: str | None = None
     """Whose the transactional records are; only one whose requester may use it."""
     waiting: list[_Waiting] = field(default_factory=list)
-    in_turns: bool = False
-    """There are so many partitions that others have their turn in between. What a client has sent that leaves
-    meanwhile is lost from there on; a producer's request has a thousandth of that."""
 
 
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     """Append every partition's records; None (no response) for acks=0."""
+    if any_has_many(request, _records):
+        return _look_first(request, context)
+    return _decide(request, context, _NOT_LOOKED)
+
+
+def _look_first(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
+    def partition_of(topic: TopicProduceData, index: int) -> TopicPartition:
+        return TopicPartition(TopicName(topic.name or _name_of(topic.topic_id, context)), index)
+
+    looked = yield from looked_into(request, _records, partition_of, context)
+    outcome = _decide(request, context, looked)
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+def _decide(
+    request: ProduceRequest, context: Context, looked: Mapping[int, Looked]
+) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     in_turns = len(request.topic_data) > ITEMS_WHILE_CREATING or _partition_count(request) > ITEMS_WHILE_CREATING
     transactional = _transactional_partitions(request, context)
     if transactional is None:
-        return _append_all(request, _Appending(context, request.acks, True, {}, verified=False, in_turns=in_turns))
+        return _append_all(request, _Appending(context, request.acks, True, {}, False, looked, in_turns))
     name = request.transactional_id
     allowed = name is not None and context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     verified = False
@@ -114,8 +136,9 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Steps
         # What is known now holds for what is appended now; for the rest there have to be guards.
         verified = not in_turns and known(name, transactional, context)
         if not verified:
-            return _verify_and_append(request, name, transactional, context, in_turns=in_turns)
-    appending = _Appending(context, request.acks, allowed, {}, verified, transactional_id=name, in_turns=in_turns)
+            appending = _Appending(context, request.acks, True, {}, True, looked, in_turns, transactional_id=name)
+            return _verify_and_append(request, name, transactional, appending)
+    appending = _Appending(context, request.acks, allowed, {}, verified, looked, in_turns, transactional_id=name)
     return _append_all(request, appending)
 
 
@@ -127,11 +150,9 @@ def _verify_and_append(
     request: ProduceRequest,
     name: str,
     transactional: Mapping[TopicPartition, Identity],
-    context: Context,
-    *,
-    in_turns: bool,
+    appending: _Appending,
 ) -> Steps[ProduceResponse | None]:
-    appending = _Appending(context, request.acks, True, {}, verified=True, transactional_id=name, in_turns=in_turns)
+    context = appending.context
     first, *others = set(transactional.values())
     if others:
         appending.refused = dict.fromkeys(transactional, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -146,7 +167,7 @@ def _verify_and_append(
             if may_ask_anew and not appending.refused and _is_overtaken(first, logs, appending.guards):
                 continue
             outcome = _append_all(request, appending)
-            if in_turns and isinstance(outcome, Generator):
+            if appending.in_turns and isinstance(outcome, Generator):
                 return (yield from outcome)
         finally:  # also when the client is gone
             for partition, guard in appending.guards.items():
@@ -312,6 +333,7 @@ def _append_partition(
             verified=appending.verified,
             guard=appending.guards.get(partition),
             transactional_id=appending.transactional_id,
+            looked=appending.looked.get(id(data)),
         )
     except AppendRefused as refused:
         _refuse_append(result, refused, log)

@@ -77,5 +77,9 @@ class Repeats:
 
 def _repetition(seen: _Seen) -> AuditRecord:
     assert seen.last is not None
-    repeated: dict[str, Value] = {"more": seen.outcomes.total(), "since_ms": seen.since_ms, "outcomes": dict(seen.outcomes)}
+    repeated: dict[str, Value] = {
+        "more": seen.outcomes.total(),
+        "since_ms": seen.since_ms,
+        "outcomes": dict(seen.outcomes),
+    }
     return replace(seen.last, outcome=summary(list(seen.outcomes)), details={**seen.last.details, REPEATED: repeated})

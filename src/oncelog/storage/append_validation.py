@@ -7,6 +7,9 @@ bytes of a batch that the broker must rewrite, and those only after everything h
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -40,8 +43,46 @@ class Checked(NamedTuple):
     header: BatchHeader
 
 
+@dataclass(slots=True)
+class Looked:
+    """The records of a batch were looked into before; ``refusal`` is what was found wrong."""
+
+    refusal: AppendRefused | None = None
+
+
+RECORDS_A_STEP: Final = 5000
+_RECORD_COUNT_POSITION: Final = 57
+
+
+def has_many_records(data: Buffer) -> bool:
+    """Whether a batch says that it has more records than should be looked into at once."""
+    return int.from_bytes(data[_RECORD_COUNT_POSITION : _RECORD_COUNT_POSITION + 4], "big") > RECORDS_A_STEP
+
+
+def look_into(
+    data: Buffer, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
+) -> Generator[None, None, Looked | None]:
+    """Look into the records of a batch in steps, where the topic asks for it: a megabyte may have millions. The outcome
+    is for ``check_client_batch``; None where there is nothing to look into, or nothing that could be."""
+    try:
+        header = read_header(data)
+        if not (config.compact or _timestamps_suspect(header, config, now_ms)):
+            return None
+        yield from _look(data, header, config, now_ms, max_decompressed_bytes, where)
+    except CorruptBatch:
+        return None
+    except AppendRefused as refused:
+        return Looked(refused)
+    return Looked()
+
+
 def check_client_batch(
-    data: bytearray | memoryview, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
+    data: bytearray | memoryview,
+    config: LogConfig,
+    now_ms: int,
+    max_decompressed_bytes: int,
+    where: object,
+    looked: Looked | None = None,
 ) -> Checked:
     """The one batch of a Produce request for the log ``where``. Raises AppendRefused."""
     data, header = _read_only_batch(data, where)
@@ -66,7 +107,10 @@ def check_client_batch(
         )
     target = _target_codec(codec, config)
     if config.compact or _timestamps_suspect(header, config, now_ms):
-        _check_records(data, header, config, now_ms, max_decompressed_bytes, where)
+        if looked is None:
+            deque(_look(data, header, config, now_ms, max_decompressed_bytes, where), maxlen=0)
+        elif looked.refusal is not None:
+            raise looked.refusal
     if target is not codec:
         return _recompressed(data, header, target, config, max_decompressed_bytes, where)
     return Checked(data, header)
@@ -186,15 +230,18 @@ def _timestamps_suspect(header: BatchHeader, config: LogConfig, now_ms: int) -> 
     )
 
 
-def _check_records(
+def _look(
     data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
-) -> None:
+) -> Iterator[None]:
+    """Raises AppendRefused for what is wrong with the records; pauses after some."""
     errors: list[tuple[int, str]] = []
     timestamps_wrong = False
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     try:
         for index, record in enumerate(read_records(data, 0, header, max_decompressed_bytes)):
+            if index and index % RECORDS_A_STEP == 0:
+                yield
             if config.compact and record.key is None:
                 errors.append((index, f"Compacted topic cannot accept message without key in topic partition {where}"))
             elif not config.log_append_time and record.timestamp != NO_TIMESTAMP and not header.is_log_append_time:

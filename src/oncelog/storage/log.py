@@ -12,7 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -27,7 +27,7 @@ from oncelog.records.batch import BatchHeader, CorruptBatch, set_base_offset_and
 from oncelog.records.control import end_transaction_marker_of
 from oncelog.records.record import read_records
 from oncelog.storage import maintenance, reading
-from oncelog.storage.append_validation import check_client_batch, check_internal_batch
+from oncelog.storage.append_validation import Looked, check_client_batch, check_internal_batch, look_into
 from oncelog.storage.checkpoints import write_leader_epochs, write_topic_id
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import AppendRefused, OffsetOutOfRange
@@ -151,6 +151,11 @@ class PartitionLog:
 
     # Appending
 
+    def look_into(self, data: memoryview | bytearray, now_ms: int) -> Generator[None, None, Looked | None]:
+        """What :meth:`append` would look into all at once, in steps; the outcome is for it."""
+        limit = self.storage.max_decompressed_bytes
+        return look_into(data, self.config, now_ms, limit, self.partition)
+
     def append(
         self,
         data: memoryview | bytearray,
@@ -162,6 +167,7 @@ class PartitionLog:
         guard: Guard | None = None,
         transaction_version: int = 0,
         transactional_id: str | None = None,
+        looked: Looked | None = None,
     ) -> Appended:
         """Write one batch at the end. ``data`` is changed in place (offsets, leader epoch, time).
 
@@ -169,7 +175,7 @@ class PartitionLog:
         ``verified``: the transaction coordinator knows of this producer's transaction here (KIP-890); without that a
         client cannot begin one; under ``guard``, if there is one: when it is stale the coordinator's word does not
         count any more. ``transaction_version`` says by which rules a marker's epoch is checked.
-        ``transactional_id``: whose transaction it is, as the request said.
+        ``transactional_id``: whose transaction it is, as the request said. ``looked``: by :meth:`look_into`.
         Raises AppendRefused, or OSError when the disk refuses; either way nothing has changed.
         """
         invariant(not self.closed, "append to a closed log", partition=self.partition)
@@ -178,7 +184,7 @@ class PartitionLog:
             data, header = check_internal_batch(data, config, self.partition)
         else:
             limit = self.storage.max_decompressed_bytes
-            data, header = check_client_batch(data, config, now_ms, limit, self.partition)
+            data, header = check_client_batch(data, config, now_ms, limit, self.partition, looked)
         size = len(data)
         self._check_fits(size)
         base_offset = self.log_end_offset
