@@ -1,4 +1,7 @@
-"""What an observer of a broker's network sees: whole requests in, whole responses out, decoded once for all."""
+"""What an observer of a broker's network sees: whole requests in, whole responses out, decoded once for all.
+
+What no rule looks at is not decoded: of such a request only the class is handed on.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 
 from oncelog.base.errors import PeerError
+from oncelog.sim.checkers.wire.exchange import name_of
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.network import PRODUCE, Connection
 from oncelog.wire.apis import WIRE_APIS
@@ -57,22 +61,21 @@ class WireWatcher:
 
     def __init__(self, observer: WireObserver, now_ms: Callable[[], int], on_violation: Callable[[str], None]) -> None:
         self.requests = 0
-        self.on_answer: Callable[[Connection, RequestHeader, Any, Any], None] | None = None
-        """Told every exchange that was answered: connection, header, request, response."""
         self.calm_since_ms: int | None = None
         """From when on nothing is wrong: every request that comes later has to be answered soon."""
         self._observer = observer
         self._now_ms = now_ms
         self._on_violation = on_violation
         self._asked: dict[int, dict[int, tuple[RequestHeader, Any, int]]] = {}
-        """By connection and correlation id, with the time."""
+        """By connection and correlation id: header, request (or its class alone), and the time."""
 
     def received(self, connection: Connection, frame: Buffer) -> None:
         self.requests += 1
-        data = memoryview(bytes(frame))
         try:
-            header, position = decode_request_header(data)
-            request = request_class(header.api_key).decode(data[position:], header.api_version)
+            header, position = decode_request_header(frame)
+            request = request_class(header.api_key)
+            if self._observer.looks_at(request):
+                request = request.decode(memoryview(bytes(frame))[position:], header.api_version)
         except (PeerError, KeyError):
             return  # the broker answers that in its own way
         now_ms = self._now_ms()
@@ -93,11 +96,11 @@ class WireWatcher:
         if asked is None:
             return
         header, request, _ = asked
-        _, position = decode_response_header(frame, header.api_key, header.api_version)
-        response = request.response_class().decode(frame[position:], header.api_version)
+        response = request.response_class()
+        if not isinstance(request, type):
+            _, position = decode_response_header(frame, header.api_key, header.api_version)
+            response = response.decode(frame[position:], header.api_version)
         self._observer.answered(connection.number, correlation_id, response, self._now_ms())
-        if self.on_answer is not None:
-            self.on_answer(connection, header, request, response)
         self._look()
 
     def disconnected(self, connection: Connection) -> None:
@@ -106,7 +109,7 @@ class WireWatcher:
             waited_ms = self._now_ms() - asked_ms
             calm = self.calm_since_ms is not None and asked_ms >= self.calm_since_ms
             if calm and waited_ms >= PATIENCE_MS and not _may_wait(header, request):
-                what = f"{type(request).__name__} of {connection.client} waited {waited_ms} ms in calm times"
+                what = f"{name_of(request)} of {connection.client} waited {waited_ms} ms in calm times"
                 self._on_violation(f"L5 request without an answer: {what}")
 
     def died(self, *, power_lost: bool) -> None:

@@ -25,7 +25,13 @@ class Exchange(NamedTuple):
     came: int
     version: int
     request: Any
+    """The class alone where no rule looks at the message."""
     at_ms: int
+
+
+def name_of(request: object) -> str:
+    """What a request (or the class alone) is called."""
+    return request.__name__ if isinstance(request, type) else type(request).__name__
 
 
 class Topics:

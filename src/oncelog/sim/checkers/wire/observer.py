@@ -14,11 +14,12 @@ from typing import Any
 from oncelog.sim.checkers.liveness import Waiting
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch, Appends
 from oncelog.sim.checkers.wire.commits import Commits
-from oncelog.sim.checkers.wire.exchange import Exchange, Topics
+from oncelog.sim.checkers.wire.exchange import Exchange, Topics, name_of
 from oncelog.sim.checkers.wire.fetched import FetchedLogs
 from oncelog.sim.checkers.wire.generations import Generations
 from oncelog.sim.checkers.wire.outcomes import TRANSACTIONS_V2, Outcomes
 from oncelog.sim.checkers.wire.watermarks import Watermarks
+from oncelog.wire.message import Request
 from oncelog.wire.messages.create_topics import CreateTopicsResponse
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsRequest
@@ -54,6 +55,7 @@ class WireObserver:
         self._logs = FetchedLogs(topics, self._report, self._appends, self._outcomes)
         self._generations = Generations(self._report)
         self._commits = Commits(topics, self._report)
+        self._looks_at: dict[type, bool] = {}
         self._requests: dict[type, Callable[[Exchange], None]] = {
             OffsetCommitRequest: lambda asked: self._commits.asking(asked, transactional=False),
             TxnOffsetCommitRequest: lambda asked: self._commits.asking(asked, transactional=True),
@@ -76,8 +78,17 @@ class WireObserver:
             OffsetFetchResponse: lambda asked, response, index: self._commits.fetched(asked, response),
         }
 
+    def looks_at(self, request_class: type[Request[Any]]) -> bool:
+        """Whether a rule looks at such requests or their answers; of others the class says enough."""
+        looked_at = self._looks_at.get(request_class)
+        if looked_at is None:
+            looked_at = request_class in self._requests or request_class.response_class() in self._responses
+            self._looks_at[request_class] = looked_at
+        return looked_at
+
     def received(self, connection: Hashable, correlation_id: int, version: int, request: object, at_ms: int) -> None:
-        """A request came whole to the broker. ``version`` is that of its API."""
+        """A request came whole to the broker (its class alone will do, see :meth:`looks_at`). ``version`` is that of
+        its API."""
         self._index += 1
         self._now_ms = at_ms
         asked = Exchange(self._index, version, request, at_ms)
@@ -123,7 +134,7 @@ class WireObserver:
     def waiting(self, before_ms: int) -> list[Waiting]:
         """Requests that came before ``before_ms`` on connections that are still open, and have no answer."""
         return [
-            Waiting(str(connection), type(asked.request).__name__, asked.at_ms)
+            Waiting(str(connection), name_of(asked.request), asked.at_ms)
             for connection, exchanges in self._open.items()
             for asked in exchanges.values()
             if asked.at_ms < before_ms
