@@ -31,6 +31,7 @@ RETRANSMISSION_US: Final = 200_000
 PRODUCE: Final = 0
 FETCH: Final = 1
 END_TXN: Final = 26
+WRITE_TXN_MARKERS: Final = 27
 _END_TXN_WITH_BUMP: Final = 5
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 
@@ -294,11 +295,12 @@ class ClientTransport(asyncio.Transport):
 def may_be_repeated(frame: bytes) -> bool:
     """Whether the protocol promises that a second copy changes nothing, however late it comes.
 
-    Produce with sequences is recognised, EndTxn since v5 by its epoch. Most others may do harm when they are late, by
-    Kafka's design: an offset commit goes back, AddPartitionsToTxn of Transactions V1 opens a transaction again.
+    Produce with sequences is recognised, EndTxn since v5 by its epoch, an administrator's marker by the start offset
+    (those without are sent only for producers that are dead). Most others may do harm when they are late, by Kafka's
+    design: an offset commit goes back, AddPartitionsToTxn of Transactions V1 opens a transaction again.
     """
     api_key, version = _KEY_AND_VERSION.unpack_from(frame, 4) if len(frame) >= 8 else (-1, -1)
-    return api_key in (PRODUCE, FETCH) or (api_key == END_TXN and version >= _END_TXN_WITH_BUMP)
+    return api_key in (PRODUCE, FETCH, WRITE_TXN_MARKERS) or (api_key == END_TXN and version >= _END_TXN_WITH_BUMP)
 
 
 class Network:

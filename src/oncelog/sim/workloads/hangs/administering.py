@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from oncelog.admin.transactions import Scope, abort, explain_topic, find_one, force_terminate, scan
+from oncelog.admin.transactions import abort, explain_topic, find_one, force_terminate, scan
 from oncelog.admin.transactions.aborting import write_abort_marker
 from oncelog.admin.transactions.hanging import OpenTransaction
 from oncelog.admin.transactions.judging import Verdict
@@ -51,7 +51,7 @@ class Administrator:
         self.stage = stage
         self.ground = ground
         self.name = name
-        self.scope = Scope(topics=tuple(topics))
+        self.topics = topics
         self.committers = committers
         self.entropy = stage.entropy(name)
         self.commands: tuple[Callable[[Client], object], ...] = (
@@ -78,7 +78,7 @@ class Administrator:
 
     def look(self, client: Client) -> list[OpenTransaction]:
         """``find-hanging --all``; what is called hanging."""
-        found = scan(client, self.scope, min_age_ms=self.entropy.choice(MIN_AGES_MS))
+        found = scan(client, min_age_ms=self.entropy.choice(MIN_AGES_MS))
         for wrong in said_to_hang(found.transactions, self.ground.planted):
             self.stage.violated(wrong)
         return found.of(Verdict.HANGING)
@@ -96,7 +96,7 @@ class Administrator:
 
     def explain(self, client: Client) -> None:
         """``explain --topic``."""
-        explain_topic(client, self.entropy.choice(self.scope.topics))
+        explain_topic(client, self.entropy.choice(self.topics))
 
     def mark_unchecked(self, client: Client) -> None:
         """The marker of ``abort`` without any of its checks: the leader has to refuse what does not hang."""
@@ -132,7 +132,7 @@ class Administrator:
 
     def any_open(self, client: Client) -> OpenTransaction | None:
         """Some open transaction."""
-        found = scan(client, self.scope, min_age_ms=0).transactions
+        found = scan(client, min_age_ms=0).transactions
         return self.entropy.choice(found) if found else None
 
     async def terminate(self, host: ClientHost, committers: Committers) -> None:

@@ -79,7 +79,7 @@ class ByHand:
     async def initialise(self) -> None:
         """Get a producer id."""
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=self.timeout_ms)
-        answer = await (await self._coordinator()).call(request, INIT_VERSION)
+        answer = await (await self.coordinator()).call(request, INIT_VERSION)
         _check(answer.error_code, "InitProducerId")
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 
@@ -92,7 +92,7 @@ class ByHand:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=topics,
         )
-        answer = await (await self._coordinator()).call(request, ADD_VERSION)
+        answer = await (await self.coordinator()).call(request, ADD_VERSION)
         for topic in answer.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
                 _check(result.partition_error_code, "AddPartitionsToTxn")
@@ -144,14 +144,14 @@ class ByHand:
         )
         if commit:
             self.ending_at, self.outcome = self.stage.world.kernel.now_us, Outcome.UNKNOWN
-        answer = await (await self._coordinator()).call(request, END_VERSION)
+        answer = await (await self.coordinator()).call(request, END_VERSION)
         _check(answer.error_code, "EndTxn")
         self.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
 
     async def completed(self) -> None:
         """Wait until all its markers are written. Raises ClientError when that takes long."""
         for _ in range(20):
-            link = await self._coordinator()
+            link = await self.coordinator()
             answer = await link.call(DescribeTransactionsRequest(transactional_ids=[self.name]))
             if answer.transaction_states[0].transaction_state in _COMPLETE:
                 return
@@ -172,7 +172,8 @@ class ByHand:
         hung = Transaction(name, f"{self.label} late", [write], outcome, ending_at)
         self.stage.recorder.transactions.append(hung)
 
-    async def _coordinator(self) -> AsyncLink:
+    async def coordinator(self) -> AsyncLink:
+        """A connection to the coordinator of its transactions."""
         return await self.client.link(await self.client.coordinator(self.name, TRANSACTION_KEY))
 
 

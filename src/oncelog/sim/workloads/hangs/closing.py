@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from oncelog.admin.transactions import Scan, Scope, abort, scan
+from oncelog.admin.transactions import Scan, abort, scan
 from oncelog.admin.transactions.judging import Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
@@ -32,11 +32,10 @@ _AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 class Closing:
     """See the module."""
 
-    def __init__(self, stage: Stage, counted: CountedStage, ground: Ground, topics: tuple[str, ...]) -> None:
+    def __init__(self, stage: Stage, counted: CountedStage, ground: Ground) -> None:
         self.stage = stage
         self.counted = counted
         self.ground = ground
-        self.scope = Scope(topics=topics)
 
     async def __call__(self, host: ClientHost) -> None:
         while not host.stopping or self.counted.running:
@@ -71,7 +70,7 @@ class Closing:
     def look(self, client: Client) -> Scan:
         """All that is open, seen by everybody who has to be asked."""
         for attempt in range(ATTEMPTS):
-            found = scan(client, self.scope, min_age_ms=0)
+            found = scan(client, min_age_ms=0)
             if not found.unanswered:
                 return found
             client.pause(attempt)

@@ -6,15 +6,17 @@ Old ones say in their records that they are from yesterday. Whoever touches one 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import ClientError
+from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import Write
+from oncelog.sim.checkers.history import GroupPartition, Write
 from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.by_hand import DAY_MS
 from oncelog.sim.workloads.hangs.ground import Ground
@@ -44,17 +46,27 @@ class Dripping:
         async with host.client() as client, AsyncTransactionalProducer(client, settings, SETTINGS) as producer:
             await producer.initialize()
             while not host.stopping:
+                offsets: dict[GroupPartition, int] = {}
                 await one_transaction(
                     self.stage,
                     host,
                     producer,
-                    lambda writes: self.drip(host, producer, writes),
+                    partial(self.drip, host, producer, offsets),
                     entropy=self.entropy,
                     aborts=0.1,
+                    offsets=offsets,
                 )
 
-    async def drip(self, host: ClientHost, producer: AsyncTransactionalProducer, writes: Writes) -> None:
-        """A record, a pause, a record …"""
+    async def drip(
+        self,
+        host: ClientHost,
+        producer: AsyncTransactionalProducer,
+        offsets: dict[GroupPartition, int],
+        writes: Writes,
+    ) -> None:
+        """An offset (the number of the next record), a record, a pause, a record …"""
+        offsets[GroupPartition(self.name, self.places[0])] = self.count + 1
+        await producer.send_offsets({self.places[0]: Committed(self.count + 1)}, GroupMetadata(self.name))
         for _ in range(self.entropy.randint(2, 12)):
             self.count += 1
             value, place = f"{self.name}/{self.count}", self.entropy.choice(self.places)

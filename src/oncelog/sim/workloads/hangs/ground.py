@@ -46,6 +46,8 @@ class Ground:
     planted: dict[tuple[TopicPartition, int], Planted] = field(default_factory=dict)
     judged: bool = False
     """The last look is over: who held a transaction open for it may go on."""
+    groups: list[str] = field(default_factory=list)
+    """Groups whose offsets are committed in transactions."""
     count: int = 0
 
     @property

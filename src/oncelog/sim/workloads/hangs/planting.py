@@ -19,6 +19,7 @@ from oncelog.sim.checkers.verdicts import Planted
 from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.by_hand import DAY_MS, ByHand
 from oncelog.sim.workloads.hangs.ground import Ground
+from oncelog.sim.workloads.hangs.offsets import late_offsets
 from oncelog.sim.workloads.hostile import LATE, newest_connection
 from oncelog.sim.world import CLIENT_CONFIG, ClientHost
 from oncelog.wire.messages.produce import PartitionProduceResponse
@@ -72,20 +73,22 @@ class Planter:
             Planted(kind, place, hand.producer_id, hand.epoch, hand.name, hand.timeout_ms, planted_ms=now_ms)
         )
 
-    def answered(self, answer: PartitionProduceResponse, hand: ByHand, place: TopicPartition) -> None:
-        """The leader has said what it did with the record that was to hang."""
-        if answer.error_code != ErrorCode.NONE:
+    def answered(self, code: int, hand: ByHand, place: TopicPartition, offset: int = -1) -> None:
+        """The leader has said what it did with what was to hang, and where that is."""
+        if code != ErrorCode.NONE:
             return
         if self.ground.verifies:
             self.stage.object(f"{hand.name}: a leader that verifies has let a hanging transaction begin on {place}")
-        self.ground.certain(place, hand.producer_id, answer.base_offset, hand.last[place].timestamp_ms)
+        first_ms = hand.last[place].timestamp_ms if offset >= 0 else 0
+        self.ground.certain(place, hand.producer_id, offset, first_ms)
 
     async def hang(self, kind: str, hand: ByHand, place: TopicPartition) -> None:
         """Records that no coordinator will end: one, or some that come one after the other."""
         value = hand.new_value()
         self.plant(kind, hand, place)
         hand.record_hung(place, value)
-        self.answered(await hand.send(await hand.leader(place), hand.request(place, value)), hand, place)
+        answer = await hand.send(await hand.leader(place), hand.request(place, value))
+        self.answered(answer.error_code, hand, place, answer.base_offset)
         while self.entropy.random() < 0.3:
             await hand.host.sleep(self.entropy.randint(1, 3_000))
             value = hand.new_value()
@@ -127,7 +130,8 @@ async def _end_before(planter: Planter, hand: ByHand, place: TopicPartition) -> 
         if not is_late:
             late.cancel()
     try:
-        planter.answered(await late, hand, place)
+        answer = await late
+        planter.answered(answer.error_code, hand, place, answer.base_offset)
     finally:
         await old.close()
 
@@ -181,7 +185,7 @@ async def _raw(planter: Planter, host: ClientHost, client: AsyncClient) -> None:
     await planter.hang("raw", raw, planter.entropy.choice(planter.places))
 
 
-_KINDS: Final[tuple[Plant, ...]] = (_late, _late, _unlisted, _moved_on, _raw)
+_KINDS: Final[tuple[Plant, ...]] = (_late, _late, _unlisted, _moved_on, _raw, late_offsets)
 
 
 def _seen(task: asyncio.Task[PartitionProduceResponse]) -> None:

@@ -21,6 +21,7 @@ from oncelog.sim.workloads.hangs.damaging import Vandal
 from oncelog.sim.workloads.hangs.excused import Dripping, Keeper, Reader
 from oncelog.sim.workloads.hangs.ground import CountedStage, Ground
 from oncelog.sim.workloads.hangs.planting import Planter
+from oncelog.sim.workloads.members import note_group
 from oncelog.sim.workloads.producing import Producers
 from oncelog.sim.workloads.two_phase import Committers
 
@@ -67,6 +68,7 @@ class Hangs:
             for_ever = self.left_for_ever and index == 0
             stage.supervise(name, Keeper(stage, self.kept, name, self.ground, for_ever=for_ever))
         drip = self.ground.safe_name(f"{self.name}-drip", 1) + "-0"
+        self.ground.groups.append(drip)
         counted.supervise(drip, Dripping(stage, drip, places))
         counted.supervise(f"{self.name}-reader", Reader(stage, places))
         live_ids = [f"{self.writers.name}-{index}" for index in range(self.writers.producers)]
@@ -78,12 +80,14 @@ class Hangs:
         for index in range(self.administrators):
             name = f"{self.name}-admin{index}"
             counted.supervise(name, Administrator(stage, self.ground, name, topics, self.committers))
-        stage.supervise(f"{self.name}-closing", Closing(stage, counted, self.ground, topics))
+        stage.supervise(f"{self.name}-closing", Closing(stage, counted, self.ground))
 
     async def look_back(self, stage: Stage, client: AsyncClient) -> None:
-        """What committers and keepers have in their logs."""
+        """What committers and keepers have in their logs, and what groups have committed."""
         await self.committers.look_back(stage, client)
         await self.kept.look_back(stage, client)
+        for group in self.ground.groups:
+            await note_group(stage, client, group)
 
 
 def draw_hangs(name: str, entropy: random.Random) -> tuple[Hangs, Mapping[str, str]]:
