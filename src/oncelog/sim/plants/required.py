@@ -58,8 +58,8 @@ def _forget_parked(right: Any) -> Any:
 
     def make_ready(self: Parking, transactional_id: Any) -> None:
         if transactional_id in self._parked and now():
-            for waiting in self._parked.pop(transactional_id, ()):
-                self.answered(waiting.token)
+            for token in list(self._parked[transactional_id]):
+                self.remove(token)
             return
         right(self, transactional_id)
 
