@@ -112,24 +112,19 @@ def produce(
       oncelog produce pictures --whole a.png b.png
       oncelog consume flights -e --json | oncelog produce copy --json
     """
-    from oncelog.cli.format import FormatError, unescape
-    from oncelog.cli.moments import MomentError, parse_time_ms
     from oncelog.client.blocking.producer import Producer
 
-    try:
-        parsing = Parsing(
-            None if key_delimiter is None else unescape(key_delimiter),
-            None if key is None else unescape(key),
-            tuple(_header(one) for one in header or ()),
-            None if null is None else null.encode(),
-            as_json,
-            encode_base64,
-            partition,
-            None if timestamp is None else parse_time_ms(timestamp),
-        )
-        cut = unescape(delimiter)
-    except (FormatError, MomentError) as error:
-        raise typer.BadParameter(str(error)) from None
+    parsing = Parsing(
+        None if key_delimiter is None else _unescaped(key_delimiter),
+        None if key is None else _unescaped(key),
+        tuple(_header(one) for one in header or ()),
+        None if null is None else null.encode(),
+        as_json,
+        encode_base64,
+        partition,
+        None if timestamp is None else _time_ms(timestamp),
+    )
+    cut = _unescaped(delimiter)
     if not cut or parsing.key_delimiter == b"":
         raise typer.BadParameter("a delimiter cannot be empty; --whole makes a file one record")
     with (
@@ -239,6 +234,24 @@ def _decoded(data: bytes | None, is_base64: bool) -> bytes | None:
         return base64.b64decode(data, validate=True)
     except binascii.Error as error:
         raise InputError(f"not base64: {error}") from None
+
+
+def _unescaped(text: str) -> bytes:
+    from oncelog.cli.format import FormatError, unescape
+
+    try:
+        return unescape(text)
+    except FormatError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _time_ms(text: str) -> int:
+    from oncelog.cli.moments import MomentError, parse_time_ms
+
+    try:
+        return parse_time_ms(text)
+    except MomentError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _header(text: str) -> tuple[str, bytes | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +18,10 @@ from oncelog.cli.options import (
     open_client,
 )
 from oncelog.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from oncelog.admin.cluster import LogDirRow
+    from oncelog.admin.topics import TopicDescription
 
 app = new_app("Create, list, describe, alter and delete topics.")
 
@@ -127,9 +132,9 @@ def describe(
       oncelog topic describe flights
       oncelog topic describe flights --sizes --all-configs --json
     """
-    from oncelog.admin.cluster import LogDirRow, describe_log_dirs
+    from oncelog.admin.cluster import describe_log_dirs
     from oncelog.admin.configs import ConfigRow, ResourceType, describe_configs
-    from oncelog.admin.topics import TopicDescription, describe_topics
+    from oncelog.admin.topics import describe_topics
 
     with open_client(bootstrap, properties, command_config) as client:
         found = describe_topics(client, topics or None)
@@ -138,29 +143,6 @@ def describe(
             rows = describe_configs(client, ResourceType.TOPIC, one.topic.name)
             configs[one.topic.name] = [row for row in rows if all_configs or row.source == "topic"]
         replicas: list[LogDirRow] = describe_log_dirs(client, [one.topic.name for one in found]) if sizes else []
-
-    def show(one: TopicDescription) -> None:
-        name = one.topic.name
-        own = ", ".join(f"{row.name}={row.value}" for row in configs[name])
-        print(f"topic {name}  id {one.topic.topic_id or '-'}  partitions {one.topic.partitions}  settings {own or '-'}")
-        bytes_of = {(r.partition, r.broker_id): r.size_bytes for r in replicas if r.topic == name and not r.is_future}
-        columns = ["partition", "leader", "epoch", "replicas", "in sync", "first offset", "next offset"]
-        print_table(
-            [*columns, *(["bytes"] if sizes else [])],
-            [
-                (
-                    row.partition,
-                    row.leader,
-                    row.leader_epoch,
-                    ",".join(map(str, row.replicas)),
-                    ",".join(map(str, row.isr)),
-                    row.earliest,
-                    row.latest,
-                    *([bytes_of.get((row.partition, row.leader or 0))] if sizes else []),
-                )
-                for row in one.partitions
-            ],
-        )
 
     if as_json:
         print_json(
@@ -178,7 +160,32 @@ def describe(
     for number, one in enumerate(found):
         if number:
             print()
-        show(one)
+        own = ", ".join(f"{row.name}={row.value}" for row in configs[one.topic.name])
+        _show(one, own or "-", replicas if sizes else None)
+
+
+def _show(one: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | None) -> None:
+    """One topic and a table of its partitions; with their bytes if ``replicas`` are there."""
+    name = one.topic.name
+    print(f"topic {name}  id {one.topic.topic_id or '-'}  partitions {one.topic.partitions}  settings {settings}")
+    bytes_of = {(r.partition, r.broker_id): r.size_bytes for r in replicas or () if r.topic == name and not r.is_future}
+    columns = ["partition", "leader", "epoch", "replicas", "in sync", "first offset", "next offset"]
+    print_table(
+        [*columns, *(["bytes"] if replicas is not None else [])],
+        [
+            (
+                row.partition,
+                row.leader,
+                row.leader_epoch,
+                ",".join(map(str, row.replicas)),
+                ",".join(map(str, row.isr)),
+                row.earliest,
+                row.latest,
+                *([bytes_of.get((row.partition, row.leader or 0))] if replicas is not None else []),
+            )
+            for row in one.partitions
+        ],
+    )
 
 
 @app.command()

@@ -81,12 +81,8 @@ def abort(
             _show(found, refused, wanted)
         if dry_run or not wanted:
             if as_json:
-                print_json(
-                    [
-                        _document(one, "dry run" if text is None else "refused", text)
-                        for one, text in [*((one, None) for one in wanted), *refused]
-                    ]
-                )
+                dry = [_document(one, "dry run", None) for one in wanted]
+                print_json([*dry, *(_document(one, "refused", text) for one, text in refused)])
             elif dry_run and wanted:
                 print("nothing is changed: this was a dry run")
             raise typer.Exit(EXIT_REFUSED if refused else 0)
@@ -94,15 +90,10 @@ def abort(
             print("oncelog: nothing was done; --yes does it without asking", file=sys.stderr)
             raise typer.Exit(EXIT_REFUSED)
         results = _abort_all(client, wanted, force, age_ms, audit, as_json)
-    failed = [one for one in results if one.error is not None]
     if as_json:
-        print_json(
-            [
-                *(_document(one.transaction, "failed" if one.error else "aborted", one.error, one) for one in results),
-                *(_document(one, "refused", text) for one, text in refused),
-            ]
-        )
-    raise typer.Exit(EXIT_REFUSED if failed or refused else 0)
+        ended = [_document(one.transaction, "failed" if one.error else "aborted", one.error, one) for one in results]
+        print_json([*ended, *(_document(one, "refused", text) for one, text in refused)])
+    raise typer.Exit(EXIT_REFUSED if refused or any(one.error is not None for one in results) else 0)
 
 
 def _check_arguments(topic: str | None, partition: int | None, start_offset: int | None, all_hanging: bool) -> None:

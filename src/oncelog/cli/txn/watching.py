@@ -5,6 +5,7 @@ The rule: a cluster that cannot be reached is told and tried again; a watch ends
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +28,8 @@ from oncelog.cli.txn.common import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.hanging import Scan
+    from oncelog.admin.transactions.hanging import Scan, Scope
+    from oncelog.client.blocking import Client
 
 _CLEAR = "\x1b[H\x1b[2J"
 _SHOWN = 40
@@ -67,10 +69,7 @@ def watch(
       oncelog txn watch --json --interval 60 >> open-transactions.jsonl
       oncelog txn watch --prometheus 9464 --bootstrap-servers kafka-1:9092
     """
-    from oncelog.admin.transactions.hanging import scan
     from oncelog.admin.transactions.judging import Verdict
-    from oncelog.cli.main import complain
-    from oncelog.client.errors import ClientError, ConfigError
 
     scope = scope_of(topics, partition, broker)
     exporter = None
@@ -80,29 +79,36 @@ def watch(
         exporter = Exporter(prometheus_address, prometheus)
         print(f"metrics on http://{prometheus_address}:{exporter.port}/metrics", file=sys.stderr, flush=True)
     with open_client(bootstrap, properties, command_config) as client:
-        looks = 0
-        while True:
-            started = time.monotonic()
-            found = None
-            try:
-                found = scan(client, scope, min_age_ms=min_age_ms)
-            except ConfigError:
-                raise
-            except ClientError as error:
-                complain(str(error))
-            seconds = time.monotonic() - started
+        for looks in itertools.count(1):
+            found, seconds = _look(client, scope, min_age_ms)
             if exporter is not None:
                 exporter.looked(found, seconds)
             if found is not None:
                 _show(found, seconds, as_json=as_json, quiet=exporter is not None and not sys.stdout.isatty())
                 if fail_on_hanging and found.of(Verdict.HANGING):
                     raise typer.Exit(EXIT_HANGING)
-            looks += 1
             if looks == count:
                 if found is None or found.saw_nothing:
                     raise typer.Exit(1)
                 break
             time.sleep(max(0.0, interval_s - seconds))
+
+
+def _look(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | None, float]:
+    """What there is to be seen now, None where the cluster could not be asked; and the seconds that took."""
+    from oncelog.admin.transactions.hanging import scan
+    from oncelog.cli.main import complain
+    from oncelog.client.errors import ClientError, ConfigError
+
+    started = time.monotonic()
+    found = None
+    try:
+        found = scan(client, scope, min_age_ms=min_age_ms)
+    except ConfigError:
+        raise
+    except ClientError as error:
+        complain(str(error))
+    return found, time.monotonic() - started
 
 
 def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
