@@ -24,6 +24,8 @@ from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 PRODUCE_VERSION: Final = 13
 BATCHES_KNOWN: Final = 5
 """Of each producer, so that a client may have as many under way."""
+GAP: Final = 1_000_000
+"""Sequences left out: more than a run ever uses, or the refused batch, repeated by the network, would fit in later."""
 
 
 class Repeating:
@@ -70,7 +72,7 @@ class Repeating:
         expect(self.stage, "Produce of the fifth batch back", code, frozenset({ErrorCode.NONE}))
         if not code and again != offset:
             self.stage.object(f"a repeated batch is at {again}, it was at {offset}")
-        batch = self.batch(client, producer_id, following + BATCHES_KNOWN + 1, writes)
+        batch = self.batch(client, producer_id, following + BATCHES_KNOWN + GAP, writes)
         writes[-1] = writes[-1]._replace(outcome=Outcome.ABORTED)
         code, _ = await _send(client, link, self.partition, batch)
         expect(self.stage, "Produce after a gap", code, frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}))
