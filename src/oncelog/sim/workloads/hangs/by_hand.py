@@ -164,11 +164,12 @@ class ByHand:
         ended = Transaction(name, self.label, list(self.writes), self.outcome, self.ending_at)
         self.stage.recorder.transactions.append(ended)
 
-    def record_hung(self, partition: TopicPartition, value: str, outcome: Outcome = Outcome.ABORTED) -> None:
-        """A record that hangs: nobody will ever commit it. With another ``outcome`` it may not have come late."""
+    def record_hung(self, partition: TopicPartition, value: str, *, is_late: bool = True) -> None:
+        """A record that hangs: nobody will ever commit it. Unless it ``is_late``: then it may be part of the rest."""
         write = Write(partition, value, sent_at=self.stage.world.kernel.now_us)
         name = f"{self.label}@{self.host.name} late {value}"
-        ending_at = None if outcome is Outcome.ABORTED else self.stage.world.kernel.now_us
+        ending_at = None if is_late else self.ending_at
+        outcome = Outcome.ABORTED if ending_at is None else Outcome.UNKNOWN
         hung = Transaction(name, f"{self.label} late", [write], outcome, ending_at)
         self.stage.recorder.transactions.append(hung)
 

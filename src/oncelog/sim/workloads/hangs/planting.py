@@ -14,7 +14,6 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.errors import ClientError
-from oncelog.sim.checkers.history import Outcome
 from oncelog.sim.checkers.verdicts import Planted
 from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.by_hand import DAY_MS, ByHand
@@ -123,16 +122,15 @@ async def _end_before(planter: Planter, hand: ByHand, place: TopicPartition) -> 
         await hand.end(commit=planter.entropy.random() < 0.6)
         await hand.completed()
         await host.sleep(planter.entropy.randint(0, 2_000))
-        is_late = held.up.is_cut(LATE)
-    finally:
-        hand.record_hung(place, value, Outcome.ABORTED if is_late else Outcome.UNKNOWN)
+        is_late = held.up.is_cut(LATE)  # unless the world was healed meanwhile
         held.up.heal(LATE)
-        if not is_late:
-            late.cancel()
-    try:
-        answer = await late
-        planter.answered(answer.error_code, hand, place, answer.base_offset)
+        if is_late:
+            answer = await late
+            planter.answered(answer.error_code, hand, place, answer.base_offset)
     finally:
+        hand.record_hung(place, value, is_late=is_late)
+        held.up.heal(LATE)
+        late.cancel()
         await old.close()
 
 
