@@ -233,6 +233,10 @@ def duplicate_gets_its_offset_again(talk: Talk) -> None:
     talk.produce(data(epoch=1), 5)
 
 
+def offsets_of_a_transaction_all_have_sequence_0(talk: Talk) -> None:
+    talk.fetch(data(), data(at=1), end(2), topic="__consumer_offsets", high=3)
+
+
 def topic_is_deleted_and_created_again(talk: Talk) -> None:
     learn(talk, OLD)
     talk.produce(batch("a", "b"), 0)
@@ -300,6 +304,7 @@ CLOSE: list[Conversation] = [
     restart_forgets_what_was_not_durable,
     power_is_lost_without_syncing,
     duplicate_gets_its_offset_again,
+    offsets_of_a_transaction_all_have_sequence_0,
     topic_is_deleted_and_created_again,
     transactions_one_after_the_other,
     older_transactions_share_an_epoch,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from oncelog.base.ids import INTERNAL_TOPICS
 from oncelog.records.batch import BatchHeader, Buffer, CorruptBatch, iter_headers
 from oncelog.records.control import EndTransactionMarker, end_transaction_marker_of
 from oncelog.records.record import read_records
@@ -97,7 +98,8 @@ class FetchedLogs:
         if before is not None:
             self._say(CHANGED, key, f"another batch at {header.base_offset} than before")
         known[header.base_offset] = header.last_offset, header.crc
-        if not header.is_control:
+        # Offsets of a transaction are all written with sequence 0, as Apache Kafka's coordinator does.
+        if not header.is_control and self._topics.place(key, None)[0] not in INTERNAL_TOPICS:
             self._appends.placed(key, header, header.base_offset, certain=True)
 
     def _producer(self, key: PartitionKey, header: BatchHeader, marker: EndTransactionMarker | None) -> None:
