@@ -59,13 +59,13 @@ class Cost(NamedTuple):
     total_s: float
     """What it ran for until the answer was read."""
     memory: int
-    """By how much the resident memory rose at most."""
+    """By how much the resident memory was at most larger than before the first request."""
 
 
-def measured(server: Server, title: str, frame: bytes) -> Cost:
-    """Send one frame and read the answer away."""
+def measured(server: Server, title: str, frame: bytes, before: int) -> Cost:
+    """Send one frame and read the answer away; ``before``: bytes of memory to compare with."""
     server.forget_peak()
-    before, ran_s = server.memory("VmRSS"), server.ran_s()
+    ran_s = server.ran_s()
     with Waits(server) as others, server.connect() as connection:
         connection.sendall(frame)
         answer_bytes = read_answer(connection)
@@ -79,22 +79,23 @@ def all_costs(apis: Iterable[str] = ()) -> Iterator[Cost]:
     for surroundings, (prepare, small) in SURROUNDINGS.items():
         with Server(partitions=EXISTING if surroundings == "wide" else 1) as server:
             prepare(server)
+            before = server.memory("VmRSS")
             largest = sorted(all_largest(server.topic_id), key=_when)
             titled = [(each.api, each.title, each.frame) for each in largest]
             for api, title, frame in [*small(), *titled]:
                 if not chosen or api in chosen:
                     time.sleep(0.05)  # what the one before set off comes to rest
                     attempts = 1 if api in CHANGES else ATTEMPTS
-                    yield _best(server, f"{surroundings}: {title}", frame, attempts)
+                    yield _best(server, f"{surroundings}: {title}", frame, attempts, before)
 
 
-def _best(server: Server, title: str, frame: bytes, attempts: int) -> Cost:
+def _best(server: Server, title: str, frame: bytes, attempts: int, before: int) -> Cost:
     """A machine that is busy with something else is no finding: the least of a few, where the first is much."""
-    cost = measured(server, title, frame)
+    cost = measured(server, title, frame, before)
     for _ in range(1, attempts):
         if cost.wait_s < MUCH_S:
             break
-        cost = min(cost, measured(server, title, frame), key=lambda each: each.wait_s)
+        cost = min(cost, measured(server, title, frame, before), key=lambda each: each.wait_s)
     return cost
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 _REBUILD_ABOVE: Final = 256
+ALARMS_A_TURN: Final = 1000
 
 
 class Alarm:
@@ -61,8 +62,11 @@ class Deadlines:
         return heap[0].at_ms if heap else None
 
     def run_due(self, now_ms: int) -> None:
-        """Call all that are due."""
-        while (at_ms := self.next_ms()) is not None and at_ms <= now_ms:
+        """Call what is due, the next thousand of it: one request may have set thirty thousand for one time, and others
+        are to have their turn. What is left is still due."""
+        for _ in range(ALARMS_A_TURN):
+            if (at_ms := self.next_ms()) is None or at_ms > now_ms:
+                break
             alarm = heapq.heappop(self._heap)
             callback = alarm.callback
             alarm.callback = None
