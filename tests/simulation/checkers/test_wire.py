@@ -299,13 +299,7 @@ def commits_that_may_have_happened(talk: Talk) -> None:
     talk.read_back(8)
 
 
-def offsets_of_a_transaction_share_a_sequence(talk: Talk) -> None:
-    first, again = (batch("o", at=at, producer=7, epoch=0, sequence=0, transactional=True) for at in (0, 1))
-    talk.fetch(first, again, topic="__consumer_offsets")
-
-
 CLOSE: list[Conversation] = [
-    offsets_of_a_transaction_share_a_sequence,
     overtaken_responses,
     restart_forgets_what_was_not_durable,
     power_is_lost_without_syncing,

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from typing import Final, NamedTuple
 
-from oncelog.base.ids import INTERNAL_TOPICS, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.records.batch import BatchHeader, CorruptBatch, iter_headers
 from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, Topics
 from oncelog.sim.checkers.wire.watermarks import Watermarks
@@ -127,9 +127,8 @@ class Appends:
             offset = following
 
     def placed(self, key: PartitionKey, header: BatchHeader, offset: int, *, certain: bool) -> bool:
-        """A batch of an idempotent producer is at ``offset``. Whether it was known. Offsets of a transaction are all
-        written with sequence 0, as Apache Kafka's coordinator does."""
-        if header.producer_id < 0 or header.base_sequence < 0 or key[0] in INTERNAL_TOPICS:
+        """A batch of an idempotent producer is at ``offset``. Whether it was known."""
+        if header.producer_id < 0 or header.base_sequence < 0:
             return False
         name = key, header.producer_id, header.producer_epoch, header.base_sequence
         known = self._places.get(name)
