@@ -96,7 +96,7 @@ def draw_hangs(name: str, entropy: random.Random) -> tuple[Hangs, Mapping[str, s
         "transaction.state.log.num.partitions": str(entropy.choice((3, 5))),
         "transaction.partition.verification.enable": entropy.choice(("false", "false", "false", "false", "true")),
         "transaction.orphan.action": entropy.choice(("report", "abort")),
-        "transaction.orphan.grace.ms": str(entropy.choice((0, 2_000, 15_000))),
+        "transaction.orphan.grace.ms": str(entropy.choice((15_000, 2_000, 0))),
         "transaction.two.phase.commit.alarm.ms": str(entropy.choice((5_000, 3_600_000))),
     }
     if entropy.random() < 0.3:
@@ -117,7 +117,7 @@ def draw_hangs(name: str, entropy: random.Random) -> tuple[Hangs, Mapping[str, s
         name,
         partitions,
         planters=entropy.randint(1, 3),
-        vandal=entropy.random() < 0.4,
+        vandal=entropy.random() < 0.4 or ground.verifies,
         administrators=0 if orphans_alone else entropy.randint(1, 2),
         left_for_ever=left_for_ever,
         writers=Producers(name, 1, partitions, entropy.choice((50, 150)), transactional=True, timeout_ms=5_000),
