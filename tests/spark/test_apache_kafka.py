@@ -19,7 +19,7 @@ from tests.peers.jars import PeerMissing, kafka_jars
 from tests.spark.connector_jars import connector_jars
 from tests.spark.java_clients import console_consumed, write_with_every_codec
 from tests.spark.sink.queries import Copy, add_input, committed_values, make_input
-from tests.spark.sink.test_brokers import kill_at_epochs
+from tests.spark.sink.test_brokers import kill_at
 from tests.spark.sink.test_java import COMMITTED, values_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_the_commands(kafka: ApacheKafka, tmp_path: Path) -> None:
     make_input(kafka.bootstrap_servers, "commands", 20)
     table = str(tmp_path / "table")
     assert oncelog("load", "commands", "--to", table, *servers)["rows"] == 20
-    assert oncelog("compact", table, "--json")["files_after"] == 2
+    assert oncelog("compact", table, "--json")["files_after"] == 0  # a file a partition: nothing to do
     assert oncelog("export", table, "from-command", *servers)["rows"] == 20
     assert len(committed_values(kafka.bootstrap_servers, "from-command")) == 20
 
@@ -83,10 +83,8 @@ def test_the_broker_is_killed_under_source_and_sink(spark: SparkSession, kafka: 
 
     values = make_input(kafka.bootstrap_servers, "killed-in", 90)
     copy = Copy(spark, kafka.bootstrap_servers, "killed-in", "killed-out", tmp_path)
-    copy.rows_per_epoch = 30
-    query = copy.start()
-    assert kill_at_epochs(query, (0,), kill_and_start) == 1
-    query.awaitTermination()
+    copy.rows_per_epoch = 45
+    kill_at(copy, ("ledger-before-commit",), kill_and_start)
     assert committed_values(kafka.bootstrap_servers, "killed-out") == values
     assert console_consumed(kafka.bootstrap_servers, "killed-out", len(values)) == values
     if connector_jars()[0]:

@@ -7,6 +7,7 @@ and their rules for what cannot be parsed. (Text needs no decoding: the source's
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("json", "avro", "utf8", "binary")
 _NO_AVRO: Final = "AVRO_NOT_LOADED"
+_INSIDE: Final = "value"
 
 
 def decode_values(
@@ -73,4 +75,17 @@ def _decoded(raw: Column, value_format: str, schema: str | StructType | None, op
         raise OptionError("value.format=avro needs a schema in Avro's JSON, as text")
     from pyspark.sql.avro.functions import from_avro
 
-    return from_avro(raw, schema, options)
+    options = {"mode": "PERMISSIVE", **options}
+    if "avroSchema" in options:
+        options["avroSchema"] = _wrapped(options["avroSchema"])
+    return from_avro(raw, _wrapped(schema), options).getField(_INSIDE)
+
+
+def _wrapped(schema: str) -> str:
+    """A record of one field has the bytes of that field. Spark gives a record of nulls for one that cannot be read,
+    which a good one may be, too; inside another it is null."""
+    try:
+        inside = json.loads(schema)
+    except ValueError:
+        raise OptionError(f"not a schema in Avro's JSON: {schema[:80]!r}") from None
+    return json.dumps({"type": "record", "name": "OncelogValue", "fields": [{"name": _INSIDE, "type": inside}]})

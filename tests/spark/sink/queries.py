@@ -76,7 +76,7 @@ class Copy:
     @property
     def ordered(self) -> list[str]:
         """Points that nobody has reached yet."""
-        return sorted(path.name for path in self.points.iterdir() if not path.name.startswith("."))
+        return sorted(path.name for path in self.points.iterdir() if not path.suffix and not path.name.startswith("."))
 
     def was_held(self, name: str) -> bool:
         """Whether a process has waited at a point."""

@@ -8,30 +8,39 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oncelog.spark.sink.points import HOLD
 from tests.peers.oncelog_serve import OncelogServe
 from tests.spark.sink.queries import TWO_PHASE, Copy, committed_values, make_input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 POLL_S = 0.02
+POINTS = {
+    "2pc": ("task-begun", "after-flush", "before-decision", "after-decision"),
+    "ledger": ("ledger-before-commit", "ledger-after-commit"),
+}
 
 
-def kill_at_epochs(query: StreamingQuery, epochs: tuple[int, ...], kill_and_start: Callable[[], None]) -> int:
-    """Kill the broker as soon as each of these epochs is over, while the next one runs; how often."""
-    killed = 0
-    for epoch in epochs:
-        while query.isActive and (query.lastProgress or {"batchId": -1})["batchId"] < epoch:
-            time.sleep(POLL_S)
-        if query.isActive:
+def kill_at(copy: Copy, points: Iterable[str], kill_and_start: Callable[[], None]) -> None:
+    """Run a query to its end, without a failure; the broker is killed while a process waits at each point."""
+    waiting = set(points)
+    copy.order(*waiting, what=HOLD)
+    query = copy.start()
+    while waiting:
+        held = {name for name in waiting if copy.was_held(name)}
+        if held:
             kill_and_start()
-            killed += 1
-    return killed
+        for name in held:
+            (copy.points / f"{name}.go").touch()
+        waiting -= held
+        assert query.isActive or not waiting, query.exception()
+        time.sleep(POLL_S)
+    query.awaitTermination()
 
 
 @pytest.mark.parametrize("mode", ["2pc", "ledger"])
@@ -42,11 +51,8 @@ def test_a_broker_killed_under_source_and_sink(spark: SparkSession, tmp_path: Pa
             broker.kill()
             broker.start()
 
-        values = make_input(broker.bootstrap_servers, "in", 120)
+        values = make_input(broker.bootstrap_servers, "in", 80)
         copy = Copy(spark, broker.bootstrap_servers, "in", "out", tmp_path)
         copy.options["exactlyOnce"] = mode
-        copy.rows_per_epoch = 30
-        query = copy.start()
-        assert kill_at_epochs(query, (0, 2), kill_and_start) == 2
-        query.awaitTermination()
+        kill_at(copy, POINTS[mode], kill_and_start)
         assert committed_values(broker.bootstrap_servers, "out") == values
