@@ -260,7 +260,7 @@ def test_a_delete_of_many_partitions_writes_their_starts_down_once(driver, monke
         peer.ask(produce("t", batch(driver, b"a", b"b"), partition), 9)
     written = []
     checkpoint = driver.node.logs.checkpoint_log_starts
-    monkeypatch.setattr(driver.node.logs, "checkpoint_log_starts", lambda: written.append(checkpoint()))
+    monkeypatch.setattr(driver.node.logs, "checkpoint_log_starts", lambda rising: written.append(checkpoint(rising)))
     asked = [DeleteRecordsPartition(partition_index=index, offset=1) for index in range(20)]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=asked)], timeout_ms=1000)
     assert {each.low_watermark for each in peer.ask(request, 2).topics[0].partitions} == {1}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -111,8 +111,8 @@ class Broker(Protocol):
     def readable_changed(self, partition: TopicPartition) -> None:
         """Tell the node that a handler moved a log's readable range otherwise (DeleteRecords)."""
 
-    def keep_log_starts(self) -> None:
-        """Make what DeleteRecords moved durable before it is answered. Raises OSError."""
+    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
+        """Make the log starts that DeleteRecords is about to raise durable. Raises OSError."""
 
     def disk_bytes(self) -> tuple[int, int]:
         """Size of the volume that holds the data, and what is free on it; −1 each when unknown."""

@@ -1,13 +1,14 @@
 """DeleteRecords, versions 0 to 2 (KIP-107): raise a partition's log start offset, so that what is before it is gone.
 
-The segments before it are deleted later, by retention; readers see the new start at once. Offset −1 means the high
-watermark: everything that can be read. An offset below the log start changes nothing and is no error.
+The segments before it are deleted later, by retention; readers see the new start at once, but not before it is durable:
+what was refused because the disk is full must not be seen, or be "done already" when it is asked for again. Offset −1
+means the high watermark: everything that can be read. An offset below the log start changes nothing and is no error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, Offset, TopicName, TopicPartition
@@ -38,24 +39,34 @@ TO_HIGH_WATERMARK: Final = -1
 NO_LOW_WATERMARK: Final = -1
 
 
+class _Rise(NamedTuple):
+    """A log start that is to be raised, and the answer that says so."""
+
+    answer: DeleteRecordsPartitionResult
+    log: PartitionLog
+    start: Offset
+
+
 def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
-    """A partition named twice counts once, as it was named last. All that was deleted is durable when it is answered:
-    written down once, because that is one file for all partitions."""
-    response, deleted = _delete_all(request, context)
-    if deleted:
+    """A partition named twice counts once, as it was named last. All that is to be deleted is made durable, and then
+    done: written down once, because that is one file for all partitions."""
+    response, rises = _decide(request, context)
+    if rises:
         try:
-            context.broker.keep_log_starts()
+            context.broker.keep_log_starts({rise.log.partition: rise.start for rise in rises})
         except OSError:
-            for answer in deleted:
-                answer.error_code, answer.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, NO_LOW_WATERMARK
+            for rise in rises:
+                rise.answer.error_code, rise.answer.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, NO_LOW_WATERMARK
+        else:
+            for rise in rises:
+                rise.log.raise_log_start(rise.start)
+                context.broker.readable_changed(rise.log.partition)
     return response
 
 
-def _delete_all(
-    request: DeleteRecordsRequest, context: Context
-) -> tuple[DeleteRecordsResponse, list[DeleteRecordsPartitionResult]]:
-    """The response, and of its partitions those where something was deleted."""
-    deleted = []
+def _decide(request: DeleteRecordsRequest, context: Context) -> tuple[DeleteRecordsResponse, list[_Rise]]:
+    """The response if all goes well, and what has to be done for that."""
+    rises: list[_Rise] = []
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         of_topic = offsets.setdefault(topic.name, {})
@@ -72,11 +83,14 @@ def _delete_all(
                 outcome = _to_delete_from(TopicPartition(TopicName(name), index), offset, context)
             if isinstance(outcome, ErrorCode):
                 answer.error_code = outcome
-            elif _delete(outcome, offset, answer, context):
-                deleted.append(answer)
+            else:
+                start = outcome.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
+                answer.low_watermark = max(start, outcome.log_start_offset)
+                if start > outcome.log_start_offset:
+                    rises.append(_Rise(answer, outcome, start))
             result.partitions.append(answer)
         response.topics.append(result)
-    return response, deleted
+    return response, rises
 
 
 def _to_delete_from(partition: TopicPartition, offset: int, context: Context) -> PartitionLog | ErrorCode:
@@ -93,18 +107,3 @@ def _to_delete_from(partition: TopicPartition, offset: int, context: Context) ->
     if offset != TO_HIGH_WATERMARK and not 0 <= offset <= log.high_watermark:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return log
-
-
-def _delete(log: PartitionLog, offset: int, answer: DeleteRecordsPartitionResult, context: Context) -> bool:
-    """Raise the log start and say so; whether it was lower."""
-    start = log.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
-    raised = start > log.log_start_offset
-    if raised:
-        try:
-            log.delete_records_before(start)
-        except OSError:
-            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            return False
-        context.broker.readable_changed(log.partition)
-    answer.low_watermark = log.log_start_offset
-    return raised

@@ -8,7 +8,7 @@ Nothing here knows a clock, a thread or a socket: the same node runs under ``run
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.errors import ErrorCode
@@ -375,9 +375,9 @@ class Node:
         """See ``handlers.context.Broker``."""
         self._readers.changed(partition)
 
-    def keep_log_starts(self) -> None:
+    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
         """See ``handlers.context.Broker``."""
-        self.logs.checkpoint_log_starts()
+        self.logs.checkpoint_log_starts(rising)
 
     def disk_bytes(self) -> tuple[int, int]:
         """See ``handlers.context.Broker``."""

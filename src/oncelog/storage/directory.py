@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
-from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition, partition_of_directory
+from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition, partition_of_directory
 from oncelog.base.invariant import invariant
 from oncelog.ports import Files
 from oncelog.storage.checkpoints import (
@@ -183,10 +184,11 @@ class LogDirectory:
         self.checkpoint_log_starts()
         self._write_cleaned()
 
-    def checkpoint_log_starts(self) -> None:
-        """Write down log starts that no file name tells; durable when it returns."""
+    def checkpoint_log_starts(self, rising: Mapping[TopicPartition, Offset] = MappingProxyType({})) -> None:
+        """Write down log starts that no file name tells, those that will be raised when it returns as they will be
+        then; durable when it returns."""
         starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}
-        self._write(LOG_START_OFFSETS, starts)
+        self._write(LOG_START_OFFSETS, {**starts, **rising})
 
     def _before_first_compaction(self) -> None:
         """Write down of all logs that may be compacted that they may have gaps from now on: recovery must know."""

@@ -276,8 +276,26 @@ def test_deleted_records_stay_deleted_after_a_power_cut(driver):
     peer = driver.connect()
     for value in (b"a", b"b", b"c"):
         peer.ask(produce("t", batch(driver, value)), 9)
-    asked = DeleteRecordsPartition(partition_index=0, offset=2)
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=1000)
-    assert peer.ask(request, 2).topics[0].partitions[0].low_watermark == 2
+    assert delete_before(peer, 2).low_watermark == 2
     driver.crash_and_restart(1)
     assert driver.node.logs.logs["t", 0].log_start_offset == 2
+
+
+def test_what_delete_records_could_not_keep_is_not_deleted(driver):
+    """Else clients would see it gone until the next start, and to ask again would be answered well: nothing to do."""
+    peer = driver.connect()
+    for value in (b"a", b"b", b"c"):
+        peer.ask(produce("t", batch(driver, value)), 9)
+    driver.files.fail_syncs(1)
+    refused = delete_before(peer, 2)
+    assert (refused.error_code, refused.low_watermark) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert driver.node.logs.logs["t", 0].log_start_offset == 0
+    assert delete_before(peer, 2).low_watermark == 2
+    driver.crash_and_restart(1)
+    assert driver.node.logs.logs["t", 0].log_start_offset == 2
+
+
+def delete_before(peer, offset):
+    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=1000)
+    return peer.ask(request, 2).topics[0].partitions[0]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar, cast
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, Offset, TopicId, TopicName, TopicPartition
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image import ClusterImage
 from oncelog.core.controller.model import BrokerImage, PartitionImage, TopicImage
@@ -121,8 +121,8 @@ class LogBroker:
     def group_shards(self) -> Iterable[GroupShard]:
         return ()
 
-    def keep_log_starts(self) -> None:
-        self.logs.checkpoint_log_starts()
+    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
+        self.logs.checkpoint_log_starts(rising)
 
     def transactions_loading(self) -> bool:
         return False
