@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 MOST_NAME: Final = 200
 PROBE: Final = "probe:"
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
+_RUN_PROPERTY: Final = "spark.jobGroup.id"
+_DECIDED_HERE: Final[set[tuple[str, int, str | None]]] = set()
+"""What this process has decided: query, epoch and run. One run of a query has each epoch once, so it is no replay."""
 
 
 class SinkTransaction:
@@ -57,7 +60,7 @@ class SinkTransaction:
         if self.is_done:
             return
         if self.may_begin_anywhere:
-            options["acceptLoss"] = str(self.attempt.epoch)
+            options["acceptDuplicates"] = str(self.attempt.epoch)
         member = json.dumps([self.attempt.query, self.attempt.epoch, self.attempt.run, self._writes])
         self._writes += 1
         ours = {
@@ -88,6 +91,11 @@ def transaction(
     if not name:
         raise SinkError("this is no streaming query's foreachBatch: name the transaction with query=…")
     _check_name(name)
+    run = None if query else frame.sparkSession.sparkContext.getLocalProperty(_RUN_PROPERTY)
+    if run is not None and (name, epoch, run) in _DECIDED_HERE:
+        raise SinkError(
+            f"epoch {epoch} has had its transaction: put all writes into one block, or name the others with query=…"
+        )
     attempt = Attempt(name, epoch, secrets.token_hex(8))
     is_done, is_new = _look_up(parsed, attempt)
     with tempfile.TemporaryDirectory(prefix="oncelog-sink-") as directory:
@@ -101,6 +109,7 @@ def transaction(
                 driver.abort(parsed, attempt)
             raise
         driver.commit(parsed, attempt, listed)
+        _DECIDED_HERE.add((name, epoch, run))
 
 
 def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:

@@ -160,7 +160,7 @@ def test_what_would_forget_registers_is_refused_and_more_partitions_do_no_harm()
         forgotten = Attempt("query", 1, "run")
         with pytest.raises(SinkError, match="no entry in __oncelog_sink, but this is its epoch 1"):
             write(options, forgotten, 0, "b")
-        driver.commit(options, forgotten, write(replace(options, accept_loss=1), forgotten, 0, "b")[0])
+        driver.commit(options, forgotten, write(replace(options, accept_duplicates=1), forgotten, 0, "b")[0])
         alter_configs(client, ResourceType.TOPIC, REGISTERS, change={"cleanup.policy": "delete"})
         with pytest.raises(SinkError, match=r"cleanup\.policy=delete, which forgets"):
             write(options, Attempt("query", 2, "run"), 0, "c")

@@ -43,6 +43,7 @@ class SinkOptions:
     mode: Mode = Mode.AUTO
     job_id: str | None = None
     accept_loss: int | None = None
+    accept_duplicates: int | None = None
     transaction_timeout_ms: int | None = None
     """As it was given: of the ledger's transactions, and of a batch write's that nobody can finish after its driver."""
     points: str | None = None
@@ -76,6 +77,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         mode=mode,
         job_id=job_id,
         accept_loss=_number(options, "acceptLoss", None, 0),
+        accept_duplicates=_number(options, "acceptDuplicates", None, 0),
         transaction_timeout_ms=_number(client_options, "transaction.timeout.ms", None, 1),
         points=options.get("oncelog.testing.points"),
         gather=options.get("oncelog.transaction.gather"),

@@ -114,10 +114,13 @@ class Turn(Enum):
 # Tasks.
 
 
-def begin(attempt: Attempt, accepted: int | None = None) -> Generator[Ask, Any, Turn]:
+def begin(
+    attempt: Attempt, accepted: int | None = None, accepted_twice: int | None = None
+) -> Generator[Ask, Any, Turn]:
     """Make the register say that this run has begun. Raises Superseded; FencedDriver is tried again by the caller.
 
-    ``accepted``, here and below: the epoch whose loss the user takes (option ``acceptLoss``)."""
+    ``accepted``, here and below: the epoch whose loss the user takes (option ``acceptLoss``); ``accepted_twice``: one
+    that may be written a second time (``acceptDuplicates``)."""
     register: Register | None = yield Read()
     if (turn := _turn(register, attempt, accepted)) is not None:
         return turn
@@ -132,7 +135,7 @@ def begin(attempt: Attempt, accepted: int | None = None) -> Generator[Ask, Any, 
         yield Fence()
         register = yield Read()
     if register is None:
-        yield from _stop_if_forgotten(attempt, accepted)
+        yield from _stop_if_forgotten(attempt, accepted_twice)
     left: list[StoredTransaction] = []
     if register is not None and register.epoch == attempt.epoch:
         left = yield ListOpen(task_prefix(attempt.query))
@@ -144,13 +147,13 @@ def begin(attempt: Attempt, accepted: int | None = None) -> Generator[Ask, Any, 
 
 def _stop_if_forgotten(attempt: Attempt, accepted: int | None) -> Generator[Ask, Any, None]:
     """A query's first epoch is 0: what has no register later was forgotten, or was written some other way."""
-    if attempt.epoch == 0 or (accepted is not None and accepted >= attempt.epoch):
+    if attempt.epoch in (0, accepted):
         return
     if not (yield AnyInLedger(task_prefix(attempt.query))):
         raise SinkError(
             f"query {attempt.query} has no entry in __oncelog_sink, but this is its epoch {attempt.epoch}. If the "
             "topic was deleted, that epoch may be written already. If the checkpoint comes from another sink, or from "
-            f"exactlyOnce=off, go on with acceptLoss={attempt.epoch}"
+            f"exactlyOnce=off, go on with acceptDuplicates={attempt.epoch}"
         )
 
 

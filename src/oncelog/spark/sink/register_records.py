@@ -139,10 +139,12 @@ def _bounded(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
     if sum(map(_size, listed)) <= MOST_PLACES_BYTES:
         return listed
     first: dict[tuple[str, int], int] = {}
-    for place in (place for one in listed for place in one.written):
+    for place in (place for one in listed for place in one.written if place.first_offset >= 0):
         first[place[:2]] = min(first.get(place[:2], place.first_offset), place.first_offset)
     return tuple(
-        one._replace(written=(*one.written[:1], *(at for at in one.written[1:] if first[at[:2]] == at.first_offset)))
+        one._replace(
+            written=(*one.written[:1], *(at for at in one.written[1:] if first.get(at[:2]) == at.first_offset))
+        )
         for one in listed
     )
 

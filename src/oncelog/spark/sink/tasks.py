@@ -150,7 +150,7 @@ def _begin(cluster: Cluster, options: SinkOptions, attempt: Attempt, place: Task
             time.sleep(0.005)
     for number in range(BEGIN_ATTEMPTS):
         try:
-            return cluster.run(protocol.begin(attempt, options.accept_loss))
+            return cluster.run(protocol.begin(attempt, options.accept_loss, options.accept_duplicates))
         except FencedDriver:
             if number + 1 == BEGIN_ATTEMPTS:
                 raise
