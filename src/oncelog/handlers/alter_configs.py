@@ -6,9 +6,8 @@ from typing import Final
 
 from oncelog.core.controller.config_changes import Alteration, ConfigChange
 from oncelog.core.controller.resources import Resource
-from oncelog.handlers.config_alteration import ALTERATION_ERRORS, alter
+from oncelog.handlers.config_alteration import ALTERATION_ERRORS, alter, responses
 from oncelog.handlers.context import Context
-from oncelog.handlers.facts import outcome_error
 from oncelog.handlers.waits import Steps
 from oncelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -30,15 +29,4 @@ def handle(request: AlterConfigsRequest, context: Context) -> Steps[AlterConfigs
         for resource in request.resources
     ]
     outcomes = yield from alter(alterations, context, dry_run=request.validate_only)
-    responses = []
-    for alteration, outcome in zip(alterations, outcomes, strict=True):
-        error_code, message = outcome_error(outcome)
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=error_code,
-                error_message=message,
-                resource_type=alteration.resource.type,
-                resource_name=alteration.resource.name,
-            )
-        )
-    return AlterConfigsResponse(responses=responses)
+    return AlterConfigsResponse(responses=responses(alterations, outcomes, AlterConfigsResourceResponse))

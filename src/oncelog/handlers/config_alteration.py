@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.controller.config_changes import Alteration, alter_configs
@@ -11,9 +11,10 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.resources import ConfigResourceType, Resource
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Context
-from oncelog.handlers.facts import committed, may_cluster, may_topic
+from oncelog.handlers.facts import committed, may_cluster, may_topic, outcome_error
 from oncelog.handlers.waits import Steps
 
+T = TypeVar("T")
 ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
@@ -38,6 +39,25 @@ def alter(alterations: Sequence[Alteration], context: Context, *, dry_run: bool)
     )
     decided = iter(outcomes)
     return [next(decided) if denied[each.resource] is None else denied[each.resource] for each in alterations]
+
+
+def responses(
+    alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., T]
+) -> list[T]:
+    """What is told of each alteration; ``response`` is the message of the API."""
+    told = []
+    for alteration, outcome in zip(alterations, outcomes, strict=True):
+        error_code, message = outcome_error(outcome)
+        resource = alteration.resource
+        told.append(
+            response(
+                error_code=error_code,
+                error_message=message,
+                resource_type=resource.type,
+                resource_name=resource.name,
+            )
+        )
+    return told
 
 
 def _denial(context: Context, resource: Resource) -> Refusal | None:

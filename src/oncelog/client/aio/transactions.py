@@ -19,7 +19,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import GROUP_KEY, TRANSACTION_KEY, AsyncClient, finished, loop_ms
 from oncelog.client.aio.producer import AsyncProducer
-from oncelog.client.errors import BrokerRefused, ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.pacing import Pacing
 from oncelog.client.machine.producer import Failed, Outcome, ProducerSettings
@@ -149,7 +149,7 @@ class AsyncTransactionalProducer(AsyncProducer):
             raise
 
     async def _abort_if_open(self) -> None:
-        if self.transactions.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+        if self.transactions.is_open:
             with contextlib.suppress(ClientError):
                 await self.abort()
 
@@ -207,19 +207,13 @@ class AsyncTransactionalProducer(AsyncProducer):
                 found, code = await self._exchange()
             except ClientError as error:
                 if not self._client.may_pass(error):
-                    self._refused(error)
+                    machine.refused_by(error)
                     raise
                 found, code = Verdict.FIND_COORDINATOR, int(ErrorCode.NETWORK_EXCEPTION)
             attempt = await self._pause(found, code, attempt)
             machine.raise_failure(what)
         if machine.producer_id >= 0:
             self.machine.identify(machine.producer_id, machine.producer_epoch)
-
-    def _refused(self, error: ClientError) -> None:
-        if isinstance(error, BrokerRefused):
-            self.transactions.refused(error.code, str(error))
-        elif isinstance(error, UnsupportedRequest):
-            self.transactions.refused(int(ErrorCode.UNSUPPORTED_VERSION), str(error))
 
     async def _pause(self, found: Verdict, code: int, attempt: int) -> int:
         if found not in (Verdict.RETRY, Verdict.FIND_COORDINATOR):

@@ -26,7 +26,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import TRANSACTION_KEY, Client
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.producer import Producer, ProducerSettings
-from oncelog.client.errors import BrokerRefused, ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.pacing import Pacing
 from oncelog.client.machine.producer import Failed, Outcome
@@ -63,7 +63,7 @@ class TransactionalProducer(Producer):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self.transactions.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+            if self.transactions.is_open:
                 with contextlib.suppress(ClientError):
                     self.abort()
         finally:
@@ -155,7 +155,7 @@ class TransactionalProducer(Producer):
             yield
             self.commit()
         except BaseException:
-            if self.transactions.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+            if self.transactions.is_open:
                 with contextlib.suppress(ClientError):
                     self.abort()
             raise
@@ -218,10 +218,7 @@ class TransactionalProducer(Producer):
                 found, code = self._exchange()
             except ClientError as error:
                 if not self._client.may_pass(error):
-                    unsupported = int(ErrorCode.UNSUPPORTED_VERSION)
-                    code = error.code if isinstance(error, BrokerRefused) else unsupported
-                    if isinstance(error, (BrokerRefused, UnsupportedRequest)):
-                        machine.refused(code, str(error))
+                    machine.refused_by(error)
                     raise
                 found, code = Verdict.FIND_COORDINATOR, int(ErrorCode.NETWORK_EXCEPTION)
             attempt = self._pause(found, code, attempt)

@@ -26,7 +26,15 @@ from typing import Any, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.invariant import invariant
-from oncelog.client.errors import BrokerRefused, OutOfTurn, ProducerFenced, ProducerUnusable, TransactionFailed
+from oncelog.client.errors import (
+    BrokerRefused,
+    ClientError,
+    OutOfTurn,
+    ProducerFenced,
+    ProducerUnusable,
+    TransactionFailed,
+    UnsupportedRequest,
+)
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_requests import (
     Ask,
@@ -263,8 +271,20 @@ class TransactionMachine:
             self._abortable(code, None, pending.step.value)
         return found
 
-    def refused(self, code: int, detail: str) -> None:
-        """The request cannot be asked at all: no coordinator may be looked up, or no version of it will do."""
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that could be aborted."""
+        return self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
+
+    def refused_by(self, error: ClientError) -> None:
+        """Asking failed for good. Where the request cannot be asked at all (no coordinator may be looked up, or no
+        version of it will do), so has what it was for."""
+        if isinstance(error, BrokerRefused):
+            self._refused(error.code, str(error))
+        elif isinstance(error, UnsupportedRequest):
+            self._refused(int(ErrorCode.UNSUPPORTED_VERSION), str(error))
+
+    def _refused(self, code: int, detail: str) -> None:
         what = self._steps[0].step.value
         self._steps.clear()
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED and self.state is State.IN_TRANSACTION:
