@@ -41,6 +41,7 @@ EXISTING: Final = 10_000
 """Partitions, topics, groups and ids: as many partitions as one request may create."""
 ATTEMPTS: Final = 3
 MUCH_S: Final = 0.1
+SENDERS: Final = 50
 DESTRUCTIVE: Final = ("CreatePartitions", "CreateTopics", "DeleteGroups", "DeleteTopics", "DeleteRecords")
 """Later is more destructive."""
 CHANGES: Final = ("Produce", "WriteTxnMarkers", *DESTRUCTIVE)
@@ -131,10 +132,22 @@ def _many(server: Server) -> None:
             assert {each.error_code for each in created.topics} <= {0}
         _coordinators(wire)
         offset = OffsetCommitRequestTopic(name="a", partitions=[OffsetCommitRequestPartition(partition_index=0)])
-        for name in names:
-            wire.call(OffsetCommitRequest(group_id=name, generation_id_or_member_epoch=-1, topics=[offset]), 8)
-        for name in names:
-            wire.call(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 4)
+        commits = (
+            OffsetCommitRequest(group_id=name, generation_id_or_member_epoch=-1, topics=[offset]) for name in names
+        )
+        ids = (InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000) for name in names)
+    senders = [Wire(server.bootstrap_servers) for _ in range(SENDERS)]
+    _spread(senders, commits, 8)
+    _spread(senders, ids, 4)
+
+
+def _spread(senders: list[Wire], requests: Iterator[Any], version: int) -> None:
+    """Ask on several connections at a time: each of these waits for the disk."""
+    while asked := list(zip(senders, requests, strict=False)):
+        for wire, request in asked:
+            wire.send(request, version)
+        for wire, request in asked:
+            wire.receive(request, version)
 
 
 def _coordinators(wire: Wire) -> None:
