@@ -262,6 +262,28 @@ def test_an_epoch_that_had_other_rows_when_it_was_decided_stops_the_query() -> N
     run(model, protocol.commit(AGAIN, [], rows=2, accepted=0))
 
 
+def test_a_task_that_finds_its_own_run_begun_after_finishing_the_epoch_before_goes_on_with_it() -> None:
+    model = Model()
+    one = written(model, FIRST, "a")
+    dying = Running(5, protocol.commit(FIRST, [one]))
+    until(dying, model, End)
+    following = Attempt("q", 1, "run3")
+    slow = Running(6, protocol.begin(following))
+    until(slow, model, asks.Publish)
+    resume_once(slow, model)
+    assert run(model, protocol.begin(following), process=7) is Turn.WRITE
+    while slow.alive:
+        slow.step(model)
+    assert slow.result is Turn.WRITE
+    assert model.register is not None
+    assert model.register.superseded == ()
+
+
+def resume_once(running: Running, model: Model) -> None:
+    """Answer the ask that ``until`` left, no more."""
+    running.answer = model.answer(running.number, running.pending)  # type: ignore[attr-defined]  # of ``until``
+
+
 def test_loss_may_be_accepted_of_the_epoch_before() -> None:
     """Spark has its entry for it already, so that the next attempt is the next epoch's."""
     for finish in (protocol.begin, commit_nothing):

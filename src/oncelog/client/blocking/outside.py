@@ -99,29 +99,32 @@ def open_transactions(
 
     ``claimed``: of which ids those count, too, that InitProducerId has given out and nobody has used.
     """
-    states = [OPEN] if claimed is None else [OPEN, CLAIMED]
     client.retrying(client.refresh)
     names: list[str] = []
     for broker in sorted(client.view.brokers):
-        names += client.retrying(lambda broker=broker: _list(client, broker, prefix, states))  # type: ignore[misc]  # bound now
+        names += client.retrying(lambda broker=broker: _list(client, broker, prefix, claimed))  # type: ignore[misc]  # bound now
     found = present_identities(client, names)
     return [
         StoredTransaction(name, one.producer_id, one.producer_epoch)
         for name, one in found.items()
-        if one.is_open or (claimed is not None and one.is_claimed and claimed(name))
+        if one.is_open or (claimed is not None and one.is_claimed)
     ]
 
 
-def _list(client: Client, broker: int, prefix: str, states: list[str]) -> list[str]:
+def _list(client: Client, broker: int, prefix: str, claimed: Callable[[str], bool] | None) -> list[str]:
     link = client.link(broker)
-    message = ListTransactionsRequest(state_filters=states)
+    message = ListTransactionsRequest(state_filters=[OPEN] if claimed is None else [OPEN, CLAIMED])
     if link.versions.supports(ListTransactionsRequest, _FIRST_LIST_WITH_PATTERN):
         message.transactional_id_pattern = _literal(prefix) + ".*"
     response = link.call(message)
     if response.error_code:
         raise BrokerRefused(response.error_code, f"open transactions of {prefix!r}")
-    names = [one.transactional_id for one in response.transaction_states]
-    return [name for name in names if name.startswith(prefix)]
+    return [
+        one.transactional_id
+        for one in response.transaction_states
+        if one.transactional_id.startswith(prefix)
+        and (one.transaction_state == OPEN or (claimed is not None and claimed(one.transactional_id)))
+    ]
 
 
 def _literal(text: str) -> str:

@@ -1,8 +1,8 @@
 """The commit protocol of mode ``2pc``: begin, claim, decide, commit, sweep. Pure: what it needs is asked with
 ``yield``.
 
-A program is a generator that yields an *ask* (``asks``) and is sent its answer; whoever drives it
-does the I/O: ``cluster`` over the blocking client, a model in the tests. Killing a process is not sending an answer.
+A program is a generator that yields an *ask* (``asks``) and is sent its answer; whoever drives it does the I/O:
+``cluster`` over the blocking client, a model in the tests. Killing a process is not sending an answer.
 
 Why it is safe, one line a rule; the names R1–R4 are ``register``'s:
 
@@ -24,7 +24,6 @@ P5  The sweep lists first, then proves that the fence is still held (``Stage`` i
     the run is opened behind it.
 P6  What a run that was not decided left open is aborted, never committed: when the epoch begins again, by the same
     rule as P5, or with the next sweep.
-
 P7  A register that is ahead of the attempt, or whose epoch had other rows, stops the query instead of draining it:
     checkpoints are restored and copied. A task that mode ``ledger`` has written is not written again.
 
@@ -134,6 +133,8 @@ def begin(
         register = yield Read()
         yield Fence()
         register = yield Read()
+        if (turn := _turn(register, attempt, accepted)) is not None:
+            return turn
     if register is None:
         yield from _stop_if_forgotten(attempt, accepted_twice)
     left: list[StoredTransaction] = []
