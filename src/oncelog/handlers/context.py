@@ -94,6 +94,9 @@ class Broker(Protocol):
     def coordinates_transaction(self, transactional_id: TransactionalId) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the transactional id now."""
 
+    def transactions_durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+        """The high watermarks at which what coordinators here say of the ids is durable, without those reached."""
+
     def take_part(self, request: AddRequest) -> bool:
         """Whether partitions are known to take part in a transaction, by what is durable: True only if this broker
         coordinates it and can say so at once. False decides nothing: the coordinator is to be asked, and may have to

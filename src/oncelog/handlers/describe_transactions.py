@@ -2,19 +2,23 @@
 
 Of a transaction that is decided the partitions are those whose marker is outstanding, as in Apache Kafka. Topics that
 the requester may not describe are left out.
+
+What is told is durable, or it waits: whoever acts on "complete" (an administrator does) must not find it undone by a
+power failure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TransactionalId
+from oncelog.base.ids import Offset, TopicPartition, TransactionalId
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import may_topic
 from oncelog.handlers.transactions import COORDINATOR_ERRORS, by_topic, may
+from oncelog.handlers.waits import Steps, UntilDurable
 from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -31,11 +35,33 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _FEW: Final = 100
 
 
-def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
+def handle(
+    request: DescribeTransactionsRequest, context: Context
+) -> DescribeTransactionsResponse | Steps[DescribeTransactionsResponse]:
     """Every id named, in order; of many each is answered once: its transaction can be large."""
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(TransactionalId(name), context) for name in _once(request.transactional_ids)]
-    )
+    names = [TransactionalId(name) for name in _once(request.transactional_ids)]
+    response = DescribeTransactionsResponse(transaction_states=[_describe(name, context) for name in names])
+    known = [state for state in response.transaction_states if state.error_code == ErrorCode.NONE]
+    ends = context.broker.transactions_durable_at(TransactionalId(state.transactional_id) for state in known)
+    return _when_durable(response, known, ends, context) if ends else response
+
+
+def _when_durable(
+    response: DescribeTransactionsResponse,
+    known: Sequence[TransactionState],
+    ends: Mapping[TopicPartition, Offset],
+    context: Context,
+) -> Steps[DescribeTransactionsResponse]:
+    deadline_ms = context.now_ms + context.broker.config.get("request.timeout.ms")
+    late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms)
+    if late:
+        for state in known:
+            of_coordinator = context.broker.transactions_durable_at([TransactionalId(state.transactional_id)])
+            if not late.isdisjoint(of_coordinator):
+                response.transaction_states[response.transaction_states.index(state)] = TransactionState(
+                    transactional_id=state.transactional_id, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE
+                )
+    return response
 
 
 def _once(names: list[str]) -> list[str]:

@@ -335,6 +335,10 @@ class Node:
         """See ``handlers.context.Broker``."""
         return self._transactions.refusal(transactional_id)
 
+    def transactions_durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+        """See ``handlers.context.Broker``."""
+        return self._transactions.durable_at(ids)
+
     def take_part(self, request: AddRequest) -> bool:
         """See ``handlers.context.Broker``."""
         return self._transactions.take_part(request)

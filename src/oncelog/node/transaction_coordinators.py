@@ -10,7 +10,7 @@ asks next finds them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
@@ -123,6 +123,18 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         if pending_end is not None and led.log.high_watermark < pending_end:
             return False
         return led.shard.take_part(request)
+
+    def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+        """The high watermarks at which what is said of the ids is durable, where they are not reached."""
+        found: dict[TopicPartition, Offset] = {}
+        for name in ids:
+            led = self._find(name)
+            if led is None or not led.shard.is_loaded:
+                continue
+            end = self._pending_ids[led.shard.partition].end_of(name)
+            if end is not None and led.log.high_watermark < end:
+                found[led.log.partition] = max(end, found.get(led.log.partition, end))
+        return found
 
     # Markers
 

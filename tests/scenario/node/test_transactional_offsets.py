@@ -10,6 +10,7 @@ import pytest
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.hashing import coordinator_partition
 from oncelog.records.batch import iter_headers
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic, log_of
 from tests.scenario.node.transactional_offsets import Copier, outcome
@@ -162,6 +163,24 @@ def test_an_offset_is_answered_when_it_and_its_place_in_the_transaction_are_on_d
     assert not copier.peer.responses
     release_one_by_one(driver, until=lambda: copier.peer.responses)
     assert outcome(copier.peer.responses.popleft()) is E.NONE
+
+
+def test_what_is_said_of_a_transaction_is_on_disk(driver):
+    """A power failure must not undo what an administrator was told (seed 26 of the simulator)."""
+    copier = begun(driver)
+    copier.commit(5)
+    driver.hold_syncs = True
+    copier.peer.send(copier.ending(committed=True), copier.end_version)
+    describing = driver.connect()
+    describing.send(DescribeTransactionsRequest(transactional_ids=["x", "nobody"]), 0)
+    assert not describing.responses
+    release_one_by_one(driver, until=lambda: describing.responses)
+    told = describing.responses.popleft().transaction_states
+    assert [state.transaction_state for state in told] == ["PrepareCommit", ""]
+    assert E(told[1].error_code) is E.TRANSACTIONAL_ID_NOT_FOUND
+    describing.send(DescribeTransactionsRequest(transactional_ids=["x"]), 0)
+    release_one_by_one(driver, until=lambda: describing.responses)
+    assert describing.responses.popleft().transaction_states[0].transaction_state.endswith("Commit")
 
 
 def release_one_by_one(driver, until):

@@ -6,7 +6,7 @@ Markers of a decision are written at once too, unless ``holds_markers``.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, cast
 
 from oncelog.base.errors import ErrorCode
@@ -65,6 +65,9 @@ class TransactionBroker(LogBroker):
 
     def coordinates_transaction(self, transactional_id: TransactionalId) -> ErrorCode:
         return self.refusal
+
+    def transactions_durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+        return {}
 
     def take_part(self, request: AddRequest) -> bool:
         shard = self.transaction_shard(request.transactional_id)
