@@ -91,19 +91,27 @@ class Baton(Generic[T]):
 class SimulatedSystem:
     """What the blocking client needs of its machine, on a simulated host."""
 
-    def __init__(self, baton: Baton[Any], host: ClientHost) -> None:
+    def __init__(self, baton: Baton[Any], host: ClientHost, breaks_after: int | None = None) -> None:
         self._baton = baton
+        self._sends_left = breaks_after
         self._kernel = host.world.kernel
         self._entropy: random.Random = host.world.kernel.entropy("jitter")
 
     def connect(self, address: Address, config: ClientConfig, timeout_ms: int) -> SimulatedStream:
         """Over the simulated network."""
-        stream = SimulatedStream(self._baton, address)
+        stream = SimulatedStream(self._baton, address, self._sending)
         try:
             self._baton.wait(_within(timeout_ms, stream.open()))
         except (TimeoutError, OSError) as error:
             raise NoBrokerReachable(f"no broker at {address}: {error}") from None
         return stream
+
+    def _sending(self) -> bool:
+        """Whether a connection holds when something is sent on it."""
+        if self._sends_left is None:
+            return True
+        self._sends_left -= 1
+        return self._sends_left != 0
 
     def now_ms(self) -> int:
         """Virtual time."""
@@ -125,9 +133,10 @@ class SimulatedSystem:
 class SimulatedStream(asyncio.Protocol):
     """A stream over the simulated network; see ``oncelog.client.blocking.stream.Stream``."""
 
-    def __init__(self, baton: Baton[Any], address: Address) -> None:
+    def __init__(self, baton: Baton[Any], address: Address, holds: Callable[[], bool]) -> None:
         self._baton = baton
         self._address = address
+        self._holds = holds
         self._transport: asyncio.Transport | None = None
         self._came: deque[memoryview] = deque()
         self._ended = False
@@ -140,6 +149,9 @@ class SimulatedStream(asyncio.Protocol):
     def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
         """Write all of it; the network takes whatever it is given."""
         if self._ended or self._transport is None:
+            raise ConnectionLost(f"the connection to {self._address} broke")
+        if not self._holds():
+            self._transport.abort()
             raise ConnectionLost(f"the connection to {self._address} broke")
         self._transport.writelines(chunks)
 
@@ -204,11 +216,20 @@ class SimulatedStream(asyncio.Protocol):
         self._wake()
 
 
-async def with_client(host: ClientHost, work: Callable[[Client], T], config: ClientConfig = CLIENT_CONFIG) -> T:
-    """Run blocking code with a production client of the cluster on a host. Raises what it raises."""
+async def with_client(
+    host: ClientHost,
+    work: Callable[[Client], T],
+    config: ClientConfig = CLIENT_CONFIG,
+    *,
+    breaks_after: int | None = None,
+) -> T:
+    """Run blocking code with a production client of the cluster on a host. Raises what it raises.
+
+    ``breaks_after``: the connection breaks when so much has been sent, requests and what comes before them.
+    """
 
     def in_thread(baton: Baton[T]) -> T:
-        with Client(host.world.bootstrap, config=config, system=SimulatedSystem(baton, host)) as client:
+        with Client(host.world.bootstrap, config=config, system=SimulatedSystem(baton, host, breaks_after)) as client:
             return work(client)
 
     return await Baton(in_thread).run()

@@ -20,15 +20,13 @@ from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, UnknownTopic
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
-from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import Deletion, Stream, Write
+from oncelog.sim.checkers.history import Deletion, Write
 from oncelog.sim.workloads.administration import add_partitions, alter_topic, create_topic, delete_topic
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.recording import Writes
-from oncelog.sim.workloads.transacting import one_transaction
+from oncelog.sim.workloads.sending import Sending
 from oncelog.sim.world import ClientHost
 
-SETTINGS: Final = ProducerSettings(delivery_timeout_ms=5_000)
 MOST_PARTITIONS: Final = 6
 ALTERATIONS: Final = (
     {"segment.ms": "1000"},
@@ -76,9 +74,8 @@ class Churn:
         stage.supervise(f"{self.name}-delete", _Deleting(stage, self))
         stage.supervise(f"{self.name}-alter", _Altering(stage, self))
         stage.supervise(f"{self.name}-read", _Reading(stage, self))
-        kind = _InTransactions if self.transactional else _Idempotent
         for index in range(self.producers):
-            stage.supervise(f"{self.name}-{index}", kind(stage, self, f"{self.name}-{index}"))
+            stage.supervise(f"{self.name}-{index}", _Sending(stage, self, f"{self.name}-{index}"))
 
     async def look_back(self, stage: Stage, client: AsyncClient) -> None:
         """Which incarnation is there."""
@@ -180,64 +177,30 @@ class _Reading:
                     await host.sleep(300)
 
 
-class _Producing:
+class _Sending(Sending):
     """Sends to both topics; what fails because one is gone ends a round, not the program."""
 
-    def __init__(self, stage: Stage, workload: Churn, name: str) -> None:
-        self.stage = stage
-        self.workload = workload
-        self.name = name
-        self.entropy = stage.entropy(name)
-        self.count = 0
+    settings = ProducerSettings(delivery_timeout_ms=5_000)
 
-    async def __call__(self, host: ClientHost) -> None:
-        raise NotImplementedError
+    def __init__(self, stage: Stage, workload: Churn, name: str) -> None:
+        super().__init__(stage, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
+        self.workload = workload
 
     async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
         """A few records to partitions as the client knows them."""
         for _ in range(self.entropy.randint(1, 3)):
             topic = TopicName(self.entropy.choice((self.workload.name, self.workload.growing)))
             partitions = sorted((await client.topic(topic)).partitions)
-            self.count += 1
-            value = f"{self.name}/{self.count}"
+            value = self.next_value()
             partition = TopicPartition(topic, self.entropy.choice(partitions))
             writes.sending(Write(partition, value))
             await producer.send(topic, value.encode(), partition=partition.partition)
 
-    async def pause(self, host: ClientHost) -> None:
-        """Between two rounds."""
-        await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
-
-
-class _Idempotent(_Producing):
-    async def __call__(self, host: ClientHost) -> None:
-        writes = Writes(self.stage.world.kernel)
+    async def one_transaction(
+        self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
+    ) -> None:
+        """Aborted where a topic is gone."""
         try:
-            async with host.client() as client, AsyncProducer(client, SETTINGS) as producer:
-                producer.on_outcome = writes.take
-                while not host.stopping:
-                    await self.send_some(client, producer, writes)
-                    await producer.flush()
-                    await self.pause(host)
-        finally:
-            self.stage.recorder.streams.append(Stream(host.name, writes.all()))
-
-
-class _InTransactions(_Producing):
-    async def __call__(self, host: ClientHost) -> None:
-        settings = TransactionSettings(self.name, timeout_ms=10_000)
-        async with host.client() as client, AsyncTransactionalProducer(client, settings, SETTINGS) as producer:
-            await producer.initialize()
-            while not host.stopping:
-                try:
-                    await one_transaction(
-                        self.stage,
-                        host,
-                        producer,
-                        lambda writes: self.send_some(client, producer, writes),
-                        entropy=self.entropy,
-                        aborts=0.2,
-                    )
-                except UnknownTopic:
-                    await producer.abort()
-                await self.pause(host)
+            await super().one_transaction(host, client, producer)
+        except UnknownTopic:
+            await producer.abort()

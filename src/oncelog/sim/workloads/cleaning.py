@@ -12,17 +12,14 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
-from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import StartSeen, Stream, Trim, Write
+from oncelog.sim.checkers.history import StartSeen, Trim, Write
 from oncelog.sim.workloads.administration import delete_records
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.members import note_seek
-from oncelog.sim.workloads.producing import SETTINGS
 from oncelog.sim.workloads.recording import TOMBSTONE_HEADER, Writes
-from oncelog.sim.workloads.transacting import one_transaction
+from oncelog.sim.workloads.sending import Sending
 from oncelog.sim.world import ClientHost
 
 COMPACTED: Final = {
@@ -77,9 +74,8 @@ class Cleaning:
         else:
             stage.supervise(f"{self.name}-trim", _Trimming(stage, self))
         stage.supervise(f"{self.name}-read", _Reading(stage, self))
-        kind = _InTransactions if self.transactional else _Idempotent
         for index in range(self.producers):
-            stage.supervise(f"{self.name}-{index}", kind(stage, self, f"{self.name}-{index}"))
+            stage.supervise(f"{self.name}-{index}", _Sending(stage, self, f"{self.name}-{index}"))
 
     async def look_back(self, stage: Stage, client: AsyncClient) -> None:
         """Nothing but the records counts."""
@@ -152,26 +148,21 @@ class _Reading:
             await host.sleep(self.entropy.randint(1, 200))
 
 
-class _Producing:
+class _Sending(Sending):
     """Keyed records; on compacted topics some are tombstones, whose value is in a header."""
 
+    aborts = 0.25
+
     def __init__(self, stage: Stage, workload: Cleaning, name: str) -> None:
-        self.stage = stage
+        super().__init__(stage, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
         self.workload = workload
-        self.name = name
-        self.entropy = stage.entropy(name)
-        self.count = 0
 
-    async def __call__(self, host: ClientHost) -> None:
-        raise NotImplementedError
-
-    async def send_some(self, producer: AsyncProducer, writes: Writes) -> None:
+    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
         """A handful; a key stays in its partition."""
         work = self.workload
         for _ in range(self.entropy.randint(1, 6)):
-            self.count += 1
             number = self.entropy.randrange(work.keys)
-            key, value = f"k{number}", f"{self.name}/{self.count}"
+            key, value = f"k{number}", self.next_value()
             tombstone = work.policy == "compact" and self.entropy.random() < 0.1
             partition = TopicPartition(TopicName(work.name), number % work.partitions)
             writes.sending(Write(partition, value, key=key, tombstone=tombstone))
@@ -182,38 +173,3 @@ class _Producing:
                 partition=partition.partition,
                 headers=((TOMBSTONE_HEADER, value.encode()),) if tombstone else (),
             )
-
-    async def pause(self, host: ClientHost) -> None:
-        """Between two rounds."""
-        await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
-
-
-class _Idempotent(_Producing):
-    async def __call__(self, host: ClientHost) -> None:
-        writes = Writes(self.stage.world.kernel)
-        try:
-            async with host.client() as client, AsyncProducer(client, SETTINGS) as producer:
-                producer.on_outcome = writes.take
-                while not host.stopping:
-                    await self.send_some(producer, writes)
-                    await producer.flush()
-                    await self.pause(host)
-        finally:
-            self.stage.recorder.streams.append(Stream(host.name, writes.all()))
-
-
-class _InTransactions(_Producing):
-    async def __call__(self, host: ClientHost) -> None:
-        settings = TransactionSettings(self.name, timeout_ms=10_000)
-        async with host.client() as client, AsyncTransactionalProducer(client, settings, SETTINGS) as producer:
-            await producer.initialize()
-            while not host.stopping:
-                await one_transaction(
-                    self.stage,
-                    host,
-                    producer,
-                    lambda writes: self.send_some(producer, writes),
-                    entropy=self.entropy,
-                    aborts=0.25,
-                )
-                await self.pause(host)

@@ -24,8 +24,9 @@ from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.sim.checkers.history import Copied, GroupPartition, Seen, Write
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.members import MEMBER, Member, doubting_client, note_group, note_seek
-from oncelog.sim.workloads.producing import SETTINGS, Producers
+from oncelog.sim.workloads.producing import Producers
 from oncelog.sim.workloads.recording import Writes
+from oncelog.sim.workloads.sending import SETTINGS
 from oncelog.sim.workloads.transacting import one_transaction
 from oncelog.sim.world import ClientHost
 

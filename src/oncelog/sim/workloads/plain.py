@@ -21,6 +21,7 @@ from oncelog.records.compression import Codec
 from oncelog.sim.checkers.history import Outcome, Stream, Write
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.recording import Writes
+from oncelog.sim.workloads.sending import Sending
 from oncelog.sim.world import ClientHost
 
 BATCH_BYTES = 900_000
@@ -85,47 +86,37 @@ class _PlainProducer(AsyncProducer):
         self._idempotent = False
 
 
-class _Sending:
+class _Sending(Sending):
     """One batch a partition at a time: nothing else would keep the order of the answers."""
 
     def __init__(self, stage: Stage, workload: Plain, name: str) -> None:
-        self.stage = stage
+        super().__init__(stage, name, pause_ms=workload.pause_ms)
         self.workload = workload
-        self.name = name
-        self.entropy = stage.entropy(name)
-        self.count = 0
-
-    async def __call__(self, host: ClientHost) -> None:
-        work = self.workload
-        settings = ProducerSettings(
-            batch_bytes=BATCH_BYTES, codec=work.codec, acks=work.acks, delivery_timeout_ms=20_000
+        self.settings = ProducerSettings(
+            batch_bytes=BATCH_BYTES, codec=workload.codec, acks=workload.acks, delivery_timeout_ms=20_000
         )
-        writes = Writes(self.stage.world.kernel)
-        try:
-            async with host.client() as client, _PlainProducer(client, settings) as producer:
-                producer.on_outcome = writes.take
-                while not host.stopping:
-                    await self.send_some(producer, writes)
-                    await producer.flush()
-                    await host.sleep(self.entropy.randint(1, 2 * work.pause_ms))
-        finally:
-            sent = [self.as_known(write) for write in writes.all()]
-            self.stage.recorder.streams.append(Stream(host.name, sent, idempotent=False))
 
-    async def send_some(self, producer: AsyncProducer, writes: Writes) -> None:
+    def open(self, client: AsyncClient) -> AsyncProducer:
+        """Without idempotence."""
+        return _PlainProducer(client, self.settings)
+
+    def stream(self, host: ClientHost, writes: Writes) -> Stream:
+        """Less than acks=all is nothing to rely on."""
+        return Stream(host.name, [self.as_known(write) for write in writes.all()], idempotent=False)
+
+    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
         """A batch or two."""
         work, entropy = self.workload, self.entropy
         for _ in range(entropy.randint(1, 3 if work.most_bytes > 1_000 else 8)):
-            self.count += 1
             size = entropy.randint(0, work.most_bytes)
             filling = entropy.choice((entropy.randbytes(size // 4).hex(), "x" * size))
-            value = f"{self.name}/{self.count}/{filling}"
+            value = f"{self.next_value()}/{filling}"
             partition = TopicPartition(TopicName(work.name), entropy.randrange(work.partitions))
             writes.sending(Write(partition, value))
             await producer.send(partition.topic, value.encode(), partition=partition.partition)
 
     def as_known(self, write: Write) -> Write:
-        """Less than acks=all is nothing to rely on."""
+        """The write as far as its acknowledgement says something."""
         if self.workload.acks == -1 or write.outcome is not Outcome.COMMITTED:
             return write
         return write._replace(outcome=Outcome.UNKNOWN, offset=None)

@@ -10,15 +10,12 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
-from oncelog.client.machine.producer import ProducerSettings
-from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import Stream, Write
+from oncelog.sim.checkers.history import Write
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.recording import Writes
-from oncelog.sim.workloads.transacting import one_transaction
+from oncelog.sim.workloads.sending import Sending
 from oncelog.sim.world import ClientHost
 
-SETTINGS: Final = ProducerSettings(delivery_timeout_ms=20_000)
 LONGEST_PAUSE_MS: Final = 30_000
 """Within a transaction."""
 
@@ -50,79 +47,35 @@ class Producers:
 
     def start(self, stage: Stage) -> None:
         """One program for each producer."""
-        kind = _InTransactions if self.transactional else _Idempotent
         for index in range(self.producers):
             name = f"{self.name}-{index}"
-            stage.supervise(name, kind(stage, self, name))
+            stage.supervise(name, _Sending(stage, self, name))
 
     async def look_back(self, stage: Stage, client: AsyncClient) -> None:
         """Nothing but the records counts."""
 
 
-class _Producing:
-    """What both kinds share: values that never repeat, over all lives of the program."""
+class _Sending(Sending):
+    """Records to partitions by chance; some transactions take longer than their time-out."""
 
     def __init__(self, stage: Stage, workload: Producers, name: str) -> None:
-        self.stage = stage
+        super().__init__(stage, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
         self.workload = workload
-        self.name = name
-        self.entropy = stage.entropy(name)
-        self._count = 0
+        self.timeout_ms = workload.timeout_ms
 
-    async def __call__(self, host: ClientHost) -> None:
-        raise NotImplementedError
-
-    async def send_some(self, producer: AsyncProducer, writes: Writes) -> None:
-        """A handful of records to partitions by chance."""
+    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
+        """A handful."""
         for _ in range(self.entropy.randint(1, 4)):
-            self._count += 1
-            value = f"{self.name}/{self._count}"
+            value = self.next_value()
             partition = TopicPartition(TopicName(self.workload.name), self.entropy.randrange(self.workload.partitions))
             writes.sending(Write(partition, value))
             await producer.send(partition.topic, value.encode(), partition=partition.partition)
 
-    async def pause(self, host: ClientHost) -> None:
-        """Between two rounds."""
-        await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
-
-
-class _Idempotent(_Producing):
-    """Each record once, in order, or a failure that says so."""
-
-    async def __call__(self, host: ClientHost) -> None:
-        writes = Writes(self.stage.world.kernel)
-        try:
-            async with host.client() as client, AsyncProducer(client, SETTINGS) as producer:
-                producer.on_outcome = writes.take
-                while not host.stopping:
-                    await self.send_some(producer, writes)
-                    await producer.flush()
-                    await self.pause(host)
-        finally:
-            self.stage.recorder.streams.append(Stream(host.name, writes.all()))
-
-
-class _InTransactions(_Producing):
-    """Transactions one after another; one in five is aborted, some take longer than their time-out."""
-
-    async def __call__(self, host: ClientHost) -> None:
-        settings = TransactionSettings(self.name, timeout_ms=self.workload.timeout_ms)
-        async with host.client() as client, AsyncTransactionalProducer(client, settings, SETTINGS) as producer:
-            await producer.initialize()
-            while not host.stopping:
-                await one_transaction(
-                    self.stage,
-                    host,
-                    producer,
-                    lambda writes: self.fill(host, producer, writes),
-                    entropy=self.entropy,
-                    aborts=0.2,
-                )
-                await self.pause(host)
-
-    async def fill(self, host: ClientHost, producer: AsyncTransactionalProducer, writes: Writes) -> None:
+    async def fill(
+        self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer, writes: Writes
+    ) -> None:
         """Send, and now and then take longer than the time-out."""
-        await self.send_some(producer, writes)
+        await self.send_some(client, producer, writes)
         if self.entropy.random() < 0.02:
             await producer.flush()
-            await host.sleep(self.entropy.randint(0, min(2 * self.workload.timeout_ms, LONGEST_PAUSE_MS)))
+            await host.sleep(self.entropy.randint(0, min(2 * self.timeout_ms, LONGEST_PAUSE_MS)))

@@ -20,8 +20,8 @@ from oncelog.client.machine.transaction_values import Ended, StoredTransaction, 
 from oncelog.sim.checkers.history import Completion, Transaction, Write, outcome_of
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.members import DoubtingClient, doubting_client
-from oncelog.sim.workloads.producing import SETTINGS
 from oncelog.sim.workloads.recording import Writes
+from oncelog.sim.workloads.sending import SETTINGS
 from oncelog.sim.world import ClientHost
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest

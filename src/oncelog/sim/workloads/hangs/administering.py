@@ -15,7 +15,7 @@ from oncelog.admin.transactions.hanging import OpenTransaction
 from oncelog.admin.transactions.judging import Verdict
 from oncelog.base.errors import ErrorCode
 from oncelog.client.blocking.client import Client
-from oncelog.client.errors import BrokerRefused
+from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.sim.blocking import with_client
 from oncelog.sim.checkers.history import Completion
 from oncelog.sim.checkers.verdicts import said_to_hang
@@ -72,7 +72,8 @@ class Administrator:
             if self.committers is not None and self.entropy.random() < 0.15:
                 await self.terminate(host, self.committers)
             else:
-                await with_client(host, self.entropy.choice(self.commands))
+                breaks_after = self.entropy.randint(2, 12) if self.entropy.random() < 0.2 else None
+                await with_client(host, self.entropy.choice(self.commands), breaks_after=breaks_after)
 
     # Commands, each on a thread of the simulator's
 
@@ -105,11 +106,16 @@ class Administrator:
             return
         if self.entropy.random() < 0.3:  # as one that comes late
             client.system.sleep(self.entropy.randint(0, 3_000))
-        try:
-            write_abort_marker(client, one)
-        except BrokerRefused as refused:
-            if refused.code not in _MAY_REFUSE:
-                self.stage.object(f"a marker for {one.where}, {one.producer}: answered {refused.code}")
+        for _ in range(50):  # it insists: when the broker is back its coordinators have not read their logs yet
+            try:
+                write_abort_marker(client, one)
+            except BrokerRefused as refused:
+                if refused.code not in _MAY_REFUSE:
+                    self.stage.object(f"a marker for {one.where}, {one.producer}: answered {refused.code}")
+            except ClientError:
+                client.system.sleep(self.entropy.randint(5, 100))
+                continue
+            break
 
     def mark_as_apache_kafka_does(self, client: Client) -> None:
         """``kafka-transactions.sh abort``: no start offset, nothing looked at again. It ends whatever the producer has

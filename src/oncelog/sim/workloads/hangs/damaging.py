@@ -24,6 +24,8 @@ from oncelog.sim.world import ClientHost
 from oncelog.storage.batch_scan import iter_checked
 
 TIMEOUT_MS: Final = 20_000
+UNTIL_US: Final = 50_000_000
+"""A broker that starts again makes up for much; so later on it is left alone."""
 _COMPLETE: Final = (4, 5)
 """Numbers of the states that say so: committed, aborted."""
 _FLEXIBLE: Final = 1
@@ -43,7 +45,7 @@ class Vandal:
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client:
             await client.topic(self.places[0].topic)
-            while not host.stopping:
+            while not host.stopping and host.world.kernel.now_us < UNTIL_US:
                 await host.sleep(self.entropy.randint(5_000, 30_000))
                 if not host.world.stopping:
                     await self.one(host, client)

@@ -21,8 +21,8 @@ from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.by_hand import DAY_MS
 from oncelog.sim.workloads.hangs.ground import Ground
 from oncelog.sim.workloads.members import note_seek
-from oncelog.sim.workloads.producing import SETTINGS
 from oncelog.sim.workloads.recording import Writes
+from oncelog.sim.workloads.sending import SETTINGS
 from oncelog.sim.workloads.transacting import one_transaction
 from oncelog.sim.workloads.two_phase import Committer, Committers
 from oncelog.sim.world import ClientHost
