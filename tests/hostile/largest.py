@@ -162,6 +162,8 @@ def _filled(module: Any, cls: Any, path: Path, count: int, number: int, topic_id
             values[name] = 2
         elif name == "acks":
             values[name] = -1  # else there is no answer
+        elif name.startswith("include_"):
+            values[name] = True
         elif name == "generation_id" or name == "group_generation_id":
             values[name] = -1
     return cls(**values)

@@ -19,6 +19,7 @@ from oncelog.handlers.context import Context
 from oncelog.handlers.facts import cluster_operations, may_cluster, may_topic, topic_operations
 from oncelog.handlers.topic_creation import auto_create
 from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.wire.chunks import join_chunks
 from oncelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -243,5 +244,5 @@ class _Shared(MetadataResponse):
         if self._encoded is None:
             own: Any = self.writer(version)
             super().write(own, version)
-            self._encoded = bytes(own.buffer)
+            self._encoded = join_chunks(own.chunks())
         writer.buffer += self._encoded

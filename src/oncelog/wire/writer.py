@@ -18,6 +18,9 @@ from oncelog.wire.reader import MAX_STRING_BYTES, repeated
 COPY_BELOW_BYTES: Final = 1024
 """Records in memory smaller than this are copied: a chunk of their own costs more."""
 
+KEEP_BYTES: Final = 64 * 1024
+"""What another writer has written and is larger becomes a chunk of its own."""
+
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _UINT16 = Struct(">H")
@@ -169,8 +172,12 @@ class Writer:
                 self._cuts.append((len(self.buffer), chunk))
 
     def written(self, other: Writer) -> None:
-        """What ``other`` has written; it stays as it is."""
+        """What ``other`` has written; it stays as it is. What is much is not copied: ``other`` must not be used to
+        write afterwards."""
         start = len(self.buffer)
+        if len(other.buffer) >= KEEP_BYTES:
+            self._cuts += [(start, chunk) for chunk in other.chunks()]
+            return
         self._cuts += [(start + position, chunk) for position, chunk in other._cuts]
         self.buffer += other.buffer
 
