@@ -121,8 +121,8 @@ class Metrics(Collector):
         behind: dict[tuple[str, str], int] = defaultdict(int)
         for shard in self._node.group_shards():
             for group, topic, partition, offset in shard.committed_offsets():
-                log = self._node.log(TopicPartition(topic, partition))
-                if log is not None:
+                log = self._node.logs.logs.get(TopicPartition(topic, partition))
+                if log is not None:  # one that is still to be created is not created to be looked at
                     behind[(group, topic)] += max(0, log.high_watermark - offset)
         for labels, value in sorted(behind.items()):
             lag.add_metric(list(labels), value)
