@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from oncelog.base.errors import ErrorCode
@@ -14,6 +16,7 @@ from oncelog.node.cluster import LOGS_PER_SLICE
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
+from oncelog.runtime.metrics import Metrics
 from oncelog.storage import append_validation
 from oncelog.storage.reading import RECORDS_A_STEP
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -364,3 +367,23 @@ def test_who_asks_for_all_partitions_of_a_new_topic_does_not_have_them_created_i
     assert {each.error_code for each in peer.responses[1].topics[0].partitions} == {ErrorCode.NONE}
     assert sum(created) == many
     assert max(created) <= pace.ITEMS_WHILE_CREATING + LOGS_PER_SLICE
+
+
+def test_a_scrape_creates_no_logs(driver):
+    peer, other = driver.connect(), driver.connect()
+    group = OffsetCommitRequestTopic(
+        name="new", partitions=[OffsetCommitRequestPartition(partition_index=index) for index in range(380, 400)]
+    )
+    scraped = []
+
+    def scrape() -> None:
+        driver.between = lambda: None
+        other.ask(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[group]), 8)
+        before = len(driver.node.logs.logs)
+        metrics = Metrics(driver.node, SimpleNamespace(), SimpleNamespace(), SimpleNamespace())
+        list(metrics._group_lag())
+        scraped.append(len(driver.node.logs.logs) - before)
+
+    driver.between = scrape
+    create_topic(peer, "new", 400)
+    assert scraped == [0]
