@@ -46,6 +46,25 @@ MaxTimeout = Annotated[
 IdExpiration = Annotated[
     int, typer.Option("--transactional-id-expiration-ms", min=1, metavar="MS", help="The cluster's setting.")
 ]
+CopiedWithin = Annotated[
+    float | None,
+    typer.Option(
+        "--copied-within",
+        min=0,
+        metavar="SECONDS",
+        help="How far apart the logs were copied: of what is newer nothing is said to be missing. "
+        "0 for one snapshot of all. Default: 300, or 0 if the brokers were shut down.",
+    ),
+]
+TransactionPartitions = Annotated[
+    int | None,
+    typer.Option(
+        "--transaction-partitions",
+        min=1,
+        metavar="COUNT",
+        help="Partitions of __transaction_state, where no directory says (default 50).",
+    ),
+]
 Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; local[*] if not said.")]
 SparkConfig = Annotated[
     list[str] | None, typer.Option("--spark-config", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
@@ -66,6 +85,8 @@ def audit(
     as_of: AsOf = None,
     max_timeout_ms: MaxTimeout = 900_000,
     id_expiration_ms: IdExpiration = 604_800_000,
+    copied_within: CopiedWithin = None,
+    transaction_partitions: TransactionPartitions = None,
     master: Master = None,
     spark_config: SparkConfig = None,
     spark: OnSpark = None,
@@ -75,7 +96,8 @@ def audit(
     Reads segments, indexes, producer snapshots, __transaction_state and __consumer_offsets, a Spark task a segment, and
     writes nothing to them. Several brokers' directories of one cluster make one audit. Finds transactions that are
     torn or hanging, writes after markers, markers nobody decided, repeated and missing sequences, offsets committed
-    for aborted records, lying index entries, wrong checksums and garbage. Stop the broker, or copy the directories.
+    for aborted records, lying index entries, wrong checksums and garbage. Copies need not be of one instant: what is
+    newer than --copied-within is not said to be missing anywhere.
 
     \b
     Examples:
@@ -89,7 +111,13 @@ def audit(
     from oncelog.spark.audit.layout import NothingToAudit, plan
     from oncelog.spark.audit.pipeline import audit as run
 
-    limits = Limits(max_timeout_ms, transactional_id_expiration_ms=id_expiration_ms, now_ms=_moment(as_of))
+    limits = Limits(
+        max_timeout_ms,
+        transactional_id_expiration_ms=id_expiration_ms,
+        now_ms=_moment(as_of),
+        skew_ms=None if copied_within is None else int(copied_within * 1000),
+        transaction_partitions=transaction_partitions,
+    )
     settings = _settings(spark_config)
     if to is not None and any(to.absolute().is_relative_to(one.absolute()) for one in directories):
         raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
@@ -156,9 +184,11 @@ def _engine(master: str | None, settings: dict[str, str], size_bytes: int, *, sp
 
 
 def _print(result: AuditResult, html: Path | None, to: Path | None) -> None:
-    from oncelog.spark.audit.report import fates, headline, meaning
+    from oncelog.spark.audit.report import caveats, fates, headline, meaning
 
     print(headline(result))
+    for caveat in caveats(result):
+        print(caveat)
     found = ", ".join(f"{number:,} {fate}" for fate, number in fates(result).items())
     print(f"transactions by partition: {found or 'none'}\n")
     if not result.found:

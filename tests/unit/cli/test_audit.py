@@ -18,6 +18,7 @@ def directory(tmp_path: Path) -> Path:
     coordinator.ended("t-0", epoch=0, name="<b>\x1b[31m")
     coordinator.write()
     log.write()
+    (tmp_path / "data" / ".kafka_cleanshutdown").touch()
     return tmp_path / "data"
 
 
@@ -52,6 +53,16 @@ def test_findings_in_a_table_json_and_a_page(
     assert report["findings"] == {"hanging": 1}
     assert report["listed"][0]["offset"] == 3
     assert report["transactions"] == {"committed": 1, "hanging": 1}
+
+
+def test_what_it_does_not_judge(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hang(directory)
+    (directory / ".kafka_cleanshutdown").unlink()
+    assert invoke(["audit", str(directory), "--fail-on-findings"]) == 0
+    out = capsys.readouterr().out
+    assert "nothing newer than 2023-11-14T22:08:22.000Z is said to be missing" in out
+    assert "--transaction-partitions tells how many there are" in out
+    assert invoke(["audit", str(directory), "--fail-on-findings", "--copied-within", "0"]) == 2
 
 
 def test_what_it_refuses(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

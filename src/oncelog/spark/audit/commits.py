@@ -20,13 +20,11 @@ from oncelog.records.batch import HEADER_SIZE, CorruptBatch, read_header
 from oncelog.spark.audit.context import AuditContext
 from oncelog.spark.audit.layout import PartitionPlace
 from oncelog.spark.audit.model import NONE, Fact, Finding, Rank
-from oncelog.storage.errors import CorruptFile
-from oncelog.storage.file_names import LOG, OFFSET_INDEX, parse_segment_file
-from oncelog.storage.offset_index import load_offset_index
+from oncelog.spark.audit.reach import position_before
+from oncelog.storage.file_names import LOG, parse_segment_file
 
 _MAX_STEPS: Final = 1_000_000
 """Headers looked at for one offset, where there is no index."""
-_MAX_INDEX_BYTES: Final = 64 << 20
 Lookup = Callable[[TopicPartition, int], tuple[int, int] | None]
 """(partition, offset) → first and last offset of the batch that holds it."""
 
@@ -51,7 +49,7 @@ def committed_offsets(facts: Iterable[Fact], context: AuditContext, lookup: Look
                 yield from _inside(fact, offsets, latest, partition, lookup)
         if not place.holes:
             for one in latest.values():
-                if one.value > place.end:
+                if one.value > place.end and context.is_settled(one.last_timestamp):
                     text = f"group {one.name!r} has committed {one.value}, the log ends at {place.end}"
                     yield _finding("offsets-beyond-log", one, text)
 
@@ -103,7 +101,7 @@ def _find(directory: str, offset: int) -> tuple[int, int] | None:
         return None
     path = f"{directory}/{max(bases):020d}{LOG}"
     with open(path, "rb", buffering=0) as file:
-        position = _start(path, max(bases), offset, file.seek(0, 2))
+        position = position_before(path, max(bases), offset, file.seek(0, 2))
         for _ in range(_MAX_STEPS):
             try:
                 header = read_header(os.pread(file.fileno(), HEADER_SIZE, position))
@@ -113,15 +111,3 @@ def _find(directory: str, offset: int) -> tuple[int, int] | None:
                 return header.base_offset, header.last_offset
             position += header.size_bytes
     return None
-
-
-def _start(path: str, base_offset: int, offset: int, size: int) -> int:
-    """A position at or before the batch, by the index if that can be believed."""
-    index = path.removesuffix(LOG) + OFFSET_INDEX
-    try:
-        if os.path.getsize(index) > _MAX_INDEX_BYTES:
-            return 0
-        with open(index, "rb") as file:
-            return load_offset_index(file.read(), base_offset, size).position_before(offset)
-    except (OSError, CorruptFile):
-        return 0

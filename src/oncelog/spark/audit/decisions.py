@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oncelog.spark.audit.context import GRACE_MS
+from oncelog.spark.audit.context import GRACE_MS, AuditContext
 from oncelog.spark.audit.model import Fact, Outcome, Part
 
 CLOCKS_MS: Final = 60_000
@@ -63,25 +63,27 @@ class Decisions:
             index += 1
         return index
 
-    def missing_for(self, part: Part, now_ms: int) -> Fact | None:
+    def missing_for(self, part: Part, context: AuditContext) -> Fact | None:
         """The decision that an open transaction has not been told of, if it is certain that it never will."""
         for decision in (*self._unmet, *self._all[self._next :]):
             is_its_own = part.epoch in (decision.epoch, decision.epoch - 1)
             after = decision.last_timestamp + (CLOCKS_MS if self._whole else 0) >= part.started
-            if is_its_own and after and self._is_over(decision, now_ms):
+            if is_its_own and after and _is_over(decision, context):
                 return decision
         return None
 
-    def never_written(self, since_ms: int, now_ms: int) -> Iterator[Fact]:
+    def never_written(self, since_ms: int, context: AuditContext) -> Iterator[Fact]:
         """Decisions without a marker, of a log that has lost nothing since ``since_ms``."""
         for decision in (*self._unmet, *self._all[self._next :]):
-            if 0 <= since_ms < decision.last_timestamp and self._is_over(decision, now_ms):
+            if 0 <= since_ms < decision.last_timestamp and _is_over(decision, context):
                 yield decision
 
-    @staticmethod
-    def _is_over(decision: Fact, now_ms: int) -> bool:
-        """Whether the coordinator has gone on, or has had its time."""
-        return decision.transactional or now_ms - decision.last_timestamp > GRACE_MS
+
+def _is_over(decision: Fact, context: AuditContext) -> bool:
+    """Whether the coordinator has gone on, or has had its time, so long ago that the marker would be there."""
+    if decision.transactional and context.is_settled(decision.first_timestamp):
+        return True
+    return context.now_ms - decision.last_timestamp > GRACE_MS and context.is_settled(decision.last_timestamp)
 
 
 def _word(fact: Fact) -> str:

@@ -95,7 +95,8 @@ class _Judge:
                 if part.topic == CONSUMER_OFFSETS:
                     text = f"offsets were committed, the records written with them on {_names(aborted)} aborted"
                     yield of_part("aborted-offsets", part, text)
-        for part in unended if final else ():
+        ends = [part.ended for part in final]
+        for part in unended if final and self._context.is_settled(min(ends)) else ():
             torn.add(id(part))
             if part.fate != "torn":
                 outcome = "committed" if committed else "aborted"
@@ -122,7 +123,7 @@ class _Judge:
         now, limits = self._context.now_ms, self._context.limits
         age = now - max(part.started, 0)
         if state is None:
-            if self._knows_all:
+            if self._knows_all and self._context.is_settled(part.started):
                 return "hanging", f"open for {_span(age)}, and no coordinator knows producer {part.producer_id}"
             if age > limits.transaction_max_timeout_ms + GRACE_MS:
                 return "hanging", f"open for {_span(age)}; no log of its coordinator is here to ask"
@@ -137,10 +138,13 @@ class _Judge:
                     f"open for {_span(now - state.started)}, and its time-out is {_span(state.timeout_ms)}",
                 )
             return "open", ""
+        settled = self._context.is_settled(max(part.started, state.updated))
         if state.status in _PREPARED and listed and part.epoch <= state.epoch:
-            if now - state.updated <= GRACE_MS:
+            if now - state.updated <= GRACE_MS or not settled:
                 return "ending", ""
             return "torn", f"no marker: {said} since {_span(now - state.updated)}"
+        if not settled and age <= limits.transaction_max_timeout_ms + GRACE_MS:
+            return "open", ""  # one of the two logs may have been copied before the other went on
         without = (
             f", without {part.topic}-{part.partition}" if state.status in (_ONGOING, *_PREPARED) and not listed else ""
         )
@@ -148,6 +152,8 @@ class _Judge:
 
     def _stray(self, part: Part, state: CoordinatorState | None) -> Iterator[Finding]:
         """A marker that no decision accounts for, where all decisions of its time are known."""
+        if not self._context.is_settled(part.ended):
+            return
         if state is None:
             age = self._context.now_ms - part.ended
             if self._knows_all and age < self._context.limits.transactional_id_expiration_ms:

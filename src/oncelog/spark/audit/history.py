@@ -63,6 +63,8 @@ class ProducerHistory:
         for fact in facts:
             yield from self._stray_entry(fact.offset, fact.rank)
             rank = fact.rank
+            if rank in (Rank.DATA, Rank.MARKER):
+                yield from self._past_hole(fact)
             if rank == Rank.DATA:
                 yield from self._data(fact)
             elif rank == Rank.MARKER:
@@ -77,6 +79,17 @@ class ProducerHistory:
                 self._commits.append(fact)
         if fact is not None:
             yield from self._finish(fact)
+
+    def _past_hole(self, following: Fact) -> Iterator[Told]:
+        """Where batches are missing, the end of what was open may be among them, and the beginning of what follows."""
+        if self._seen_until < 0 or not self._place.missing_between(
+            following.replica, self._seen_until, following.offset
+        ):
+            return
+        if self._open is not None and self._primary:
+            yield self._open._replace(fate="unknown", transactional_id=self._decisions.transactional_id)
+        self._open, self._first_by_broker = None, -1
+        self._commits.clear()
 
     # --- data ---
 
@@ -259,6 +272,12 @@ class ProducerHistory:
                 text = f"the index says the last stable offset was {entry.last_offset} then, it cannot have been"
                 yield from self._found("transaction-index", entry, text)
         elif marker.outcome == Outcome.ABORTED and part is not None and part.records:
+            segment = self._place.unindexed_segment(marker.replica, marker.offset)
+            if segment is not None:  # one finding for the file, whichever producers notice
+                base, _, path = segment
+                text = "transactions are aborted in this segment, and it has no transaction index"
+                yield Finding("transaction-index", marker.topic, marker.partition, base, path=path, text=text)
+                return
             text = f"the transaction aborted here, begun at offset {part.first_offset}, is not in the index"
             yield from self._found("transaction-index", marker, text)
 
@@ -276,6 +295,7 @@ class ProducerHistory:
             return
         self._entry = None
         damaged = self._place.damaged_between(entry.replica, entry.offset, entry.offset)
+        damaged |= self._context.is_moving and entry.offset >= self._place.ends.get(entry.replica, 0)
         if not self._place.cleaned and entry.offset >= self._place.start and not damaged:
             yield from self._found(
                 "transaction-index", entry, "the index has an aborted transaction, the log no marker"
@@ -284,8 +304,10 @@ class ProducerHistory:
     def _snapshot(self, fact: Fact) -> Iterator[Told]:
         """What the snapshot says has to be what the log says up to its offset."""
         place = self._place
-        if place.damaged_between(fact.replica, place.start, fact.offset):
-            return
+        if place.damaged_between(fact.replica, place.start, fact.offset) or fact.offset > place.ends.get(
+            fact.replica, 0
+        ):
+            return  # lost, or of a moment that the copy of the log does not have
         first = -1 if self._open is None else self._first_by_broker
         if self._epoch < 0:
             if fact.value >= max(place.start, 0) and not place.cleaned:
@@ -321,7 +343,7 @@ class ProducerHistory:
         damaged = self._place.damaged_between(self._place.primary, self._seen_until, self._place.end)
         if part is not None:
             late = damaged or part.fate == LATE
-            decision = None if late else self._decisions.missing_for(part, self._context.now_ms)
+            decision = None if late else self._decisions.missing_for(part, self._context)
             part = part._replace(
                 fate="unknown" if damaged else "torn" if decision is not None else part.fate,
                 decided=Outcome.OPEN if decision is None else Outcome(decision.outcome),
@@ -332,7 +354,7 @@ class ProducerHistory:
                 yield _of_part("torn", part, f"no marker: the coordinator decided to {said(decision)}")
         elif not damaged and self._place.is_whole:
             since = self._place.first_timestamp
-            for decision in self._decisions.never_written(since, self._context.now_ms):
+            for decision in self._decisions.never_written(since, self._context):
                 text = f"no marker: the coordinator decided to {said(decision)}, and the log ends without"
                 found = self._found("torn", decision._replace(offset=self._place.end), text)
                 for finding in found:

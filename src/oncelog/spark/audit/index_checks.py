@@ -42,6 +42,7 @@ class IndexChecker:
         self._times, self._time_offsets = self._load_times()
         self._read_to, self._last_offset, self._latest = 0, task.base_offset - 1, -1
         self.aborted = self._load_aborted()
+        self.has_transaction_index = bool(self.aborted) or TRANSACTION_INDEX in self._lies
 
     def add(self, piece: Piece) -> None:
         """The next batches of the segment."""
@@ -53,9 +54,9 @@ class IndexChecker:
         self._last_offset = int(piece.last_offset[-1])
         self._latest = max(self._latest, int(piece.max_timestamp.max()))
 
-    def finish(self, *, damaged: bool) -> Iterator[Finding]:
-        """What was found, after the last piece. ``damaged``: not all of the segment could be read."""
-        if not damaged:
+    def finish(self, *, whole: bool) -> Iterator[Finding]:
+        """What was found, after the last piece. ``whole``: all batches that the indexes may know of have been read."""
+        if whole:
             for at in np.flatnonzero(self._positions >= self._read_to)[:_SHOWN].tolist():
                 self._lie(
                     OFFSET_INDEX, int(self._offsets[at]), f"position {self._positions[at]} is after the last batch"

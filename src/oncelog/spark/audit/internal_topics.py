@@ -82,11 +82,12 @@ class InternalReader:
         if not isinstance(key, str):
             self._cannot(record.offset, f"the record's key: {key.reason}")
             return
+        value = None if record.value is None else transaction_records.decode_value(record.value)
+        since = value.last_update_timestamp if isinstance(value, TransactionValue) else record.timestamp
         for decision in self._decided.pop(key, ()):
-            yield decision._replace(transactional=True)
-        if record.value is None:
+            yield decision._replace(transactional=True, first_timestamp=since)
+        if value is None:
             return
-        value = transaction_records.decode_value(record.value)
         if not isinstance(value, TransactionValue):
             self._cannot(record.offset, f"the state of {key}: {value.reason}")
             return

@@ -1,9 +1,9 @@
 """Which segments there are below some directories, and what stands beside each.
 
 A directory may be one broker's data directory, a partition's, or hold several brokers' directories (at most three
-levels down). Partitions found twice are replicas: the one whose log reaches furthest is the primary, whose history
-counts; of the others only the files themselves are checked. Directories waiting for deletion, moving, or that were
-found stray are passed over.
+levels down). Partitions found twice are replicas: the one whose log reaches furthest (``reach``) is the primary, whose
+history counts; of the others only the files themselves are checked. Directories waiting for deletion, moving, or that
+were found stray are passed over.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.base.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition, partition_of_directory, uuid_bytes
+from oncelog.spark.audit.declared import coordinators_declared, was_stopped
+from oncelog.spark.audit.reach import log_end
 from oncelog.storage.file_names import (
     CLEANER_OFFSETS,
     LOG,
@@ -82,6 +84,10 @@ class Plan:
     partitions: Mapping[TopicPartition, PartitionPlace] = field(default_factory=dict)
     unreadable: tuple[tuple[str, str], ...] = ()
     """Directories that could not be listed, and why."""
+    stopped: bool = False
+    """Every broker closed its directory itself."""
+    transaction_partitions: int | None = None
+    """Partitions of ``__transaction_state``, where a directory says."""
 
     @property
     def size_bytes(self) -> int:
@@ -104,10 +110,12 @@ def plan(directories: Iterable[str | Path]) -> Plan:
     logs = sorted(set(found))
     tasks: list[SegmentTask] = []
     starts: dict[tuple[TopicPartition, int], int] = {}
-    places: dict[TopicPartition, list[tuple[int, int, int, str]]] = {}
+    places: dict[TopicPartition, list[_Replica]] = {}
+    parents: list[Path] = []
     for replica, log in enumerate(logs):
         only = partition_of_directory(log.name) if _has_segments(log) else None
         parent = log.parent if only is not None else log
+        parents.append(parent)
         cleaned = _checkpoint(parent / CLEANER_OFFSETS)
         log_starts = _checkpoint(parent / LOG_START_OFFSETS)
         for partition, directory in [(only, log)] if only is not None else _partitions(log, unreadable):
@@ -115,28 +123,40 @@ def plan(directories: Iterable[str | Path]) -> Plan:
             if not segments:
                 continue
             tasks += segments
-            first, last = segments[0], segments[-1]
-            starts[partition, replica] = max(first.base_offset, log_starts.get(partition, 0))
-            reach = last.base_offset, last.size_bytes, -replica, str(directory)
-            places.setdefault(partition, []).append(reach)
+            starts[partition, replica] = max(segments[0].base_offset, log_starts.get(partition, 0))
+            places.setdefault(partition, []).append(_Replica(replica, str(directory), segments))
     if not tasks:
         raise NothingToAudit(f"no log segments in {', '.join(map(str, roots))}")
     partitions = {}
     for partition, replicas in sorted(places.items()):
-        _, _, negative, directory_name = max(replicas)
-        first_task = next(task for task in tasks if task.replica == -negative and _of(task) == partition)
+        primary = replicas[0] if len(replicas) == 1 else max(replicas, key=_Replica.reach)
         partitions[partition] = PartitionPlace(
-            -negative,
-            directory_name,
-            starts[partition, -negative],
-            first_task.cleaned,
-            _topic_id(Path(directory_name) / PARTITION_METADATA),
+            primary.number,
+            primary.directory,
+            starts[partition, primary.number],
+            primary.segments[0].cleaned,
+            _topic_id(Path(primary.directory) / PARTITION_METADATA),
         )
-    return Plan(tuple(map(str, logs)), tuple(tasks), partitions, tuple(unreadable))
+    return Plan(
+        tuple(map(str, logs)),
+        tuple(tasks),
+        partitions,
+        tuple(unreadable),
+        stopped=all(map(was_stopped, parents)),
+        transaction_partitions=max((coordinators_declared(one) or 0 for one in set(parents)), default=0) or None,
+    )
 
 
-def _of(task: SegmentTask) -> TopicPartition:
-    return TopicPartition(task.topic, task.partition)  # type: ignore[arg-type]  # a topic's name, plain in a task
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    number: int
+    directory: str
+    segments: list[SegmentTask]
+
+    def reach(self) -> tuple[int, int]:
+        """By which replicas are compared; the first directory of those that are alike."""
+        ends = (log_end(one.path, one.base_offset) for one in reversed(self.segments) if one.size_bytes)
+        return max(next(ends, 0), self.segments[-1].base_offset), -self.number
 
 
 def _log_directories(root: Path, unreadable: list[tuple[str, str]], depth: int = 0) -> Iterator[Path]:

@@ -51,9 +51,9 @@ class Fact(NamedTuple):
     offset, ``offset`` its marker's, ``last_offset`` the last stable offset. DECISION: what the coordinator has decided
     about this partition: ``outcome``, ``name`` the transactional id, ``value`` the client's transaction version,
     ``last_offset`` the place in the coordinator's log and ``batches`` the partition of it; ``transactional`` says that
-    the coordinator has gone on since. ABORTED_DATA and COMMITTED_OFFSET are for ``commits``: the data of an aborted
-    transaction, and what a group has committed (``value``, ``name``) in which place of ``__consumer_offsets``
-    (``place`` a partition's number, ``last_offset``), ``offset`` −1 so that it comes first.
+    the coordinator has gone on since, at ``first_timestamp``. ABORTED_DATA and COMMITTED_OFFSET are for ``commits``:
+    the data of an aborted transaction, and what a group has committed (``value``, ``name``) in which place of
+    ``__consumer_offsets`` (``place`` a partition's number, ``last_offset``), ``offset`` −1 so that it comes first.
     """
 
     topic: str
@@ -98,8 +98,10 @@ class SegmentStat(NamedTuple):
     next_offset: int
     """After the last sound batch; the base offset when there is none."""
     max_timestamp: int
-    marker_timestamp: int
-    """The latest time a broker wrote itself: of a marker or a coordinator's record."""
+    broker_timestamp: int
+    """The latest time a broker wrote itself: of a marker, in an internal topic, or as log append time."""
+    modified_ms: int
+    """When the file last changed."""
     first_timestamp: int
     has_holes: bool
     """Compaction was here: records or batches are missing inside it."""
@@ -109,6 +111,7 @@ class SegmentStat(NamedTuple):
     """The offset from which on something is missing or unreadable, −1: nothing."""
     damaged_to: int
     """The offset where the log goes on after all damage."""
+    has_transaction_index: bool
     read_seconds: float
 
 

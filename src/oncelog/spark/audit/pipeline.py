@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from oncelog.spark.audit.commits import batch_lookup, committed_offsets
-from oncelog.spark.audit.context import AuditContext, Limits, context_of
+from oncelog.spark.audit.context import AuditContext, Limits, context_of, skew_of
 from oncelog.spark.audit.fates import fates
 from oncelog.spark.audit.history import histories
 from oncelog.spark.audit.layout import Plan, SegmentTask
@@ -120,7 +120,7 @@ def audit(
     """Run the audit. ``to``: also write transactions and findings as Parquet below that directory."""
     began = time.perf_counter()
     limits = limits or Limits()
-    options = ReadOptions(check_crc, plan.partitions)
+    options = ReadOptions(check_crc, plan.partitions, moving=skew_of(plan, limits) > 0)
     facts = engine.map_segments(plan.tasks, _Reader(options))
     stats: list[SegmentStat] = list(engine.rows([facts], SegmentStat))
     context = context_of(plan, stats, limits, int(time.time() * 1000) if wall_ms is None else wall_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ def as_json(result: AuditResult) -> dict[str, Any]:
         "directories": list(result.directories),
         "as_of": time_text(result.now_ms),
         "checksums_checked": result.check_crc,
+        "caveats": list(caveats(result)),
         "seconds": round(result.seconds, 3),
         "read": totals(result),
         "transactions": fates(result),
@@ -29,6 +31,23 @@ def as_json(result: AuditResult) -> dict[str, Any]:
             for one in result.transactions
         ],
     }
+
+
+def caveats(result: AuditResult) -> Iterator[str]:
+    """What could not be judged, and what to say to have it judged."""
+    context = result.context
+    if context.settled_ms < context.now_ms:
+        yield (
+            f"nothing newer than {time_text(context.settled_ms)} is said to be missing: the logs may have been copied "
+            "one after the other (--copied-within 0 if they are of one instant)"
+        )
+    if context.coordinators and not context.knows_coordinators():
+        number = context.transaction_partitions
+        known = f"not all {number} partitions" if number else "perhaps not all partitions"
+        yield (
+            f"{known} of __transaction_state are here and whole: a producer that none of them knows may be another's"
+            + ("" if number else " (--transaction-partitions tells how many there are)")
+        )
 
 
 def totals(result: AuditResult) -> dict[str, int]:

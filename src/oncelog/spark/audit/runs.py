@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from oncelog.base.ids import INTERNAL_TOPICS
 from oncelog.base.units import INT32_MAX
-from oncelog.records.batch import CODEC_MASK, HEADER_SIZE, read_header
+from oncelog.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, read_header
 from oncelog.records.control import end_transaction_marker_of
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records
@@ -41,7 +41,7 @@ OTHER_CONTROL: Final = -2
 
 def producer_facts(piece: Piece, task: SegmentTask) -> pa.RecordBatch | None:
     """The facts of one piece, or None when no producer is in it."""
-    of_producers = np.flatnonzero((piece.producer_id >= 0) & (piece.last_offset >= piece.base_offset))
+    of_producers = np.flatnonzero((piece.producer_id >= 0) & (piece.last_offset >= piece.base_offset) & believed(piece))
     if not len(of_producers):
         return None
     outcome, reign = markers(piece, of_producers)
@@ -57,6 +57,30 @@ def producer_facts(piece: Piece, task: SegmentTask) -> pa.RecordBatch | None:
     return _rows(piece, chosen, outcome[order], reign[order], starts, ends, task)
 
 
+def believed(piece: Piece) -> Flags:
+    """Which batches are taken to be by the producer they name: of those with a wrong checksum, data whose sequence
+    numbers lie between those of sound batches of the same producer, epoch and attributes. Of the others it is not known
+    whose they were, or whether they were markers."""
+    flags = piece.sound.copy()
+    for at in np.flatnonzero(~flags).tolist():
+        whole = piece.record_count[at] == piece.last_offset[at] - piece.base_offset[at] + 1
+        if piece.attributes[at] & CONTROL or piece.base_sequence[at] < 0 or not whole:
+            continue
+        alike = (piece.producer_id == piece.producer_id[at]) & (piece.producer_epoch == piece.producer_epoch[at])
+        near = np.flatnonzero(alike & piece.sound & (piece.attributes == piece.attributes[at]))
+        flags[at] = _follows(piece, near[near < at][-1:], at) or _follows(piece, near[near > at][:1], at)
+    return flags
+
+
+def _follows(piece: Piece, near: Integers, at: int) -> bool:
+    """Whether the sequence numbers of a batch go on from those before it, or to those after it."""
+    if not len(near):
+        return False
+    first, second = sorted((int(near[0]), at))
+    length = piece.last_offset[first] - piece.base_offset[first] + 1
+    return bool((piece.base_sequence[first] + length) & INT32_MAX == piece.base_sequence[second])
+
+
 def _begins(piece: Piece, chosen: Integers, task: SegmentTask) -> Flags:
     """Which of the batches (by producer, then in order) are the first of a fact."""
     control = piece.is_control[chosen]
@@ -65,6 +89,10 @@ def _begins(piece: Piece, chosen: Integers, task: SegmentTask) -> Flags:
     begins[1:] = np.diff(piece.producer_id[chosen]) != 0
     begins[1:] |= np.diff(piece.producer_epoch[chosen]) != 0
     begins[1:] |= attributes_differ | control[1:] | control[:-1]
+    if not task.cleaned:  # where batches are missing, a marker may be
+        goes_on = piece.base_offset[1:] == piece.last_offset[:-1] + 1
+        before = np.concatenate(([0], np.cumsum(~goes_on)))
+        begins[1:] |= np.diff(before[chosen]) != 0
     if task.topic not in INTERNAL_TOPICS:
         sequence = piece.base_sequence[chosen]
         following = (sequence + piece.last_offset[chosen] - piece.base_offset[chosen] + 1) & INT32_MAX

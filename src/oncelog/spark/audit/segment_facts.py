@@ -6,9 +6,11 @@ task never fails because of what is in a file, or because the file has gone.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +19,13 @@ import pyarrow as pa
 
 from oncelog.base.ids import INTERNAL_TOPICS, TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
+from oncelog.records.batch import LOG_APPEND_TIME
 from oncelog.spark.audit.headers import Damage, Piece, read_pieces
 from oncelog.spark.audit.index_checks import IndexChecker
 from oncelog.spark.audit.internal_topics import InternalReader
 from oncelog.spark.audit.layout import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Part, Rank, SegmentStat, batches_of
-from oncelog.spark.audit.runs import producer_facts
+from oncelog.spark.audit.runs import believed, producer_facts
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.producer_snapshot import decode_snapshot
 
@@ -38,6 +41,8 @@ class ReadOptions:
 
     check_crc: bool = True
     places: Mapping[TopicPartition, PartitionPlace] = field(default_factory=dict)
+    moving: bool = False
+    """Files may be of different moments: the last segment's indexes may know of batches that it does not have."""
 
 
 @dataclass(slots=True)
@@ -50,7 +55,7 @@ class _Totals:
     records: int = 0
     max_timestamp: int = -1
     first_timestamp: int = -1
-    marker_timestamp: int = -1
+    broker_timestamp: int = -1
     has_holes: bool = False
     dense_since: int = -1
     damaged_from: int = -1
@@ -76,12 +81,15 @@ class _Reading:
         self._task, self._options = task, options
         self._totals = _Totals(next_offset=task.base_offset)
         self._damages: list[Damage] = []
+        self._goes_on: list[int] = []
+        """For each damage that batches come after: the offset of the first."""
         self._checker = IndexChecker(task)
         self._internal = InternalReader(task, options.places)
         place = options.places.get(TopicPartition(TopicName(task.topic), task.partition))
         # Replicas of an internal topic say the same: it must be heard once.
         self._says_for_all = task.topic in INTERNAL_TOPICS and place is not None and place.replica == task.replica
         self._size = task.size_bytes
+        self._modified_ms = -1
         self._began = time.perf_counter()
 
     def pieces(self) -> Iterator[Typed]:
@@ -89,7 +97,8 @@ class _Reading:
         task = self._task
         is_last = task.next_base_offset < 0
         with open(task.path, "rb", buffering=0) as file:
-            self._size = file.seek(0, 2)
+            self._size = file.seek(0, os.SEEK_END)
+            self._modified_ms = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
             pieces = read_pieces(
                 file, self._size, task.base_offset, self._damages, check_crc=self._options.check_crc, is_last=is_last
             )
@@ -104,16 +113,17 @@ class _Reading:
 
     def rest(self) -> Iterator[Typed]:
         """What is known after the last piece."""
-        totals, _task = self._totals, self._task
-        for damage in self._damages:
+        totals, task = self._totals, self._task
+        for damage, goes_on_at in zip_longest(self._damages, self._goes_on):
             text = f"{damage.text} (at byte {damage.position})"
             if damage.zeros:
                 self._found(damage.kind, damage.offset, text)
             else:
-                goes_on = damage.end < self._size
-                self.damage(damage.kind, damage.offset, text, totals.next_offset if goes_on else None)
+                self.damage(damage.kind, damage.offset, text, goes_on_at)
         self._end()
-        totals.findings += self._checker.finish(damaged=totals.damaged_from >= 0)
+        totals.findings += self._checker.finish(
+            whole=totals.damaged_from < 0 and not (self._options.moving and task.next_base_offset < 0)
+        )
         totals.findings += self._internal.findings()
         yield from _typed(Fact, self._checker.facts())
         yield from _typed(Fact, self._internal.facts())
@@ -124,12 +134,15 @@ class _Reading:
 
     def damage(self, kind: str, offset: int, text: str, goes_on_at: int | None = None) -> None:
         """Something is missing from ``offset`` on; None: all the rest of the segment, or of the log."""
-        totals = self._totals
         if goes_on_at is None:
             goes_on_at = INT64_MAX if self._task.next_base_offset < 0 else self._task.next_base_offset
+        self._missing(offset, goes_on_at)
+        self._found(kind, offset, text)
+
+    def _missing(self, offset: int, goes_on_at: int) -> None:
+        totals = self._totals
         totals.damaged_from = offset if totals.damaged_from < 0 else min(totals.damaged_from, offset)
         totals.damaged_to = max(totals.damaged_to, goes_on_at)
-        self._found(kind, offset, text)
 
     def _end(self) -> None:
         """The segment has to go on to where the next begins."""
@@ -147,6 +160,8 @@ class _Reading:
 
     def _count(self, piece: Piece) -> None:
         totals = self._totals
+        while len(self._goes_on) < len(self._damages):
+            self._goes_on.append(int(piece.base_offset[0]))
         if totals.first_offset < 0:
             totals.first_offset = int(piece.base_offset[0])
             totals.first_timestamp = int(piece.max_timestamp[0])
@@ -156,9 +171,11 @@ class _Reading:
         totals.batches += len(piece)
         totals.records += int(piece.record_count.sum())
         totals.max_timestamp = max(totals.max_timestamp, int(piece.max_timestamp.max()))
-        control = piece.is_control
-        if control.any():
-            totals.marker_timestamp = max(totals.marker_timestamp, int(piece.max_timestamp[control].max()))
+        by_broker = piece.is_control | ((piece.attributes & LOG_APPEND_TIME) != 0)
+        by_broker |= self._task.topic in INTERNAL_TOPICS
+        by_broker &= piece.sound
+        if by_broker.any():
+            totals.broker_timestamp = max(totals.broker_timestamp, int(piece.max_timestamp[by_broker].max()))
         totals.next_offset = int(piece.last_offset[-1]) + 1
 
     def _places(self, piece: Piece) -> None:
@@ -186,10 +203,13 @@ class _Reading:
             self.damage("gap", int(expected[at]), f"{missing} offsets are missing", int(piece.base_offset[at]))
 
     def _unsound(self, piece: Piece) -> None:
+        by_whom = believed(piece)
         for at in np.flatnonzero(~piece.sound).tolist():
-            size, position = piece.size_bytes[at], piece.position[at]
+            size, position, offset = piece.size_bytes[at], piece.position[at], int(piece.base_offset[at])
             text = f"a batch of {size} bytes at byte {position} does not have the checksum it says"
-            self._found("crc", int(piece.base_offset[at]), text, piece, at)
+            if not by_whom[at]:
+                self._missing(offset, max(offset, int(piece.last_offset[at])) + 1)
+            self._found("crc", offset, text, piece, at)
 
     def _snapshots(self) -> Iterator[Fact]:
         task = self._task
@@ -261,12 +281,14 @@ class _Reading:
             totals.first_offset,
             totals.next_offset,
             totals.max_timestamp,
-            max(totals.marker_timestamp, self._internal.latest_update),
+            max(totals.broker_timestamp, self._internal.latest_update),
+            self._modified_ms,
             totals.first_timestamp,
             totals.has_holes,
             totals.dense_since,
             totals.damaged_from,
             totals.damaged_to,
+            self._checker.has_transaction_index,
             time.perf_counter() - self._began,
         )
 

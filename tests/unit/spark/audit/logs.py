@@ -208,7 +208,11 @@ def commit_offset(
     )
 
 
-def run(directory: Path, *more: Path, crc: bool = True, limits: Limits | None = None) -> AuditResult:
+STOPPED = Limits(skew_ms=0, transaction_partitions=1)
+"""As if all brokers had been stopped before the directories were read."""
+
+
+def run(directory: Path, *more: Path, crc: bool = True, limits: Limits = STOPPED) -> AuditResult:
     """Audit in this process."""
     return audit(plan([directory, *more]), LocalEngine(), check_crc=crc, limits=limits, wall_ms=TIME * 2)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from oncelog.spark.audit.context import Limits
 from oncelog.spark.audit.model import Finding
 from tests.unit.spark.audit.logs import (
     COMPLETE_COMMIT,
@@ -14,6 +14,7 @@ from tests.unit.spark.audit.logs import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    STOPPED,
     TIME,
     Coordinator,
     Log,
@@ -120,7 +121,7 @@ def test_what_is_alive_young_or_being_ended_is_no_finding(scene: Scene) -> None:
     scene.coordinator.state("other", 8, 6, PREPARE_COMMIT, "t-1", at=6)
     assert scene.findings() == []
     assert sorted(part.fate for part in run(scene.directory).transactions) == ["ending", "open"]
-    late = run(scene.directory, limits=Limits(now_ms=TIME + 3_600_000)).findings
+    late = run(scene.directory, limits=replace(STOPPED, now_ms=TIME + 3_600_000)).findings
     assert sorted((one.kind, one.transactional_id) for one in late) == [("hanging", "app"), ("torn", "other")]
 
 
@@ -159,7 +160,7 @@ def test_without_a_coordinators_log_only_age_tells(tmp_path: Path) -> None:
     log.data(epoch=2)
     log.write()
     assert found(tmp_path) == []
-    (finding,) = run(tmp_path, limits=Limits(now_ms=TIME + 3_600_000)).findings
+    (finding,) = run(tmp_path, limits=replace(STOPPED, now_ms=TIME + 3_600_000)).findings
     assert finding.kind == "hanging"
     assert "60 min" in finding.text
 
@@ -204,7 +205,7 @@ def test_an_expired_transactional_id_explains_old_markers_of_unknown_producers(s
     scene.transactions(1)
     scene.logs[1].transaction(pid=55, epoch=0)
     scene.findings()
-    assert run(scene.directory, limits=Limits(now_ms=TIME + 8 * 24 * 3_600_000)).findings == []
+    assert run(scene.directory, limits=replace(STOPPED, now_ms=TIME + 8 * 24 * 3_600_000)).findings == []
 
 
 def test_markers_of_an_old_epoch_or_an_old_coordinator(scene: Scene) -> None:
