@@ -30,6 +30,8 @@ from oncelog.wire.messages.write_txn_markers import (
 )
 
 MIN_AGES_MS: Final = (None, 0, 0, 5_000)
+INSISTS: Final = 300
+"""Attempts at a marker whose connection is lost."""
 _MAY_REFUSE: Final = frozenset(
     {
         ErrorCode.INVALID_TXN_STATE,
@@ -106,14 +108,14 @@ class Administrator:
             return
         if self.entropy.random() < 0.3:  # as one that comes late
             client.system.sleep(self.entropy.randint(0, 3_000))
-        for _ in range(50):  # it insists: when the broker is back its coordinators have not read their logs yet
+        for _ in range(INSISTS):  # when the broker is back its coordinators have not read their logs yet
             try:
                 write_abort_marker(client, one)
             except BrokerRefused as refused:
                 if refused.code not in _MAY_REFUSE:
                     self.stage.object(f"a marker for {one.where}, {one.producer}: answered {refused.code}")
             except ClientError:
-                client.system.sleep(self.entropy.randint(5, 100))
+                client.system.sleep(self.entropy.randint(1, 20))
                 continue
             break
 
