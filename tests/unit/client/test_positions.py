@@ -149,6 +149,16 @@ def test_an_answer_for_what_was_not_asked_is_refused() -> None:
         positions.answered(asked, answer(B, batch(0, 1)), 0)
 
 
+def test_an_answer_is_understood_by_the_id_that_was_asked_for_although_the_topic_is_another_one_now() -> None:
+    cluster = view()
+    positions = Positions(cluster, FetchSettings())
+    positions.assign({A: 5, B: 0})
+    _, asked, _ = positions.request([A])
+    cluster.apply(metadata(topic_id=bytes(15) + b"\x02"), 0)
+    assert positions.answered(asked, answer(A, error_code=ErrorCode.UNKNOWN_TOPIC_ID), 0) == []
+    assert positions.of(A) == 5
+
+
 @pytest.mark.parametrize(
     "records",
     [
@@ -156,6 +166,7 @@ def test_an_answer_for_what_was_not_asked_is_refused() -> None:
         pytest.param(batch(9, 2) + batch(9, 2), id="offsets that do not rise"),
         pytest.param(batch(5, 1)[:8] + bytes(4) + batch(5, 1)[12:], id="no length"),
         pytest.param(batch(5, 1)[:16] + b"\x01" + batch(5, 1)[17:], id="an older format"),
+        pytest.param(bytes(8) + b"\x00\x00\x00\x0e" + bytes(14), id="a message set of format 0, smaller than a header"),
     ],
 )
 def test_batches_that_cannot_be_are_refused(records: bytes) -> None:

@@ -11,6 +11,7 @@ from oncelog.records.batch import CorruptBatch
 from oncelog.records.builder import build_batch, end_transaction_marker, seal
 from oncelog.records.columns import Selection, batches, column_schema, decode
 from oncelog.records.compression import Codec
+from oncelog.records.errors import UnsupportedMagic
 from oncelog.records.record import Record
 
 TIME = 1_700_000_000_000
@@ -170,6 +171,13 @@ def test_a_wrong_checksum_is_refused() -> None:
     damaged[-1] ^= 1
     with pytest.raises(CorruptBatch, match="checksum"):
         rows(damaged)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_set_of_an_older_format_is_refused_however_small_it_is(magic: int) -> None:
+    message_set = bytes(8) + struct.pack(">iIb", 14, 0, magic) + bytes(9)
+    with pytest.raises(UnsupportedMagic, match=f"magic {magic}: only magic 2 is read"):
+        rows(message_set)
 
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused_before_anything_is_allocated() -> None:

@@ -74,6 +74,8 @@ class Positions:
         self.settings = settings
         self._view = view
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._names: dict[bytes, TopicName] = {}
+        """Topics by the ids they were asked for with: meanwhile the view may have other ones (a topic created anew)."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -156,7 +158,9 @@ class Positions:
                 for topic, parts in by_topic.items()
             ],
         )
-        at_most = None if self._view.topic_ids(by_topic) is not None else LAST_VERSION_BY_NAME
+        names = self._view.topic_ids(by_topic)
+        self._names |= names or {}
+        at_most = None if names is not None else LAST_VERSION_BY_NAME
         return message, asked, at_most
 
     def lost(self, asked: Mapping[TopicPartition, int]) -> None:
@@ -173,10 +177,9 @@ class Positions:
         self.lost(asked)
         if response.error_code:
             return self._refused(asked, response.error_code, now_ms)
-        names = self._view.topic_ids({partition.topic for partition in asked}) or {}
         results: list[Fetched] = []
         for topic in response.responses:
-            name = topic.topic or names.get(bytes(topic.topic_id))
+            name = topic.topic or self._names.get(bytes(topic.topic_id))
             if name is None:
                 raise PeerError("the broker answered for a topic that was not asked for")
             for data in topic.partitions:
@@ -251,12 +254,14 @@ def whole_batches(records: memoryview, position: int) -> tuple[int, int]:
     Raises PeerError for a length that cannot be, for offsets that do not rise, and for formats older than v2.
     """
     at, end, next_offset = 0, len(records), position
-    while end - at >= _HEADER_SIZE:
-        base_offset, length = _PREFIX.unpack_from(records, at)
-        if records[at + _MAGIC_AT] != _MAGIC:
+    while end - at > _MAGIC_AT:
+        if records[at + _MAGIC_AT] != _MAGIC:  # before the size: what is older may be smaller than a header
             raise PeerError(
                 f"records in format {records[at + _MAGIC_AT]}; only format 2 (Kafka 0.11 and later) is read"
             )
+        if end - at < _HEADER_SIZE:
+            break
+        base_offset, length = _PREFIX.unpack_from(records, at)
         if length < _HEADER_SIZE - _PREFIX.size:
             raise PeerError(f"a record batch of {length} bytes")
         following = at + _PREFIX.size + length

@@ -27,11 +27,13 @@ from oncelog.records.batch import (
     HEADER_SIZE,
     LENGTH_PREFIX,
     LOG_APPEND_TIME,
+    MAGIC,
     MAX_TIMESTAMP_POSITION,
     MIN_BATCH_LENGTH,
     BatchHeader,
     CorruptBatch,
     crc_matches,
+    magic_at,
     read_header,
 )
 from oncelog.records.columns.fields import BatchFacts
@@ -39,6 +41,7 @@ from oncelog.records.columns.starts import Spans
 from oncelog.records.columns.varint import GUARD_BYTES, Bytes, ByteView, Positions
 from oncelog.records.compression import Codec, decompress, decompress_into
 from oncelog.records.control import ControlType, control_type
+from oncelog.records.errors import UnsupportedMagic
 from oncelog.records.record import read_records
 
 GROUP_BYTES: Final = 4 * MIB
@@ -266,3 +269,6 @@ def _whole_batches(records: memoryview) -> Iterator[tuple[int, BatchHeader]]:
             raise CorruptBatch(f"the batch at offset {header.base_offset} ends before it begins")
         yield position, header
         position = following
+    magic = magic_at(records, position)
+    if magic not in (None, MAGIC):  # a message set of the formats before may be smaller than a header
+        raise UnsupportedMagic(magic or 0)
