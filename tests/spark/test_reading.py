@@ -6,13 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking import Client
 from oncelog.client.errors import UnknownTopic
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
 from oncelog.spark.errors import DataLoss
 from oncelog.spark.offsets import Planner, open_client
 from oncelog.spark.options import SourceOptions, parse_options
 from oncelog.spark.ranges import OffsetRange
 from oncelog.spark.reading import read_range
-from tests.spark.conftest import Topic
+from oncelog.testing import Broker
+from tests.spark.conftest import TIME, Topic
 
 pytestmark = pytest.mark.slow
 
@@ -70,3 +76,27 @@ def test_planning_finds_topics_by_pattern_and_misses_by_name(topic_with: MakeTop
     missing = parse_options({"kafka.bootstrap.servers": first.bootstrap_servers, "subscribe": "missing"})
     with open_client(missing) as client, pytest.raises(UnknownTopic, match="'missing'"):
         Planner(client, missing).partitions()
+
+
+def test_what_compaction_removed_is_no_loss() -> None:
+    often = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.001"}
+    with Broker({"log.cleaner.backoff.ms": "20"}) as broker, Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic("compacted", 1, configs=often))
+        where = TopicPartition(TopicName("compacted"), 0)
+        for number in range(40):  # more than two segments: the last one is never compacted
+            record = Record(-1, TIME, b"key %d" % (number % 3), b"%d " % number + b"x" * 60_000)
+            client.produce(where, build_batch([record]))
+        base = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "compacted"}
+        parsed = parse_options(base)
+
+        def offsets(start: int, end: int) -> list[int]:
+            batches = read_range(parsed, OffsetRange("compacted", 0, start, end))
+            return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+        for attempt in range(200):
+            found = offsets(0, 40)
+            if found == [34, 35, 36, 37, 38, 39]:  # the last segment; all before has newer values there
+                break
+            client.pause(attempt)
+        assert offsets(0, 34) == []
+        assert offsets(20, 35) == [34]
