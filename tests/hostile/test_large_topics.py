@@ -17,7 +17,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.runtime.metrics import Metrics
-from oncelog.storage import append_validation
+from oncelog.storage import append_validation, reading
 from oncelog.storage.reading import RECORDS_A_STEP
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -387,3 +387,45 @@ def test_a_scrape_creates_no_logs(driver):
     driver.between = scrape
     create_topic(peer, "new", 400)
     assert scraped == [0]
+
+
+def test_what_is_decompressed_is_held_for_one_client_at_a_time(driver, monkeypatch):
+    """A hundred megabytes from turn to turn for a few bytes of request: the others wait."""
+    open_now, most = set(), []
+    read = reading.read_records
+
+    def counted(*arguments):
+        key = object()
+        open_now.add(key)
+        most.append(len(open_now))
+        try:
+            yield from read(*arguments)
+        finally:
+            open_now.discard(key)
+
+    monkeypatch.setattr(reading, "read_records", counted)
+    first, second, third, fourth = (driver.connect() for _ in range(4))
+    many = [Record(number, START_MS + number, None, b"", ()) for number in range(20_001)]
+    data = [PartitionProduceData(index=1, records=bytes(build_batch(many, codec=Codec.ZSTD)))]
+    first.ask(ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)]), 9)
+    asked = ListOffsetsPartition(partition_index=1, timestamp=START_MS + 20_000)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+
+    def come() -> None:
+        driver.between = leave
+        for peer in (second, third, fourth):
+            peer.send(request, 7)
+
+    def leave() -> None:
+        driver.between = lambda: None
+        driver.disconnect(first)  # who is looking
+        driver.disconnect(third)  # who waits
+
+    driver.between = come
+    first.send(request, 7)
+    for peer in (second, fourth):
+        assert peer.responses[0].topics[0].partitions[0].offset == 20_000
+    assert max(most) == 1
+    assert not open_now
+    assert not driver.node._alone._is_taken
+    assert driver.fatal is None

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.context import Context
+from oncelog.handlers.context import Broker, Context
 from oncelog.handlers.leadership import led_log
-from oncelog.handlers.waits import NextTurn, Steps, Wait
+from oncelog.handlers.waits import NextTurn, Steps, UntilAlone, Wait
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -135,12 +135,13 @@ def _look_up(
     else:
         readable_end = log.high_watermark
     try:
-        return (yield from _find(log, timestamp, readable_end, context.broker.leader_epoch(partition)))
+        return (yield from _find(log, timestamp, readable_end, context.broker))
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _find(log: PartitionLog, timestamp: int, readable_end: int, leader_epoch: int) -> Steps[Found]:
+def _find(log: PartitionLog, timestamp: int, readable_end: int, broker: Broker) -> Steps[Found]:
+    leader_epoch = broker.leader_epoch(log.partition)
     if timestamp == LATEST:
         return -1, readable_end, leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -149,18 +150,30 @@ def _find(log: PartitionLog, timestamp: int, readable_end: int, leader_epoch: in
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     found = yield from _searched(
-        log.search_max_timestamp() if timestamp == MAX_TIMESTAMP else log.search_timestamp(timestamp)
+        log.search_max_timestamp() if timestamp == MAX_TIMESTAMP else log.search_timestamp(timestamp), broker
     )
     if found is None or found.offset >= readable_end:
         return NOTHING
     return found.timestamp, found.offset, found.leader_epoch
 
 
-def _searched(search: Search) -> Steps[TimestampOffset | None]:
-    while True:
-        try:
-            next(search)
-        except StopIteration as end:
-            found: TimestampOffset | None = end.value
-            return found
-        yield NextTurn()
+def _searched(search: Search, broker: Broker) -> Steps[TimestampOffset | None]:
+    """The first pause comes before a batch of very many records is decompressed, if there is one."""
+    found: TimestampOffset | None
+    try:
+        next(search)
+    except StopIteration as end:
+        found = end.value
+        return found
+    yield UntilAlone()
+    try:
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                found = end.value
+                return found
+            yield NextTurn()
+    finally:
+        search.close()  # it has what was decompressed
+        broker.alone_over()

@@ -6,11 +6,11 @@ millions. So that is done first and a few thousand at a time; the append itself 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import TopicPartition
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.waits import NextTurn, Steps, UntilAlone
 from oncelog.storage.append_validation import Looked, has_many_records
 
 if TYPE_CHECKING:
@@ -40,13 +40,29 @@ def looked_into(
             log = context.broker.log(partition_of(topic, data.index)) if has_many_records(records(data)) else None
             if log is None:
                 continue
-            steps = log.look_into(records(data), context.now_ms)
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    if end.value is not None:
-                        found[id(data)] = end.value
-                    break
-                yield NextTurn()
+            seen = yield from _looked(log.look_into(records(data), context.now_ms), context)
+            if seen is not None:
+                found[id(data)] = seen
     return found
+
+
+def _looked(steps: Generator[None, None, Looked | None], context: Context) -> Steps[Looked | None]:
+    """The first pause comes before anything is decompressed, if anything is to be."""
+    seen: Looked | None
+    try:
+        next(steps)
+    except StopIteration as end:
+        seen = end.value
+        return seen
+    yield UntilAlone()
+    try:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                seen = end.value
+                return seen
+            yield NextTurn()
+    finally:
+        steps.close()  # it has what was decompressed
+        context.broker.alone_over()

@@ -107,7 +107,26 @@ class NextTurn:
     holds_connection: ClassVar[bool] = True
 
 
-Wait = UntilDurable | UntilReadable | Coordinate | Transact | TransactEach | CommitFacts | UntilProducerId | NextTurn
+@dataclass(slots=True)
+class UntilAlone:
+    """Until nobody else looks into a batch of very many records: what it becomes when it is decompressed is held from
+    turn to turn, a hundred megabytes for a request of a few bytes. Resumed with None; then ``Broker.alone_over`` has to
+    be called."""
+
+    holds_connection: ClassVar[bool] = True
+
+
+Wait = (
+    UntilDurable
+    | UntilReadable
+    | Coordinate
+    | Transact
+    | TransactEach
+    | CommitFacts
+    | UntilProducerId
+    | NextTurn
+    | UntilAlone
+)
 
 R = TypeVar("R")
 Steps = Generator[Wait, Any, R]

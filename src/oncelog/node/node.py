@@ -39,11 +39,13 @@ from oncelog.handlers.waits import (
     NextTurn,
     Transact,
     TransactEach,
+    UntilAlone,
     UntilDurable,
     UntilProducerId,
     UntilReadable,
     Wait,
 )
+from oncelog.node.alone import Alone
 from oncelog.node.cluster import Cluster
 from oncelog.node.connections import Connection
 from oncelog.node.coordinator_settings import group_settings, transaction_settings, transaction_version
@@ -114,6 +116,7 @@ class Node:
         self._stop_by_ms: int | None = None
         self._deadlines = Deadlines()
         self._runnable = Runnable()
+        self._alone = Alone(self._runnable)
         self._readers = Readers(self._deadlines, self._runnable)
         self._cluster = Cluster(broker_id, image, config, logs, entropy)
         config = self._cluster.config
@@ -271,6 +274,8 @@ class Node:
             self._producer_ids.wait(task)
         elif isinstance(wait, NextTurn):
             self._requests.wait_turn(task)
+        elif isinstance(wait, UntilAlone):
+            self._alone.wait(task)
 
     # What handlers see
 
@@ -302,6 +307,10 @@ class Node:
     def creates_logs(self) -> bool:
         """See ``handlers.context.Broker``."""
         return self._cluster.creates_logs()
+
+    def alone_over(self) -> None:
+        """See ``handlers.context.Broker``."""
+        self._alone.over()
 
     def in_sync_count(self, partition: TopicPartition) -> int:
         """See ``handlers.context.Broker``."""

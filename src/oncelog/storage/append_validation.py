@@ -68,6 +68,7 @@ def look_into(
         header = read_header(data)
         if not (config.compact or _timestamps_suspect(header, config, now_ms)):
             return None
+        yield  # from here on what is decompressed is held
         yield from _look(data, header, config, now_ms, max_decompressed_bytes, where)
     except CorruptBatch:
         return None

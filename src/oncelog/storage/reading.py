@@ -123,6 +123,8 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int,
         for position, header in segment.batches(segment.offset_index.position_before(start)):
             if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
                 continue
+            if header.record_count >= RECORDS_A_STEP:
+                yield  # from here on what is decompressed is held
             for number, record in _records(segment, position, header, max_decompressed_bytes):
                 if number % RECORDS_A_STEP == 0:
                     yield
@@ -139,6 +141,8 @@ def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> Search:
         return None
     for position, header in newest.batches(newest.offset_index.position_before(last_offset)):
         if header.max_timestamp == timestamp:
+            if header.record_count >= RECORDS_A_STEP:
+                yield  # as above
             for number, record in _records(newest, position, header, max_decompressed_bytes):
                 if number % RECORDS_A_STEP == 0:
                     yield
