@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tests.spark.connector_jars import connector_jars
 
 from bench.spark_ceiling import Ceiling
+from bench.spark_watched import Watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +54,7 @@ def main() -> int:
     with local_session(master="local[2]", config=config) as spark:
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(Ceiling)
+        spark.dataSource.register(Watched)
         print(json.dumps({"ready": spark.version}), flush=True)
         for line in sys.stdin:
             print(json.dumps({"seconds": write(spark, json.loads(line))}), flush=True)

@@ -2,7 +2,8 @@
 
 A third side reads nothing: a Python data source that yields ready Arrow batches of the same sizes from memory, in as
 many tasks (`bench.spark_ceiling`). What Spark makes of that is the most that any Python data source can reach; so each
-row says how near ours comes to it, and how it stands beside the connector itself.
+row says how near ours comes to it, and how it stands beside the connector itself. What part of our tasks' time Spark
+takes is measured in the tasks.
 
 Each side is a Spark process of its own (`bench.spark_side`) with the same heap. Executor memory is the most that the
 JVM (resident) and the Python workers that run its tasks (proportional) had together, looked at a few times a second;
@@ -25,10 +26,12 @@ from typing import Any, Final, NamedTuple, Self
 
 from bench.peers import Broker
 from bench.report import narrowed
+from bench.spark_watched import LOG, spark_share
 from bench.workloads import fill
 from oncelog.spark.reading import BATCH_BYTES
 
-OURS: Final = "oncelog"
+OURS: Final = "watched"
+"""Our source with a watch in each task (`bench.spark_watched`)."""
 THEIRS: Final = "kafka"
 NOTHING: Final = "ceiling"
 _LOOK_EVERY_S: Final = 0.2
@@ -86,6 +89,8 @@ class Reading(NamedTuple):
     elapsed_s: float
     cpu_s: float
     memory_bytes: int
+    spark_share: float
+    """Of our tasks' time, what Spark took."""
 
 
 class Side:
@@ -94,6 +99,7 @@ class Side:
     def __init__(self, format_name: str, settings: Sequence[str] = ()) -> None:
         self._format = format_name
         command = [sys.executable, "-m", "bench.spark_side", *settings]
+        self._watch = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed with the side
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the side
         self._process = subprocess.Popen(
             command,
@@ -101,7 +107,7 @@ class Side:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.getcwd()},
+            env={**os.environ, "PYTHONPATH": os.getcwd(), LOG: self._watch.name},
         )
 
     def __enter__(self) -> Self:
@@ -115,6 +121,7 @@ class Side:
             self._process.stdin.close()
         self._process.wait(60)
         self._errors.close()
+        self._watch.close()
 
     def read(self, broker: Broker, case: Case, topic: str, count: int, to: Path | None) -> Reading:
         """All rows of a topic to Parquet in a directory, or to noop."""
@@ -127,7 +134,8 @@ class Side:
         before = cpu_seconds(self._process.pid)
         with peak_memory(self._process.pid) as peak:
             elapsed = self._ask(request)
-        return Reading(elapsed, cpu_seconds(self._process.pid) - before, peak[0])
+        used = cpu_seconds(self._process.pid) - before
+        return Reading(elapsed, used, peak[0], spark_share(Path(self._watch.name)))
 
     def _ask(self, request: Mapping[str, Any]) -> float:
         if self._process.stdin is None:
@@ -234,6 +242,7 @@ def round_of(
             mine[f"{label}{what}, doing nothing"] = value
             other[f"{label}{what}, doing nothing"] = other[label + what]
         mine[f"{label}rows/s, ours of doing nothing"] = nothing.elapsed_s / ours.elapsed_s
+        mine[f"{label}of our tasks' time, Spark's part"] = ours.spark_share
     return mine, other
 
 

@@ -1,0 +1,65 @@
+"""Waiting for a large response goes on until much of it is here, and never past what will come."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from oncelog.base.units import KIB, MIB
+from oncelog.client.blocking.stream import TcpStream
+from oncelog.client.config import Address
+from oncelog.client.errors import ConnectionLost
+
+LONG_MS = 20_000
+Ends = tuple[TcpStream, socket.socket]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """A stream, and the far end of its connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+    with near, far:
+        yield TcpStream(near, Address("127.0.0.1", 1)), far
+
+
+def received(stream: TcpStream, count: int) -> int:
+    room, taken = memoryview(bytearray(2 * MIB)), 0
+    while taken < count:
+        taken += stream.receive_into(room, LONG_MS)
+    return taken
+
+
+def test_the_rest_of_a_response_is_enough_to_wake_up(ends: Ends) -> None:
+    stream, far = ends
+    stream.expect(1 * MIB)
+    far.sendall(bytes(600 * KIB))
+    assert received(stream, 600 * KIB) == 600 * KIB
+    stream.expect(3)
+    far.sendall(b"end")
+    assert received(stream, 3) == 3
+
+
+def test_a_far_end_that_gives_up_is_noticed_at_once(ends: Ends) -> None:
+    stream, far = ends
+    stream.expect(1 * MIB)
+    far.sendall(bytes(10 * KIB))
+    far.shutdown(socket.SHUT_WR)
+    assert received(stream, 10 * KIB) == 10 * KIB
+    with pytest.raises(ConnectionLost):
+        stream.receive_into(memoryview(bytearray(10)), LONG_MS)
+
+
+def test_little_is_waited_for_again_after_a_response(ends: Ends) -> None:
+    stream, far = ends
+    stream.expect(1 * MIB)
+    stream.expect(0)
+    far.sendall(b"x")
+    poll = select.poll()
+    poll.register(stream.fileno(), select.POLLIN)
+    assert poll.poll(LONG_MS)
+    assert received(stream, 1) == 1
