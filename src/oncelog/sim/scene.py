@@ -60,6 +60,7 @@ def _hanging(scene: Scene, workload: Workload, config: Mapping[str, str], plan: 
         transaction_version=TRANSACTION_VERSION,
         workloads=[workload],
         plan=_suitable(plan, TRANSACTION_VERSION),
+        disk_checks=0.5,
     )
 
 

@@ -17,6 +17,7 @@ from oncelog.sim.faults import Fault
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.hangs.administering import Administrator
 from oncelog.sim.workloads.hangs.closing import Closing
+from oncelog.sim.workloads.hangs.committing import Committing
 from oncelog.sim.workloads.hangs.damaging import Vandal
 from oncelog.sim.workloads.hangs.excused import Dripping, Keeper, Reader
 from oncelog.sim.workloads.hangs.ground import CountedStage, Ground
@@ -71,6 +72,9 @@ class Hangs:
         self.ground.groups.append(drip)
         counted.supervise(drip, Dripping(stage, drip, places))
         counted.supervise(f"{self.name}-reader", Reader(stage, places))
+        group = f"{self.name}-commits"
+        self.ground.groups.append(group)
+        counted.supervise(group, Committing(stage, group, places[0]))
         live_ids = [f"{self.writers.name}-{index}" for index in range(self.writers.producers)]
         for index in range(self.planters):
             name = f"{self.name}-plant{index}"
