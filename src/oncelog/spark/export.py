@@ -31,6 +31,8 @@ Span = tuple[int, int]
 Spans = dict[str, list[Span]]
 """``<topic label>-<partition>`` → offsets, end exclusive, in rising order and apart."""
 _OWN: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+MOST_CONDITIONS: Final = 100
+"""With more spans than these, they are joined with the rows."""
 _BESIDE: Final = ("other_fields", "event_time", "day", "hour", "offsets")
 
 
@@ -120,15 +122,21 @@ def _send(
 def _chosen(frame: DataFrame, state: _State) -> DataFrame:
     from pyspark.sql import functions as f
 
+    if sum(len(spans) for _, _, spans in state.sending) > MOST_CONDITIONS:
+        rows = [(topic, number, *span) for topic, number, spans in state.sending for span in spans]
+        wanted = frame.sparkSession.createDataFrame(rows, "t STRING, p INT, first LONG, after LONG")
+        inside = (f.col("offset") >= f.col("first")) & (f.col("offset") < f.col("after"))
+        matching = (f.col("topic") == f.col("t")) & (f.col("partition") == f.col("p")) & inside
+        return frame.join(f.broadcast(wanted), matching, "left_semi")
     conditions = [
         (f.col("topic") == topic) & (f.col("partition") == number) & f.col("offset").between(start, end - 1)
         for topic, number, spans in state.sending
         for start, end in spans
     ]
-    wanted = conditions[0]
+    any_of = conditions[0]
     for one in conditions[1:]:
-        wanted |= one
-    return frame.where(wanted)
+        any_of |= one
+    return frame.where(any_of)
 
 
 def records(frame: DataFrame, *, keep_partitions: bool) -> DataFrame:
@@ -158,10 +166,25 @@ def _as_json(frame: DataFrame) -> Any:
 
 
 def _visible(table: Table) -> Spans:
-    return {
+    """What the table has; not what is in its quarantine, since that may come into the table when it is loaded anew."""
+    ranges = {
         f"{label}-{number}": merged((file.start, file.end) for file in files)
         for (label, number), files in table.files().items()
     }
+    bad = _quarantined(table)
+    return {key: without(spans, bad.get(key, [])) for key, spans in ranges.items()}
+
+
+def _quarantined(table: Table) -> Spans:
+    import pyarrow.parquet as pq
+
+    found: dict[str, list[Span]] = {}
+    for path in sorted(table.quarantine.glob("*.parquet")):
+        rows = pq.read_table(path, columns=["topic", "partition", "offset"], partitioning=None).to_pylist()
+        for row in rows:
+            key = f"{topic_label(row['topic'])}-{row['partition']}"
+            found.setdefault(key, []).append((row["offset"], row["offset"] + 1))
+    return {key: merged(spans) for key, spans in found.items()}
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:

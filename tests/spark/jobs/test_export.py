@@ -70,6 +70,21 @@ def test_another_topic_of_the_same_name_gets_everything(
         assert export(tmp_path, copy.name, other.bootstrap_servers, spark=spark).job is None
 
 
+def test_rows_that_leave_the_quarantine_are_sent_then(
+    spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, copy = topic_with(0), topic_with(0)
+    servers = topic.bootstrap_servers
+    send(topic, b"#" + flight(0), b"", b"#" + flight(2))
+    assert load(topic.name, servers, tmp_path, spark=spark, shape=Shape("json", "number INT")).quarantined == 3
+    assert export(tmp_path, copy.name, servers, spark=spark).job is None
+    mended = Shape("json", "number INT", skip_bytes=1)
+    assert load(topic.name, servers, tmp_path, spark=spark, shape=mended, from_ms=0).quarantined == 1
+    monkeypatch.setattr(export_module, "MOST_CONDITIONS", 1)
+    assert export(tmp_path, copy.name, servers, spark=spark).rows == 2
+    assert export(tmp_path, copy.name, servers, spark=spark).job is None
+
+
 def test_decoded_columns_are_sent_as_json_with_the_fields_that_had_no_column(
     spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path
 ) -> None:

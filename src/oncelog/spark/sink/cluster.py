@@ -201,6 +201,11 @@ class Cluster:
         self._tasks[name] = producer
         return StoredTransaction(name, machine.producer_id, machine.producer_epoch)
 
+    def _fence_claimed(self, stored: StoredTransaction, found: Found) -> None:
+        """Before Transactions V2 an identity that nothing was opened with cannot be ended, but claimed."""
+        if found == Found(stored.producer_id, stored.producer_epoch, False):
+            self._claim(stored.transactional_id, found)
+
     def _plain_producer(self, name: str) -> TransactionalProducer:
         return TransactionalProducer(self.client, TransactionSettings(name, two_phase=True))
 
@@ -209,6 +214,8 @@ class Cluster:
         if code == ErrorCode.NONE:
             return Ended.DONE
         known = present_identities(self.client, (stored.transactional_id,))
+        if code == ErrorCode.INVALID_TXN_STATE and not commit and stored.transactional_id in known:
+            self._fence_claimed(stored, Found(*known[stored.transactional_id][:3]))
         unknown = code == ErrorCode.INVALID_PRODUCER_ID_MAPPING and not known
         return Ended.UNKNOWN if unknown else Ended.OTHER
 
