@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
+
+
+CACHED_LENGTH: Final = 256
+"""Longer names are hashed anew each time: peers choose them, and a cache must not hold their kilobytes."""
 
 
 def java_string_hash(text: str) -> int:
@@ -14,8 +19,11 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
-@lru_cache(maxsize=4096)  # a loop over the characters, asked several times for every transaction
+_cached_hash = lru_cache(maxsize=4096)(java_string_hash)
+"""It is a loop over the characters, and asked for several times in every transaction."""
+
+
 def coordinator_partition(text: str, partition_count: int) -> int:
     """The partition of an internal topic that coordinates ``text`` (Kafka's ``Utils.abs``: the minimum maps to 0)."""
-    value = java_string_hash(text)
+    value = _cached_hash(text) if len(text) <= CACHED_LENGTH else java_string_hash(text)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
