@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-
 CACHED_LENGTH: Final = 256
 """Longer names are hashed anew each time: peers choose them, and a cache must not hold their kilobytes."""
 
