@@ -156,16 +156,23 @@ class _Judge:
             return
         if state is None:
             age = self._context.now_ms - part.ended
-            if self._knows_all and age < self._context.limits.transactional_id_expiration_ms:
+            known = self._knows_all and age < self._context.limits.transactional_id_expiration_ms
+            # Compaction forgets a producer id once its transactional id has another: after 32,767 epochs, say.
+            if known and all(_has_all(since, part) for since in self._complete_since.values()):
                 yield _marker(part, f"no coordinator knows producer {part.producer_id}")
             return
         since = self._complete_since.get(state.log_partition, INT64_MAX)
         place = self._context.partitions[TopicPartition(TopicName(part.topic), part.partition)]
         unmistakable = state.version >= _TRANSACTIONS_V2 or place.is_whole
-        if unmistakable and (since < 0 or part.ended - CLOCKS_MS > since):
+        if unmistakable and _has_all(since, part):
             word = "commit" if part.outcome == Outcome.COMMITTED else "abort"
             said = f"the coordinator has not decided to {word} at epoch {part.marker_epoch} here"
             yield _marker(part, said + _by_hand(part))
+
+
+def _has_all(since: int, part: Part) -> bool:
+    """Whether a coordinator's log that has all decisions since then has the one that ended ``part``."""
+    return since < 0 or part.ended - CLOCKS_MS > since
 
 
 def _same_epoch_twice(state: CoordinatorState) -> bool:

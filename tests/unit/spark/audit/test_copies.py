@@ -176,6 +176,19 @@ def test_what_is_older_than_the_copies_may_be_apart_is_missing(tmp_path: Path) -
     assert ("stray-marker", 57) in [(one.kind, one.producer_id) for one in run(tmp_path, limits=COPIED).findings]
 
 
+def test_compaction_forgets_producer_ids_that_were_replaced(tmp_path: Path) -> None:
+    """A transactional id has another producer id after 32,767 epochs, and its records one key."""
+    log, coordinator = Log(tmp_path, "t"), Coordinator(tmp_path)
+    log.transaction(pid=6, epoch=32_766)
+    log.transaction(pid=7, epoch=0)
+    coordinator.ended("t-0", pid=6, epoch=32_766)
+    coordinator.log.segments[0].clear()  # as the cleaner does
+    coordinator.ended("t-0", pid=7, epoch=0, at=5)
+    log.write()
+    coordinator.write()
+    assert found(tmp_path) == []
+
+
 def test_a_coordinators_log_that_is_not_here_is_missed(tmp_path: Path) -> None:
     Log(tmp_path, "t").write()
     log = Log(tmp_path, "t")
