@@ -35,13 +35,14 @@ class OncelogReader(DataSourceReader):
         with open_client(options) as client:
             planner = Planner(client, options)
             partitions = planner.partitions()
+            topic_ids = planner.topic_ids(partitions)  # before any offset: they have to be of these topics, or fail
             end = planner.ending(partitions)
             start = planner.starting(partitions, AtOffsets("earliest"))
             start = planner.within_log(start, end)
             if narrowing.from_ms is not None:
                 first = planner.at_or_after(start, narrowing.from_ms)
                 start = {partition: max(offset, first[partition]) for partition, offset in start.items()}
-        ranges = [part for one in ranges_between(start, end) if (part := narrowing.of(one)) is not None]
+        ranges = [part for one in ranges_between(start, end, topic_ids) if (part := narrowing.of(one)) is not None]
         return list(divide(ranges, options.min_partitions, options.max_records_per_partition))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

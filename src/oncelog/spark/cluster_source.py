@@ -43,12 +43,20 @@ class ClusterSource:
         with open_client(self._options) as client:
             planner = Planner(client, self._options)
             partitions = planner.partitions()
+            topic_ids = planner.topic_ids(partitions)
             earliest, latest = planner.earliest(partitions), planner.latest(partitions)
+            ends = planner.high_watermarks(partitions) if self._options.read_committed else latest
             since = self._offsets_at(client, partitions, latest)
         files = table.files()
         return [
             PartitionState(
-                one, files.get((topic_label(one.topic), one.partition), []), earliest[one], latest[one], since.get(one)
+                one,
+                files.get((topic_label(one.topic), one.partition), []),
+                earliest[one],
+                latest[one],
+                since.get(one),
+                ends[one],
+                topic_ids.get(one.topic, ""),
             )
             for one in partitions
         ]

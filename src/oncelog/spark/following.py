@@ -46,6 +46,8 @@ class Follower:
         self._options = options
         self._opened: Client | None = None
         self._held = HeldWatch(options.held_after_ms)
+        self._stable: Offsets = {}
+        """Last stable offsets that are below where the query stands already."""
         self._notices: deque[str] = deque(maxlen=_MOST_NOTICES)
         self._noticed: set[Change] = set()
 
@@ -58,26 +60,44 @@ class Follower:
     def initial(self) -> Position:
         """Where a new query begins."""
         planner = self._planner()
-        return planner.position(planner.starting(planner.partitions(), AtOffsets("latest")))
+        partitions = planner.partitions()
+        topic_ids = planner.topic_ids(partitions)
+        return Position(planner.starting(partitions, AtOffsets("latest")), topic_ids)
 
     def latest(self) -> Position:
         """Where the logs end: high watermarks, or last stable offsets when reading committed."""
         planner = self._planner()
         planner.refresh()
-        return planner.position(planner.latest(planner.partitions(missing_topics="skip")))
+        partitions = planner.partitions(missing_topics="skip")
+        topic_ids = planner.topic_ids(partitions)
+        return Position(planner.latest(partitions), topic_ids)
 
     def latest_after(self, start: Position, latest: Position | None = None) -> Position:
         """The logs' ends, compared with where the query stands. Raises DataLoss for what cannot be read any more."""
         retries = self._options.offset_retries if latest is None else 0
-        latest = latest if latest is not None else self.latest()
+        latest = self._not_behind(start, latest if latest is not None else self.latest())
         for _ in range(retries):
             if not any(isinstance(change, (Shorter, Gone)) for change in changes(start, latest)):
                 break
             time.sleep(self._options.offset_retry_interval_ms / 1000)
-            latest = self.latest()
+            latest = self._not_behind(start, self.latest())
         for change in changes(start, latest):
             self._notice(change)
         return latest
+
+    def _not_behind(self, start: Position, latest: Position) -> Position:
+        """``latest`` without last stable offsets below ``start``: where committed records are read now and were not
+        before, the query waits where it stands. A log is shorter only if its high watermark is."""
+        self._stable = {}
+        if not self._options.read_committed:
+            return latest
+        below = [change.partition for change in changes(start, latest) if isinstance(change, Shorter)]
+        ends = self._planner().high_watermarks(below)
+        waits = {
+            partition: start.offsets[partition] for partition in below if ends[partition] >= start.offsets[partition]
+        }
+        self._stable = {partition: latest.offsets[partition] for partition in waits}
+        return Position({**latest.offsets, **waits}, latest.topic_ids)
 
     def begin_of(self, start: Position, end: Position) -> Offsets:
         """Where reading begins in each partition of ``end``: at ``start``, or at the log's beginning where that says
@@ -93,8 +113,8 @@ class Follower:
         for change in changes(start, end):
             if isinstance(change, Gone):
                 self._notice(change)
-        now = planner.position({p: offset for p, offset in end.offsets.items() if planner.is_there(p)})
-        until = dict(now.offsets)
+        until = {partition: offset for partition, offset in end.offsets.items() if planner.is_there(partition)}
+        now = Position(dict(until), planner.topic_ids(until))
         for change in changes(end, now):  # since this batch was planned: its records are not there any more
             if isinstance(change, (Gone, Recreated)):
                 self._notice(change)
@@ -105,7 +125,8 @@ class Follower:
                 self._lost(DataLoss(partition, 0, first, "a new partition does not begin at 0"))
         begin = planner.within_log(begin, until)
         options = self._options
-        return list(divide(ranges_between(begin, until), options.min_partitions, options.max_records_per_partition))
+        ranges = ranges_between(begin, until, {**now.topic_ids, **end.topic_ids})
+        return list(divide(ranges, options.min_partitions, options.max_records_per_partition))
 
     def report(self, end: Position | None, latest: Position, now_ms: int) -> dict[str, Any]:
         """``latest`` for the query's progress, with notes: how far behind it is, what holds it up, what changed."""
@@ -118,7 +139,7 @@ class Follower:
             client = self._client()
             ends = client.list_offsets(dict.fromkeys(latest.offsets, -1))
             high = {partition: ends[partition].offset for partition in latest.offsets}
-            held = self._held.look(client, latest.offsets, high, now_ms)
+            held = self._held.look(client, {**latest.offsets, **self._stable}, high, now_ms)
             if held:
                 notes[HELD] = held
         if self._notices:

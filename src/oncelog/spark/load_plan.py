@@ -30,6 +30,9 @@ class PartitionState:
     earliest: int
     latest: int
     from_offset: int | None = None
+    log_end: int | None = None
+    """The high watermark, where ``latest`` is a last stable offset."""
+    topic_id: str = ""
 
     @property
     def position(self) -> int | None:
@@ -74,11 +77,15 @@ def plan_partition(state: PartitionState, *, fail_on_data_loss: bool) -> Partiti
     appended = [(begin, state.latest)] if begin < state.latest or records_start else []
     replaced, holes = ([], []) if state.from_offset is None else _again(state, state.from_offset)
     topic, number = state.partition
+
+    def wanted(start: int, end: int) -> OffsetRange:
+        return OffsetRange(topic, number, start, end, state.topic_id)
+
     return PartitionPlan(
         state.partition,
-        tuple(Piece(OffsetRange(topic, number, start, file.end), file) for start, file in replaced),
-        tuple(OffsetRange(topic, number, start, end) for start, end in holes),
-        tuple(OffsetRange(topic, number, start, end) for start, end in appended),
+        tuple(Piece(wanted(start, file.end), file) for start, file in replaced),
+        tuple(wanted(start, end) for start, end in holes),
+        tuple(wanted(start, end) for start, end in appended),
     )
 
 
@@ -90,8 +97,9 @@ def _continue_at(state: PartitionState, *, fail_on_data_loss: bool) -> int:
         if fail_on_data_loss:
             raise DataLoss(state.partition, position, state.earliest, "retention removed what was not loaded yet")
         return state.earliest
-    if position > state.latest and fail_on_data_loss:
-        raise DataLoss(state.partition, position, state.latest, "the log ends there; was the topic created anew?")
+    log_end = state.latest if state.log_end is None else state.log_end
+    if position > log_end and fail_on_data_loss:
+        raise DataLoss(state.partition, position, log_end, "the log ends there (was the topic created anew?)")
     return position
 
 

@@ -16,7 +16,6 @@ from oncelog.client.errors import UnknownTopic
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
 from oncelog.spark.options import EARLIEST, LATEST, AtOffsets, AtTimestamps, Bound, SourceOptions
-from oncelog.spark.positions import Position
 from oncelog.spark.ranges import Offsets
 
 
@@ -74,11 +73,12 @@ class Planner:
         info = self._topic(partition.topic, "skip")
         return info is not None and partition.partition in info.partitions
 
-    def position(self, offsets: Offsets) -> Position:
-        """``offsets`` with the ids that their topics have now."""
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
+        """The ids of topics, as far as they are known and the cluster has any. Asked *before* their offsets are: when a
+        topic is created anew in between, its offsets go with the old id, which will not be found."""
         view = self._client.view.topics
-        ids = {p.topic: view[p.topic].topic_id for p in offsets if p.topic in view and view[p.topic].exists}
-        return Position(offsets, {topic: uuid_text(one) for topic, one in ids.items() if one != NO_TOPIC_ID})
+        ids = {p.topic: view[p.topic].topic_id for p in partitions if p.topic in view and view[p.topic].exists}
+        return {topic: uuid_text(one) for topic, one in ids.items() if one != NO_TOPIC_ID}
 
     def at_or_after(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Offsets:
         """The first offset whose record is as late; the log's end where none is."""
@@ -102,9 +102,18 @@ class Planner:
         """Where to end (exclusive) in each partition; a time past the last record means the log's end."""
         return self._resolve(self._options.ending or AtOffsets("latest"), partitions, "endingOffsets", LATEST)
 
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where the logs end, whatever transactions are open."""
+        wanted = dict.fromkeys(partitions, LATEST)
+        listed = self._client.list_offsets(wanted) if wanted else {}
+        return {partition: listed[partition].offset for partition in wanted}
+
     def within_log(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
-        """``start`` with each position at or after the log's start, and nothing wanted past the log's end."""
-        earliest, latest = self.earliest(start), self.latest(start)
+        """``start`` with each position at or after the log's start, and nothing wanted past the log's end.
+
+        What an open transaction holds is in the log: tasks wait for it.
+        """
+        earliest, latest = self.earliest(start), self.high_watermarks(start)
         kept: Offsets = {}
         for partition, offset in start.items():
             first, last = earliest[partition], latest[partition]
@@ -114,7 +123,7 @@ class Planner:
                 kept[partition] = first
             wanted_end = max(offset, end.get(partition, offset))
             if wanted_end > last:
-                self._lost(DataLoss(partition, wanted_end, last, "the log ends there; was the topic created anew?"))
+                self._lost(DataLoss(partition, wanted_end, last, "the log ends there (was the topic created anew?)"))
         return kept
 
     def _lost(self, loss: DataLoss) -> None:

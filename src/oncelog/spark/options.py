@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.base.units import MIB, MINUTE_MS, SECOND_MS
+from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_bytes, uuid_text
+from oncelog.base.units import INT64_MAX, MIB, MINUTE_MS, SECOND_MS
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.spark.errors import OptionError
@@ -89,6 +89,11 @@ class SourceOptions:
     """How long a last stable offset may stand below the log's end before the transaction that holds it is named."""
     no_progress_timeout_ms: int = 2 * MINUTE_MS
     ranges: tuple[OffsetRange, ...] | None = None
+
+    @property
+    def patience_ms(self) -> int:
+        """How long a log may seem shorter than it was."""
+        return self.offset_retries * self.offset_retry_interval_ms
 
     @property
     def read_committed(self) -> bool:
@@ -234,7 +239,12 @@ def _assign(text: str) -> tuple[TopicPartition, ...]:
 
 def _ranges(text: str) -> tuple[OffsetRange, ...]:
     try:
-        ranges = tuple(OffsetRange(str(t), int(p), int(start), int(end)) for t, p, start, end in json.loads(text))
+        ranges = tuple(
+            OffsetRange(str(topic), int(number), int(start), int(end), *map(str, topic_id))
+            for topic, number, start, end, *topic_id in json.loads(text)
+        )
+        for one in ranges:
+            uuid_bytes(one.topic_id or uuid_text(NO_TOPIC_ID))
     except (ValueError, TypeError):
         raise OptionError(f"Expected e.g. [[\"topicA\",0,100,200]] for option 'ranges', got {text}") from None
     return ranges
@@ -244,14 +254,14 @@ def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> B
     """One side's position; as in the connector, a time for all goes before times, and times before offsets."""
     one_time = options.get(f"{side}timestamp")
     if one_time is not None:
-        if not one_time.strip().isdigit():
+        if not one_time.strip().isdigit() or int(one_time) > INT64_MAX:
             raise OptionError(
                 f"Expected a single long value of milliseconds for option '{side}Timestamp', got {one_time}"
             )
         return AtTimestamps(everywhere_ms=int(one_time))
     times = options.get(f"{side}offsetsbytimestamp")
     if times is not None:
-        return AtTimestamps(timestamps_ms=_partition_values(times, f"{side}OffsetsByTimestamp"))
+        return AtTimestamps(timestamps_ms=_partition_values(times, f"{side}OffsetsByTimestamp", least=0))
     offsets = options.get(f"{side}offsets")
     if offsets is None:
         return None
@@ -260,10 +270,11 @@ def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> B
             return AtOffsets("earliest")
         case "latest":
             return AtOffsets("latest")
-    return AtOffsets(offsets=_partition_values(offsets, f"{side}Offsets"))
+    return AtOffsets(offsets=_partition_values(offsets, f"{side}Offsets", least=EARLIEST))
 
 
-def _partition_values(text: str, option: str) -> dict[TopicPartition, int]:
+def _partition_values(text: str, option: str, *, least: int) -> dict[TopicPartition, int]:
+    """A number for each partition. One below ``least`` would be a question of another kind to a broker (KIP-734)."""
     values: dict[TopicPartition, int] = {}
     for topic, partitions in json_object(text, _OFFSETS_EXAMPLE, option).items():
         if topic.startswith(NOTE_MARK):
@@ -272,7 +283,13 @@ def _partition_values(text: str, option: str) -> dict[TopicPartition, int]:
             raise OptionError(f"Expected e.g. {_OFFSETS_EXAMPLE} for option '{option}', got {text}")
         for partition, value in partitions.items():
             number = integer(partition, text, _OFFSETS_EXAMPLE)
-            values[TopicPartition(TopicName(topic), number)] = integer(value, text, _OFFSETS_EXAMPLE)
+            given = integer(value, text, _OFFSETS_EXAMPLE)
+            if not least <= given <= INT64_MAX:
+                raise OptionError(
+                    f"The value for partition {topic}-{number} in option '{option}' is {given}; "
+                    f"it cannot be {'negative' if least == 0 else f'below {least}'} or above {INT64_MAX}"
+                )
+            values[TopicPartition(TopicName(topic), number)] = given
     return values
 
 

@@ -6,7 +6,7 @@ The rule: dividing never loses or repeats an offset; the parts of a range follow
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
@@ -18,12 +18,16 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """What one task reads: offsets from ``start`` (inclusive) to ``end`` (exclusive) of a partition."""
+    """What one task reads: offsets from ``start`` (inclusive) to ``end`` (exclusive) of a partition.
+
+    ``topic_id`` is the topic that was meant when this was planned, which may be hours ago; "" where it is not known.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: str = ""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -37,23 +41,25 @@ class OffsetRange(InputPartition):
 
     def before(self, offset: int) -> OffsetRange:
         """The part below ``offset``."""
-        return OffsetRange(self.topic, self.partition, self.start, offset)
+        return replace(self, end=offset)
 
     def since(self, offset: int) -> OffsetRange:
         """The part from ``offset`` on."""
-        return OffsetRange(self.topic, self.partition, offset, self.end)
+        return replace(self, start=offset)
 
     def split(self, parts: int) -> list[OffsetRange]:
         """This range in ``parts`` even pieces (fewer when it is smaller than that)."""
         parts = max(1, min(parts, self.size))
         cuts = [self.start + self.size * part // parts for part in range(parts + 1)]
-        return [OffsetRange(self.topic, self.partition, start, end) for start, end in pairwise(cuts)]
+        return [replace(self, start=start, end=end) for start, end in pairwise(cuts)]
 
 
-def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+def ranges_between(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
+) -> list[OffsetRange]:
     """A range per partition of ``end`` that has something to read, in order."""
     return [
-        OffsetRange(partition.topic, partition.partition, start[partition], end[partition])
+        OffsetRange(*partition, start[partition], end[partition], topic_ids.get(partition.topic, ""))
         for partition in sorted(end)
         if end[partition] > start[partition]
     ]

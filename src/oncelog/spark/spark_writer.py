@@ -212,7 +212,8 @@ def check_bad_count(files: Mapping[int, Path], counted: int) -> None:
 
 def ranges_option(pieces: Sequence[Piece]) -> str:
     """The source's ``ranges`` option for some pieces, in their order."""
-    return json.dumps([[one.wanted.topic, one.wanted.partition, one.wanted.start, one.wanted.end] for one in pieces])
+    ranges = (piece.wanted for piece in pieces)
+    return json.dumps([[one.topic, one.partition, one.start, one.end, one.topic_id] for one in ranges])
 
 
 def one_line(error: Exception) -> LoadFailed:

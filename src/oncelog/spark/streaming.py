@@ -183,7 +183,7 @@ class _Batches:
                 if self._closed:
                     return
                 try:
-                    self._publish(frame, self._checked(batch_end(checkpoint, number)))
+                    self._publish(frame, *self._checked(batch_end(checkpoint, number)))
                     self._compact(number)
                 except Exception as error:
                     self.failure = error
@@ -197,24 +197,24 @@ class _Batches:
         with self._lock:
             self._closed = True
 
-    def _checked(self, end: Position) -> Mapping[TopicPartition, int]:
-        """The batch's end. Raises TableError when a topic is not the one that the table has."""
+    def _checked(self, end: Position) -> tuple[Mapping[TopicPartition, int], Mapping[str, str]]:
+        """The batch's end, and the topics' ids. Raises TableError when a topic is not the one that the table has."""
         known: dict[str, str] = self._table.describe().get("topics", {})
         topics = {partition.topic for partition in end.offsets}
         ids = {name: uuid_text(base64.urlsafe_b64decode(one + "==")) for name, one in end.topic_ids.items()}
         for topic in sorted(topics):
             if known.get(topic) and ids.get(topic, known[topic]) != known[topic]:
                 raise TableError(f"topic {topic!r} was deleted and created anew: load it into another directory")
-        return end.offsets
+        return end.offsets, ids
 
-    def _publish(self, frame: DataFrame, end: Mapping[TopicPartition, int]) -> None:
+    def _publish(self, frame: DataFrame, end: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]) -> None:
         files = self._table.files()
         pieces = []
         for partition, until in sorted(end.items()):
             own = files.get((topic_label(partition.topic), partition.partition))
             start = own[-1].end if own else self._starts.get(partition, 0)
             if until > start:
-                wanted = OffsetRange(partition.topic, partition.partition, start, until)
+                wanted = OffsetRange(*partition, start, until, topic_ids.get(partition.topic, ""))
                 pieces.append(Piece(wanted, RowsFile.of(partition, start, until)))
                 self._run.expect(PartitionReport(partition.topic, partition.partition, start, start))
         if pieces:

@@ -23,7 +23,9 @@ def partition(number: int) -> TopicPartition:
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 10**12), st.integers(1, 10**7)), min_size=1, max_size=8).map(
-    lambda pairs: [OffsetRange("t", number, start, start + size) for number, (start, size) in enumerate(pairs)]
+    lambda pairs: [
+        OffsetRange("t", number, start, start + size, f"id{number}") for number, (start, size) in enumerate(pairs)
+    ]
 )
 
 
@@ -35,6 +37,7 @@ def test_pieces_add_up_to_the_ranges(
     for one in ranges:
         own = [piece for piece in pieces if piece.partition == one.partition]
         assert (own[0].start, own[-1].end) == (one.start, one.end)
+        assert all(piece.topic_id == one.topic_id for piece in own)
         assert all(before.end == after.start for before, after in pairwise(own))
         assert max_records is None or all(piece.size <= max_records for piece in own)
 
@@ -54,8 +57,8 @@ def test_a_limit_moves_every_partition_that_waits_and_ends(sizes: dict[int, tupl
 
 
 def test_a_partition_with_nothing_to_read_has_no_range() -> None:
-    assert ranges_between({partition(0): 5, partition(1): 5}, {partition(0): 5, partition(1): 7}) == [
-        OffsetRange("t", 1, 5, 7)
+    assert ranges_between({partition(0): 5, partition(1): 5}, {partition(0): 5, partition(1): 7}, {"t": "id"}) == [
+        OffsetRange("t", 1, 5, 7, "id")
     ]
 
 
