@@ -68,6 +68,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(None)
             self._tasks.clear()
+            if self.network is not None:
+                self.network.over = True
 
     # What asyncio asks of a loop.
 

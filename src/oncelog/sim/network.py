@@ -261,7 +261,7 @@ class ClientTransport(asyncio.Transport):
             self.close()
 
     def is_closing(self) -> bool:
-        return self._closing
+        return self._closing or self._connection._network.over
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
@@ -315,6 +315,8 @@ class Network:
         """Those that at least one end believes in, by number."""
         self.dead: set[str] = set()
         """Hosts that are gone for good: nothing comes from them any more."""
+        self.over = False
+        """The simulation has ended: nobody has a connection to close any more."""
         self._entropy = kernel.entropy("network")
         self._listening: dict[Address, Acceptor] = {}
         self._cuts: set[tuple[str, str]] = set()
