@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from oncelog.sim.kernel import Kernel
+from oncelog.sim.kernel import LAST_LINES, Kernel
 from oncelog.sim.loop import SimulatedLoop, Stuck
 
 
@@ -109,3 +109,17 @@ def test_threads_and_sockets_are_refused() -> None:
 
     with pytest.raises(NotImplementedError):
         loop.run(main())
+
+
+def test_the_digest_is_of_all_lines_and_the_last_can_be_read() -> None:
+    asked_often, asked_once = Kernel(1), Kernel(1)
+    for number in range(5 * LAST_LINES):
+        for kernel in (asked_often, asked_once):
+            kernel.trace(f"line {number}")
+        if number % 7 == 0:
+            asked_often.trace_sha256()
+    assert asked_often.trace_sha256() == asked_once.trace_sha256()
+    assert asked_once.last_lines() == asked_often.last_lines()
+    assert [line.split()[-1] for line in asked_once.last_lines()] == [
+        str(n) for n in range(4 * LAST_LINES, 5 * LAST_LINES)
+    ]
