@@ -4,7 +4,8 @@ The same decoder as the Spark source's (``records.columns``), over the blocking 
 and end, ``reader`` reads. Needs the ``spark`` extra's numpy and pyarrow, and no Java.
 """
 
-from oncelog.arrow.places import Place
-from oncelog.arrow.reader import ArrowReader, RecordsGone, read_arrow
+from oncelog.arrow.places import Place, RecordsGone
+from oncelog.arrow.positions import Positions
+from oncelog.arrow.reader import ArrowReader, read_arrow
 
-__all__ = ["ArrowReader", "Place", "RecordsGone", "read_arrow"]
+__all__ = ["ArrowReader", "Place", "Positions", "RecordsGone", "read_arrow"]

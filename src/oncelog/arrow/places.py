@@ -1,37 +1,120 @@
 """Where reading begins and ends: by name, by time, or partition by partition. Turned into offsets here.
 
 The rule: a beginning is the first offset wanted, an end the first that is not. A time means the first record that is as
-late (KIP-79); where there is none it means the log's end.
+late (KIP-79); where there is none it means the log's end. A ``start`` by partition says where to go on, what it does
+not name is read from its beginning; an ``end`` by partition chooses the partitions, too. What a ``start`` names and
+the log does not have is an error that names it, unless what is gone is to be skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.arrow.positions import Positions
+from oncelog.base.ids import TopicId, TopicName, TopicPartition, uuid_bytes
 from oncelog.client.blocking import Client
-from oncelog.client.errors import ConfigError
+from oncelog.client.blocking.same_topics import TopicWatch
+from oncelog.client.errors import ClientError, ConfigError, UnknownTopic
 
 Place: TypeAlias = "str | datetime | Mapping[tuple[str, int], int]"
 """``"earliest"``, ``"latest"``, a moment (one without a zone is local time, as everywhere in Python), or an offset for
 each (topic, partition)."""
+OnGone = Literal["raise", "skip"]
 
 _NAMED: Final = {"earliest": -2, "latest": -1}
+_EARLIEST: Final = -2
 _LATEST: Final = -1
+_LOOKS: Final = 3
+"""How often to look where a log ends that seems shorter than it was: a new leader may be behind for a moment."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Offsets: TypeAlias = dict[TopicPartition, int]
 
 
-def partitions_of(client: Client, topics: Iterable[str]) -> list[TopicPartition]:
-    """All partitions of ``topics``, sorted. Raises UnknownTopic."""
-    return sorted(
-        TopicPartition(TopicName(name), number) for name in topics for number in client.topic(name).partitions
+class RecordsGone(ClientError):
+    """Offsets that were asked for are not in the log: retention or a deletion was faster, or the topic is another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What ``read_arrow`` is asked, as far as it says where."""
+
+    topics: list[str]
+    start: Place
+    end: Place | None
+    partitions: Collection[tuple[str, int]] | None
+    read_committed: bool
+    on_gone: OnGone
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where to begin and to end in each partition; ``growing`` topics have their new partitions read, too."""
+
+    begin: Offsets
+    until: Offsets | None
+    growing: tuple[str, ...]
+
+
+def route(client: Client, watch: TopicWatch, asked: Question) -> Route:
+    """The answer. The topics are watched from now on. Raises UnknownTopic, ConfigError, RecordsGone."""
+    start = _of_these_topics(watch, asked)
+    partitions = _chosen(client, asked)
+    committed = asked.read_committed
+    until = None if asked.end is None else _resolve(client, asked.end, partitions, committed)
+    if until is not None:
+        partitions = [partition for partition in partitions if partition in until]
+    begin = _resolve(client, start, partitions, committed)
+    if isinstance(start, Mapping):
+        _check_order(begin, until if isinstance(asked.end, Mapping) else None)
+        begin = _within_log(client, begin, asked.on_gone)
+        begin |= _listed(client, dict.fromkeys([one for one in partitions if one not in begin], _EARLIEST), committed)
+    growing = tuple(asked.topics) if asked.end is None and asked.partitions is None else ()
+    return Route(begin, until, growing)
+
+
+def _of_these_topics(watch: TopicWatch, asked: Question) -> Place:
+    """Watch the topics; ``start`` without those that are others now, where that is to be skipped."""
+    start = asked.start
+    ids: Mapping[str, str] = start.topic_ids if isinstance(start, Positions) else {}
+    for topic in asked.topics:
+        other = watch.begin(topic, _topic_id(ids[topic]) if topic in ids else None)
+        if other is None:
+            continue
+        if other.topic_id is None:
+            raise UnknownTopic(f"topic {topic!r}")
+        if asked.on_gone == "raise":
+            raise RecordsGone(f"topic {topic!r} cannot be gone on with: {other.what}")
+        watch.begin(topic)
+        assert isinstance(start, Mapping)  # it has ids
+        start = {place: offset for place, offset in start.items() if place[0] != topic}
+    return start
+
+
+def _topic_id(text: str) -> TopicId:
+    try:
+        return TopicId(uuid_bytes(text))
+    except ValueError:
+        raise ConfigError(f"{text!r} is not a topic id") from None
+
+
+def _chosen(client: Client, asked: Question) -> list[TopicPartition]:
+    """The partitions to read, sorted."""
+    all_of_them = sorted(
+        TopicPartition(TopicName(name), number) for name in asked.topics for number in client.topic(name).partitions
     )
+    if asked.partitions is None:
+        return all_of_them
+    wanted = {TopicPartition(TopicName(topic), number) for topic, number in asked.partitions}
+    missing = sorted(wanted.difference(all_of_them))
+    if missing:
+        raise ConfigError(f"there is no partition {missing[0]} in what is read")
+    return sorted(wanted)
 
 
-def resolve(client: Client, place: Place, partitions: Iterable[TopicPartition], *, read_committed: bool) -> Offsets:
+def _resolve(client: Client, place: Place, partitions: Iterable[TopicPartition], read_committed: bool) -> Offsets:
     """``place`` as an offset for each partition; one that a mapping does not name is left out.
 
     Raises ConfigError for a place that is none, or names a partition that is not read.
@@ -42,7 +125,10 @@ def resolve(client: Client, place: Place, partitions: Iterable[TopicPartition], 
             raise ConfigError(f"a place is 'earliest', 'latest', a datetime or a mapping of offsets, not {place!r}")
         return _listed(client, dict.fromkeys(wanted, _NAMED[place]), read_committed)
     if isinstance(place, datetime):
-        found = _listed(client, dict.fromkeys(wanted, _milliseconds(place)), read_committed)
+        asked = dict.fromkeys(wanted, _milliseconds(place))
+        if asked and min(asked.values()) < 0:  # below zero brokers understand something else (KIP-734)
+            return _listed(client, dict.fromkeys(wanted, _EARLIEST), read_committed)
+        found = _listed(client, asked, read_committed)
         none = [partition for partition, offset in found.items() if offset < 0]
         return {**found, **_listed(client, dict.fromkeys(none, _LATEST), read_committed)}
     given = {TopicPartition(TopicName(topic), number): offset for (topic, number), offset in place.items()}
@@ -52,6 +138,31 @@ def resolve(client: Client, place: Place, partitions: Iterable[TopicPartition], 
         if offset < 0:
             raise ConfigError(f"offset {offset} of {partition} is below zero")
     return given
+
+
+def _check_order(begin: Offsets, until: Offsets | None) -> None:
+    for partition, offset in begin.items():
+        if until is not None and offset > until[partition]:
+            raise ConfigError(f"{partition} begins at offset {offset} and ends before, at {until[partition]}")
+
+
+def _within_log(client: Client, begin: Offsets, on_gone: OnGone) -> Offsets:
+    """``begin`` with nothing behind a log's end; what is before its beginning is found out when it is fetched."""
+    ends: Offsets = {}
+    beyond: Offsets = {}
+    for look in range(_LOOKS):
+        if look:
+            client.pause(look)
+        ends |= _listed(client, dict.fromkeys(beyond or begin, _LATEST), read_committed=False)
+        beyond = {partition: ends[partition] for partition, offset in begin.items() if offset > ends[partition]}
+        if not beyond:
+            break
+    for partition in sorted(beyond) if on_gone == "raise" else ():
+        raise RecordsGone(
+            f"{partition} ends at offset {ends[partition]}; {begin[partition]} was asked for "
+            "(the log became shorter, or the topic was created anew)"
+        )
+    return {**begin, **beyond}
 
 
 def _listed(client: Client, asked: Mapping[TopicPartition, int], read_committed: bool) -> Offsets:

@@ -3,26 +3,30 @@
 Rules: the rows of a partition come in offset order, each once; a record batch is of one partition and about 4 MB. The
 next fetch is on its way while a batch is decoded and used. Memory is bounded by a few fetches (8 MB each unless
 ``fetch.max.bytes`` says otherwise), whatever the number of partitions. Records that are asked for and not there any
-more are an error that names them, unless ``on_gone="skip"``.
+more are an error that names them, unless ``on_gone="skip"``; so is a topic that is not the one any more that reading
+began with. Whoever follows a topic gets its new partitions from their beginning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from oncelog.arrow.places import Place, partitions_of, resolve
+from oncelog.arrow.places import OnGone, Place, Question, RecordsGone, Route, route
+from oncelog.arrow.positions import Positions
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
 from oncelog.base.units import INT64_MAX, MIB
 from oncelog.client.blocking import Client, ClientConfig, Fetched, Fetcher, FetchSettings
 from oncelog.client.blocking.link import now_ms
+from oncelog.client.blocking.same_topics import OtherTopic, TopicWatch
 from oncelog.client.errors import BrokerRefused, ClientError, ConfigError
+from oncelog.client.machine.metadata import TopicInfo
 from oncelog.records.columns import Selection, column_schema, decode
 from oncelog.records.errors import CorruptBatch
 
@@ -31,11 +35,6 @@ if TYPE_CHECKING:
 
 FETCH_BYTES: Final = 8 * MIB
 """One answer of a broker: what decodes fastest (larger ones leave the caches, smaller ones cost calls)."""
-OnGone = Literal["raise", "skip"]
-
-
-class RecordsGone(ClientError):
-    """Offsets that were asked for are below the log's start: retention or a deletion was faster."""
 
 
 def read_arrow(
@@ -44,6 +43,7 @@ def read_arrow(
     bootstrap_servers: str | Sequence[str] = "localhost:9092",
     start: Place = "earliest",
     end: Place | None = "latest",
+    partitions: Collection[tuple[str, int]] | None = None,
     read_committed: bool = False,
     include_headers: bool = False,
     on_gone: OnGone = "raise",
@@ -53,10 +53,12 @@ def read_arrow(
     """Read topics as Arrow, with the columns of Spark's Kafka connector (``key, value, topic, partition, offset,
     timestamp, timestampType``, and ``headers`` if asked for).
 
-    ``start`` and ``end`` are ``"earliest"``, ``"latest"``, a datetime, or an offset for each (topic, partition);
-    ``end`` is exclusive, and fixed when reading begins; one beyond the log is waited for. ``end=None`` follows the
-    topics for ever, or until nothing came for ``idle_timeout_ms``. ``config`` takes Apache Kafka's client keys
-    (security among them).
+    ``start`` and ``end`` are ``"earliest"``, ``"latest"``, a datetime, or offsets by (topic, partition). A ``start`` by
+    partition goes on there (the reader's ``positions``, which know the topics by id); partitions that it does not name
+    are read from their beginning. ``end`` is exclusive, and fixed when reading begins; what is beyond the log is waited
+    for; one by partition chooses the partitions. ``end=None`` follows the topics for ever, with the partitions they
+    get, or until nothing came for ``idle_timeout_ms``. ``partitions``: only these. ``on_gone="skip"`` goes on with what
+    is there where records that are asked for are not. ``config`` takes Apache Kafka's client keys, security among them.
 
     The result is iterated for ``pyarrow.RecordBatch``, or handed to whatever takes Arrow streams::
 
@@ -65,7 +67,8 @@ def read_arrow(
         batches = oncelog.read_arrow("flights").to_reader()
         duckdb.sql("select partition, count(*) from batches group by all")
 
-    Raises UnknownTopic, ConfigError and NoBrokerReachable here; RecordsGone and other ClientErrors while it is read.
+    Raises UnknownTopic, ConfigError, NoBrokerReachable and, for a ``start`` that is not in the log, RecordsGone here;
+    RecordsGone and other ClientErrors while it is read.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
@@ -74,39 +77,38 @@ def read_arrow(
         raise ConfigError(f"on_gone is 'raise' or 'skip', not {on_gone!r}")
     client = Client(bootstrap_servers, config=config)
     try:
-        partitions = partitions_of(client, names)
-        until = None if end is None else resolve(client, end, partitions, read_committed=read_committed)
-        if until is not None:  # a mapping chooses partitions
-            partitions = [partition for partition in partitions if partition in until]
-        begin = resolve(client, start, partitions, read_committed=read_committed)
+        watch = TopicWatch(client)
+        found = route(client, watch, Question(names, start, end, partitions, read_committed, on_gone))
         settings = replace(_fetch_settings(config), read_committed=read_committed)
-        return ArrowReader(client, begin, until, settings, include_headers, on_gone, idle_timeout_ms)
+        return ArrowReader(client, watch, found, _How(settings, include_headers, on_gone, idle_timeout_ms))
     except BaseException:
         client.close()
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    settings: FetchSettings
+    include_headers: bool
+    on_gone: OnGone
+    idle_timeout_ms: int | None
 
 
 class ArrowReader:
     """Record batches of some partitions, once through. From one thread; close it, or use it as a context manager, if it
     is not read to its end."""
 
-    def __init__(
-        self,
-        client: Client,
-        begin: Mapping[TopicPartition, int],
-        until: Mapping[TopicPartition, int] | None,
-        settings: FetchSettings,
-        include_headers: bool,
-        on_gone: OnGone,
-        idle_timeout_ms: int | None,
-    ) -> None:
+    def __init__(self, client: Client, watch: TopicWatch, found: Route, how: _How) -> None:
         self._client = client
-        self._next = dict(begin)
-        self._until = until
-        self._settings = settings
-        self._include_headers = include_headers
-        self._on_gone = on_gone
-        self._idle_timeout_ms = idle_timeout_ms
+        self._watch = watch
+        self._next = dict(found.begin)
+        self._until = found.until
+        self._growing = found.growing
+        self._how = how
+        self._topic_ids: dict[str, str] = {
+            topic: uuid_text(watch.id_of(topic)) for topic in {one.topic for one in found.begin}
+        }
+        self._looked_at: dict[str, TopicInfo] = {}
         self._batches = self._read()
 
     def __enter__(self) -> Self:
@@ -128,12 +130,15 @@ class ArrowReader:
     @property
     def schema(self) -> pa.Schema:
         """The schema of every batch; ``timestamp`` in milliseconds, UTC."""
-        return column_schema(include_headers=self._include_headers)
+        return column_schema(include_headers=self._how.include_headers)
 
     @property
-    def positions(self) -> dict[tuple[str, int], int]:
-        """The next offset of each partition, after all batches handed out: a ``start`` for going on later."""
-        return {(str(topic), number): offset for (topic, number), offset in self._next.items()}
+    def positions(self) -> Positions:
+        """The next offset of each partition, after all batches handed out, and the topics' ids: a ``start`` for going
+        on later. ``to_json`` makes text of it."""
+        offsets = {(str(topic), number): offset for (topic, number), offset in self._next.items()}
+        nothing = uuid_text(NO_TOPIC_ID)
+        return Positions(offsets, {topic: one for topic, one in self._topic_ids.items() if one != nothing})
 
     def to_reader(self) -> pa.RecordBatchReader:
         """What is still to be read, as pyarrow's stream of batches."""
@@ -160,13 +165,16 @@ class ArrowReader:
         self._client.close()
 
     def _read(self) -> Generator[pa.RecordBatch, None, None]:
-        fetcher = Fetcher(self._client, self._settings)
+        fetcher = Fetcher(self._client, self._how.settings)
         last_ms = now_ms()
         try:
             fetcher.assign(self._next, self._until)
             while len(fetcher):
+                polled, others = fetcher.poll(), self._watch.look()
                 refused = []
-                for fetched in fetcher.poll():
+                for fetched in polled:
+                    if any(fetched.partition.topic == other.topic for other in others):
+                        continue  # not of the topic that is read
                     if fetched.error_code:
                         refused.append(fetched)
                         continue
@@ -174,11 +182,13 @@ class ArrowReader:
                     self._move(fetched.partition, fetched.next_offset)
                     if fetched.next_offset > fetched.position:
                         last_ms = now_ms()
-                if refused:  # only now do the positions say what was handed out
-                    for one in refused:
-                        self._after_refusal(one)
-                    fetcher.assign(self._next, self._until)
-                if self._idle_timeout_ms is not None and now_ms() - last_ms >= self._idle_timeout_ms:
+                for one in refused:  # only now do the positions say what was handed out
+                    self._after_refusal(one)
+                for other in others:
+                    self._after_change(other)
+                if refused or others or self._grown():
+                    fetcher.positions.assign(self._next, self._until)
+                if self._how.idle_timeout_ms is not None and now_ms() - last_ms >= self._how.idle_timeout_ms:
                     return
         finally:
             fetcher.close()
@@ -188,7 +198,7 @@ class ArrowReader:
         topic, number = fetched.partition
         until = INT64_MAX if self._until is None else self._until.get(fetched.partition, INT64_MAX)
         selection = Selection(
-            topic, number, fetched.position, until, self._settings.read_committed, self._include_headers
+            topic, number, fetched.position, until, self._how.settings.read_committed, self._how.include_headers
         )
         try:
             for decoded in decode(fetched.records, selection, fetched.aborted):
@@ -203,15 +213,50 @@ class ArrowReader:
         self._next[partition] = offset if self._until is None else min(offset, self._until.get(partition, offset))
 
     def _after_refusal(self, fetched: Fetched) -> None:
-        """Go on at the log's start where what was wanted is gone, or raise."""
+        """Go on with what is there where what was wanted is gone, or raise."""
         partition = fetched.partition
         if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
         first = self._client.list_offsets({partition: -2})[partition].offset
-        if self._on_gone == "raise" or first <= fetched.position:
-            end = self._client.list_offsets({partition: -1})[partition].offset
+        end = self._client.list_offsets({partition: -1})[partition].offset
+        if self._how.on_gone == "raise":
             raise RecordsGone(f"{partition} has offsets {first} to {end}; {fetched.position} was asked for")
-        self._move(partition, first)
+        self._move(partition, max(first, min(fetched.position, end)))
+
+    def _after_change(self, other: OtherTopic) -> None:
+        """A topic is not there any more or is another one: its records that are still wanted are gone."""
+        self._watch.end(other.topic)
+        own = [partition for partition in self._next if partition.topic == other.topic]
+        if self._until is not None:
+            own = [partition for partition in own if self._next[partition] < self._until[partition]]
+        if own and self._how.on_gone == "raise":
+            raise RecordsGone(f"topic {other.topic!r}, at offset {self._next[own[0]]} of {own[0]}: {other.what}")
+        for partition in own:
+            del self._next[partition]
+        if self._until is not None:
+            return
+        del self._topic_ids[other.topic]
+        if other.topic_id is not None and self._watch.begin(other.topic) is None:
+            there = self._client.topic(other.topic).partitions
+            self._next |= dict.fromkeys([one for one in own if one.partition in there], 0)
+            self._topic_ids[other.topic] = uuid_text(self._watch.id_of(other.topic))
+
+    def _grown(self) -> bool:
+        """Whether there are new partitions; they are read from their beginning."""
+        new: list[TopicPartition] = []
+        for topic in self._growing:
+            age = self._client.view.age_ms(topic, now_ms())
+            if age is not None and age > self._client.config.metadata_max_age_ms:
+                with suppress(ClientError):  # whoever fetches will say it
+                    self._client.metadata([topic])
+            known = self._client.view.topics.get(topic)
+            if known is None or known is self._looked_at.get(topic) or topic not in self._topic_ids:
+                continue
+            self._looked_at[topic] = known
+            named = (TopicPartition(TopicName(topic), number) for number in known.partitions)
+            new += [one for one in named if one not in self._next]
+        self._next |= dict.fromkeys(new, 0)
+        return bool(new)
 
 
 def _fetch_settings(config: ClientConfig | Mapping[str, str] | None) -> FetchSettings:
