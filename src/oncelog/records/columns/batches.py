@@ -45,7 +45,8 @@ from oncelog.records.errors import UnsupportedMagic
 from oncelog.records.record import read_records
 
 GROUP_BYTES: Final = 4 * MIB
-"""Uncompressed bytes after which a group is decoded: large enough to amortise numpy calls, small enough for caches and memory."""
+"""Uncompressed bytes after which a group is decoded: large enough to amortise numpy calls, small enough for caches
+and for a worker's memory."""
 MAX_BATCH_BYTES: Final = 256 * MIB
 MIN_RECORD_BYTES: Final = 7
 """One byte each for length, attributes, timestamp, offset, key length, value length and header count."""
