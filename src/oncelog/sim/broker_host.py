@@ -275,6 +275,8 @@ class BrokerHost:
         if silent:
             self.files.crash(self._entropy.getrandbits(64))
         if process is None:
+            if silent:  # in the middle of a start: the kill before it may have kept what this has not
+                self.watcher.died(power_lost=True)
             return
         if not self.stays_down:
             self._come_back()
