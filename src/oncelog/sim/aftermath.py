@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
@@ -77,5 +78,8 @@ async def drain(client: AsyncClient, recorder: Recorder, partitions: Sequence[To
         await consumer.assign(starts, ends)
         while len(consumer.positions):
             for fetched in await consumer.poll():
+                if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has been here: from the new start
+                    return await drain(client, recorder, partitions)
                 drained[fetched.partition] += seen(fetched, read_committed=True)
         recorder.drained.update(drained)
+        return None
