@@ -92,7 +92,8 @@ def _fetch(
             if lacks and waited_ms >= options.patience_ms:
                 _lost(options, wanted, wanted.end, high, "the log became shorter while it was read")
                 return
-            if waited_ms > options.no_progress_timeout_ms:
+            no_answer_ms = client.config.retry_timeout_ms if fetched is None else 0
+            if waited_ms > max(options.no_progress_timeout_ms, no_answer_ms):
                 raise SparkSourceError(_stuck(client, options, wanted, position, fetched))
     finally:
         fetcher.close()

@@ -32,6 +32,8 @@ Make = Callable[..., str]
 SOON = {
     "kafka.fetch.max.wait.ms": "5",
     "kafka.unknown.topic.grace.ms": "20",
+    "kafka.retry.backoff.ms": "1",
+    "kafka.retry.backoff.max.ms": "1",
     "fetchOffset.retryIntervalMs": "1ms",
     "heldAfter": "0s",
 }
@@ -157,12 +159,13 @@ def test_what_an_open_transaction_holds_is_not_said_to_be_beyond_the_log(
     topic = make(rows=1)
     producer = begin_a_transaction(client, topic)
     end = f'{{"{topic}":{{"0":3}}}}'
-    given = options(broker, topic, endingOffsets=end, **COMMITTED, **{"kafkaConsumer.pollTimeoutMs": "30"})
+    given = options(broker, topic, endingOffsets=end, **COMMITTED)
+    impatient = options(broker, topic, **COMMITTED, **{"kafkaConsumer.pollTimeoutMs": "30"})
     ranges = planned(given)
     with pytest.raises(
         SparkSourceError, match=f"Cannot fetch record for offset 1 .*held by transaction '{topic}-holder"
     ):
-        values(given, ranges)
+        values(impatient, ranges)
     producer.commit()
     assert values(given, ranges) == [b"old0", b"open", b"too"]
     producer.close()
