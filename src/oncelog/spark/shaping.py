@@ -30,9 +30,10 @@ OTHER_FIELDS: Final = "other_fields"
 EVENT_TIME: Final = "event_time"
 QUARANTINE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "reason")
 _CORRUPT: Final = "_corrupt"
+_CUT: Final = "_cut"
 _RECORD: Final = ("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 RESERVED: Final = frozenset(
-    one.lower() for one in (*_RECORD, "value", OTHER_FIELDS, EVENT_TIME, BAD, _CORRUPT, "day", "hour", "offsets")
+    one.lower() for one in (*_RECORD, "value", OTHER_FIELDS, EVENT_TIME, BAD, _CORRUPT, _CUT, "day", "hour", "offsets")
 )
 _WIDER: Final = {
     ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
@@ -85,8 +86,10 @@ def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFr
     """
     from pyspark.sql import functions as f
 
-    raw = frame.withColumn("_value", f.col("value"))
-    kept = [f.col(one) for one in raw.columns if one not in ("value", "_value")]
+    kept = [f.col(one) for one in frame.columns if one != "value"]
+    raw = frame.withColumn("_value", f.col("value")).withColumn(
+        _CUT, f.expr(f"substring(value, {shape.skip_bytes + 1})")
+    )
     if shape.decodes_fields:
         assert columns is not None
         decoded = _decoded(raw, shape, columns)
@@ -96,8 +99,7 @@ def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFr
         bad = _bad_fields(decoded, shape, columns)
     else:
         decoded = raw
-        own = [f.col("value").cast("string") if shape.value_format == "utf8" else f.col("value")]
-        own = [own[0].alias("value")]
+        own = [_text().alias("value") if shape.value_format == "utf8" else f.col(_CUT).alias("value")]
         bad = _not_text() if shape.value_format == "utf8" else f.lit(None).cast("string")
     time = _event_time(shape)
     bad = f.coalesce(bad, f.when(time.isNull(), f.lit(f"no time at {shape.event_time}")))
@@ -186,9 +188,10 @@ def _field(decoded: DataFrame, name: str, kind: DataType) -> Column:
 
 
 def _text() -> Column:
+    """The value without what stands before it."""
     from pyspark.sql import functions as f
 
-    return f.col("_value").cast("string")
+    return f.col(_CUT).cast("string")
 
 
 def _path(name: str) -> str:
