@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import oncelog
+from oncelog.admin.topics import delete_topics
+from oncelog.arrow import RecordsGone
+from oncelog.client.blocking import Client
 from oncelog.spark import StreamRequest, compact, load, stream
+from oncelog.spark.batch_reader import OncelogReader
+from oncelog.spark.errors import DataLoss
 from oncelog.spark.export import export
+from oncelog.spark.options import parse_options
 from oncelog.spark.shaping import Shape
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.jars import PeerMissing, kafka_jars
@@ -98,3 +105,20 @@ def test_what_a_java_producer_wrote(spark: SparkSession, kafka: ApacheKafka) -> 
     committed, aborted = write_with_every_codec(spark, kafka.bootstrap_servers, "from-java")
     assert values_of(spark, kafka.bootstrap_servers, "from-java", "oncelog", **COMMITTED) == committed
     assert values_of(spark, kafka.bootstrap_servers, "from-java", "oncelog") == sorted(committed + aborted)
+
+
+def test_a_topic_created_anew_between_planning_and_reading(kafka: ApacheKafka) -> None:
+    make_input(kafka.bootstrap_servers, "anew", 20)
+    given = parse_options({"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": "anew"})
+    planned = OncelogReader(given).partitions()
+    read = oncelog.read_arrow("anew", bootstrap_servers=kafka.bootstrap_servers)
+    assert read.to_table().num_rows == 20
+    with Client(kafka.bootstrap_servers) as client:
+        delete_topics(client, ["anew"])
+    make_input(kafka.bootstrap_servers, "anew", 40)
+    for one in planned:
+        with pytest.raises(DataLoss, match="deleted and created anew"):
+            list(OncelogReader(given).read(one))
+    with pytest.raises(RecordsGone, match="deleted and created anew"):
+        oncelog.read_arrow("anew", bootstrap_servers=kafka.bootstrap_servers, start=read.positions)
+    assert len(read.positions) == len(planned)
