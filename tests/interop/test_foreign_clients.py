@@ -1,4 +1,4 @@
-"""franz-go and KafkaJS, from their own registries."""
+"""franz-go, sarama, kafka-go and KafkaJS, from their own registries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from tests.peers.clients import foreign
 from tests.peers.clients.scenario import Scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
+_GO = {**foreign.FRANZ_GO, **foreign.SARAMA, **foreign.KAFKA_GO}
 
 
 @pytest.mark.xdist_group("go")
-@pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed: franz-go is left out")
-@pytest.mark.parametrize("scenario", list(foreign.FRANZ_GO.values()), ids=list(foreign.FRANZ_GO))
-def test_franz_go_sees_what_it_expects(scenario: Scenario, broker: Broker) -> None:
+@pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed: its clients are left out")
+@pytest.mark.parametrize("scenario", list(_GO.values()), ids=list(_GO))
+def test_a_go_client_sees_what_it_expects(scenario: Scenario, broker: Broker) -> None:
     scenario(broker.bootstrap_servers)
 
 

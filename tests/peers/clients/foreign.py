@@ -1,4 +1,4 @@
-"""franz-go and KafkaJS: small programs under `go/` and `js/`, built once under `.work/`."""
+"""franz-go, sarama and kafka-go in one program, and KafkaJS in another: `go/` and `js/`, built once under `.work/`."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _newer(product: Path, directory: Path) -> bool:
     )
 
 
-def franz_go_command() -> list[str]:
-    """The franz-go program, built when its sources are newer."""
+def go_command() -> list[str]:
+    """The program with Go's clients, built when its sources are newer."""
     directory = _copied("go")
-    program = WORK / "peers" / "franz-go"
+    program = WORK / "peers" / "go-clients"
     if not _newer(program, _HERE / "go"):
         _build(["go", "build", "-o", str(program), "."], directory)
     return [str(program)]
@@ -63,17 +63,21 @@ def _run(command: Sequence[str], scenario: str, bootstrap: str) -> None:
     expect_equal(run.returncode, 0, f"{scenario}: {run.stderr[-2000:]}")
 
 
-def _franz_go(scenario: str, bootstrap: str) -> None:
-    _run(franz_go_command(), scenario, bootstrap)
+def _go(scenario: str, bootstrap: str) -> None:
+    _run(go_command(), scenario, bootstrap)
 
 
 def _kafkajs(scenario: str, bootstrap: str) -> None:
     _run(kafkajs_command(), scenario, bootstrap)
 
 
-FRANZ_GO: Final[dict[str, Scenario]] = {name: partial(_franz_go, name) for name in _SCENARIOS}
+FRANZ_GO: Final[dict[str, Scenario]] = {name: partial(_go, name) for name in _SCENARIOS}
+SARAMA: Final[dict[str, Scenario]] = {name: partial(_go, name) for name in ("sarama-2.1", "sarama-2.8", "sarama-max")}
+KAFKA_GO: Final[dict[str, Scenario]] = {"kafka-go": partial(_go, "kafka-go")}
 KAFKAJS: Final[dict[str, Scenario]] = {name: partial(_kafkajs, name) for name in _SCENARIOS}
 SCENARIOS: Final[dict[str, Scenario]] = {
     **{f"franz-go {name}": scenario for name, scenario in FRANZ_GO.items()},
+    **SARAMA,
+    **KAFKA_GO,
     **{f"kafkajs {name}": scenario for name, scenario in KAFKAJS.items()},
 }

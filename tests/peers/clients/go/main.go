@@ -1,4 +1,4 @@
-// franz-go against one address: `peer ADDRESS SCENARIO`. Exits 1 with a line on stderr when something is wrong.
+// Go's clients (franz-go here, the others in their own files) against one address: `peer ADDRESS SCENARIO`. Exits 1 with a line on stderr when something is wrong.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -213,6 +214,8 @@ func main() {
 		"produce-consume": produceConsume, "groups": groups, "admin": adminScenario, "errors": errorsScenario,
 		"transactions-commit-abort": commitAndAbort, "transactions-offsets": offsetsInside,
 		"transactions-fencing": fencing,
+		"sarama-2.1":           saramaScenario(sarama.V2_1_0_0), "sarama-2.8": saramaScenario(sarama.V2_8_0_0),
+		"sarama-max": saramaScenario(sarama.MaxVersion), "kafka-go": kafkaGo,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
 	defer cancel()
