@@ -6,7 +6,7 @@ when its client leaves. Delays are the broker's time: under virtual time they pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -122,11 +122,13 @@ class Interception:
                 fault.struck(_hit(api, request, context))
 
 
-def _never() -> bool:
+def _never(changed: Sequence[TopicPartition]) -> bool:
+    del changed
     return False
 
 
-def _is_removed(fault: Fault) -> bool:
+def _is_removed(fault: Fault, changed: Sequence[TopicPartition]) -> bool:
+    del changed
     return fault.removed
 
 
