@@ -1,9 +1,13 @@
-"""Where Apache Kafka's jars are: `ONCELOG_KAFKA_JARS`, or fetched once through Maven into `.work/`."""
+"""Where Apache Kafka's jars are: `ONCELOG_KAFKA_JARS`, or fetched once through Maven into `.work/`.
+
+Kafka Streams and Connect (with the seventy megabytes of RocksDB) are apart: `ONCELOG_ECOSYSTEM_JARS`, or fetched too.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +28,11 @@ _POM: Final = """\
 """
 _DEPENDENCY: Final = """\
     <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
     </dependency>"""
+_BROKER: Final = ("kafka_2.13", "kafka-tools")
+_ECOSYSTEM: Final = ("kafka-streams", "connect-runtime", "connect-file")
+_LOGGING: Final = _DEPENDENCY.format(group="org.slf4j", artifact="slf4j-simple", version="1.7.36")
 
 
 class PeerMissing(Exception):
@@ -37,22 +44,31 @@ def kafka_jars() -> Path:
     ready = os.environ.get("ONCELOG_KAFKA_JARS")
     if ready:
         return Path(ready)
-    home = WORK / f"kafka-{KAFKA_VERSION}"
+    return _fetched(WORK / f"kafka-{KAFKA_VERSION}", _BROKER)
+
+
+def ecosystem_jars() -> Path:
+    """The directory with Kafka Streams, Connect and its file connectors; fetched when it is not there yet."""
+    ready = os.environ.get("ONCELOG_ECOSYSTEM_JARS")
+    return Path(ready) if ready else _fetched(WORK / f"ecosystem-{KAFKA_VERSION}", _ECOSYSTEM, _LOGGING)
+
+
+def _fetched(home: Path, artifacts: Sequence[str], *others: str) -> Path:
     library = home / "lib"
     complete = home / "complete"
     if not complete.exists():
-        _fetch(home, library)
+        _fetch(home, library, artifacts, others)
         complete.touch()
     return library
 
 
-def _fetch(home: Path, library: Path) -> None:
+def _fetch(home: Path, library: Path, artifacts: Sequence[str], others: Sequence[str]) -> None:
     home.mkdir(parents=True, exist_ok=True)
-    dependencies = "\n".join(
-        _DEPENDENCY.format(artifact=artifact, version=KAFKA_VERSION) for artifact in ("kafka_2.13", "kafka-tools")
-    )
+    ours = [
+        _DEPENDENCY.format(group="org.apache.kafka", artifact=artifact, version=KAFKA_VERSION) for artifact in artifacts
+    ]
     pom = home / "pom.xml"
-    pom.write_text(_POM.format(dependencies=dependencies), encoding="utf-8")
+    pom.write_text(_POM.format(dependencies="\n".join([*ours, *others])), encoding="utf-8")
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={library}"]
     try:
