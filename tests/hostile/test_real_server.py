@@ -226,8 +226,8 @@ def test_cve_2026_111115_111108_111073_tagged_fields_that_are_announced(server: 
 
 
 def test_cve_2026_111115_111108_111073_records_that_are_a_bomb() -> None:
-    """Compressed to a thousandth; decompressed it would be 64 MiB. Stored as it came. In a log of its own: who looks for
-    a time in it, as another test does, does pay for it."""
+    """Compressed to a thousandth; decompressed it would be 64 MiB. Stored as it came. In a log of its own: another test
+    looks for a time, which it would have to be decompressed for."""
     with Server() as server:
         _costs_nothing(server, produce(bytes(batch(bytes(64 * MIB), codec=Codec.ZSTD))))
 
