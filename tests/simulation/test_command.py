@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import subprocess
@@ -82,6 +83,24 @@ def test_an_interrupt_ends_it_at_once_without_a_word(end: signal.Signals) -> Non
         process.send_signal(end)
         _, said = process.communicate(timeout=20)
     assert (process.returncode, said) == (130, b"")
+
+
+def test_an_interrupt_before_a_program_has_begun(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Python warns of a coroutine that nobody awaits when it is let go: here with the traceback."""
+
+    async def begun_too_late() -> None: ...
+
+    def interrupted(*_: object, **__: object) -> None:
+        coroutine = begun_too_late()
+        raise KeyboardInterrupt(coroutine)
+
+    monkeypatch.setattr("oncelog.sim.simulation.simulate", interrupted)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    assert invoke(["sim", "--seed", "1"]) == 130
+    gc.collect()
+    assert [str(one.message) for one in recwarn] == []
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -152,11 +153,13 @@ def _tell_failure(outcome: Outcome, command: str) -> None:
 
 @contextmanager
 def _quiet_end() -> Iterator[None]:
-    """Programs of an interrupted simulation go on writing for a moment, to nobody: nothing of that is for users."""
+    """Programs of an interrupted simulation go on writing for a moment, to nobody, and some have not begun yet: nothing
+    of that is for users."""
     try:
         yield
     except (KeyboardInterrupt, BrokenPipeError):
         sys.unraisablehook = lambda _: None
+        warnings.simplefilter("ignore", RuntimeWarning)
         raise
 
 
