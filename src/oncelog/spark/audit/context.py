@@ -103,7 +103,8 @@ class AuditContext:
         """Whether every coordinator's log is there and could be read: then who is in none of them is nobody's."""
         found = self.coordinators
         number = self.transaction_partitions or DEFAULT_TRANSACTION_PARTITIONS
-        return set(found) == set(range(number)) and not any(one.holes for one in found.values())
+        all_here = len(found) == number and max(found) == number - 1
+        return all_here and not any(one.holes for one in found.values())
 
     def complete_since(self, log_partition: int) -> int:
         """The time since when a coordinator's log has all decisions; −1: since ever."""

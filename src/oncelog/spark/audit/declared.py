@@ -52,7 +52,7 @@ def _by_tree(path: Path) -> int | None:
         finally:
             tree.close()
         partitions = json.loads(row[0])["partitions"] if row is not None else None
-    except (sqlite3.Error, ValueError, KeyError, TypeError):
+    except (sqlite3.Error, ValueError, KeyError, TypeError, RecursionError):
         return None
     return len(partitions) if isinstance(partitions, dict) else None
 
