@@ -18,11 +18,12 @@ from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, UnknownTopic
-from oncelog.client.machine.positions import FetchSettings
+from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.sim.checkers.history import Deletion, Write
 from oncelog.sim.workloads.administration import add_partitions, alter_topic, create_topic, delete_topic
 from oncelog.sim.workloads.base import Stage, Topic
+from oncelog.sim.workloads.reading import POLL_MS, Reading
 from oncelog.sim.workloads.recording import Writes
 from oncelog.sim.workloads.sending import Sending
 from oncelog.sim.world import ClientHost
@@ -73,7 +74,7 @@ class Churn:
         """The administrators, the producers, and a reader."""
         stage.supervise(f"{self.name}-delete", _Deleting(stage, self))
         stage.supervise(f"{self.name}-alter", _Altering(stage, self))
-        stage.supervise(f"{self.name}-read", _Reading(stage, self))
+        stage.supervise(f"{self.name}-read", _Reading(stage, self.name))
         for index in range(self.producers):
             stage.supervise(f"{self.name}-{index}", _Sending(stage, self, f"{self.name}-{index}"))
 
@@ -152,29 +153,26 @@ class _Altering:
                     continue  # the topic is gone, or has these partitions from an attempt that was not answered
 
 
-class _Reading:
+class _Reading(Reading):
     """Reads the topic that comes and goes, from wherever it can."""
 
-    def __init__(self, stage: Stage, workload: Churn) -> None:
-        self.stage = stage
-        self.workload = workload
-        self.entropy = stage.entropy(f"{workload.name}-read")
+    pause_ms = 300
 
     async def __call__(self, host: ClientHost) -> None:
         isolated = self.entropy.random() < 0.5
-        topic, fetch = TopicName(self.workload.name), FetchSettings(max_wait_ms=250, read_committed=isolated)
+        fetch = FetchSettings(max_wait_ms=POLL_MS, read_committed=isolated)
         async with host.client() as client, AsyncConsumer(client, fetch) as consumer:
             while not host.stopping:
                 until_ms = host.now_ms + self.entropy.randint(500, 10_000)
                 try:
-                    await consumer.assign({TopicPartition(topic, 0): 0})
-                    while not host.stopping and host.now_ms < until_ms:
-                        for fetched in await consumer.poll(250):
-                            if not fetched.error_code:
-                                self.stage.recorder.polled(host.name, fetched, read_committed=isolated)
-                        await host.sleep(self.entropy.randint(1, 300))
+                    await consumer.assign(dict.fromkeys(self.partitions, 0))
+                    await self.read(host, consumer, until_ms=until_ms, read_committed=isolated)
                 except BrokerRefused:
                     await host.sleep(300)
+
+    def is_over(self, refused: Fetched) -> bool:
+        """What is gone may come again."""
+        return False
 
 
 class _Sending(Sending):

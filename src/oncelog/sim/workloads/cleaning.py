@@ -12,12 +12,13 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
-from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.client.machine.positions import FetchSettings
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.sim.checkers.history import StartSeen, Trim, Write
 from oncelog.sim.workloads.administration import delete_records
 from oncelog.sim.workloads.base import Stage, Topic
 from oncelog.sim.workloads.members import note_seek
+from oncelog.sim.workloads.reading import POLL_MS, Reading
 from oncelog.sim.workloads.recording import TOMBSTONE_HEADER, Writes
 from oncelog.sim.workloads.sending import Sending
 from oncelog.sim.world import ClientHost
@@ -73,7 +74,7 @@ class Cleaning:
             recorder.retained_for[self.name] = int(EXPIRING["retention.ms"]) * 1_000
         else:
             stage.supervise(f"{self.name}-trim", _Trimming(stage, self))
-        stage.supervise(f"{self.name}-read", _Reading(stage, self))
+        stage.supervise(f"{self.name}-read", _Reading(stage, self.name, self.partitions))
         for index in range(self.producers):
             stage.supervise(f"{self.name}-{index}", _Sending(stage, self, f"{self.name}-{index}"))
 
@@ -107,45 +108,31 @@ class _Trimming:
                     trims[index] = Trim(partition, before, True)
 
 
-class _Reading:
+class _Reading(Reading):
     """Reads on, and starts over where its offset is gone, and now and then just so."""
 
-    def __init__(self, stage: Stage, workload: Cleaning) -> None:
-        self.stage = stage
-        self.workload = workload
-        self.entropy = stage.entropy(f"{workload.name}-read")
-
     async def __call__(self, host: ClientHost) -> None:
-        work = self.workload
         isolated = self.entropy.random() < 0.5
-        partitions = [TopicPartition(TopicName(work.name), index) for index in range(work.partitions)]
-        fetch = FetchSettings(max_wait_ms=250, read_committed=isolated, partition_max_bytes=3_000)
+        fetch = FetchSettings(max_wait_ms=POLL_MS, read_committed=isolated, partition_max_bytes=3_000)
         async with host.client() as client:
             while not host.stopping:
                 until_ms = host.now_ms + self.entropy.randint(2_000, 30_000)
                 async with AsyncConsumer(client, fetch) as consumer:
-                    positions = await consumer.list_offsets(dict.fromkeys(partitions, -2))
+                    positions = await consumer.list_offsets(dict.fromkeys(self.partitions, -2))
                     self.note_starts(host, positions)
-                    for partition in partitions:
+                    for partition in self.partitions:
                         note_seek(self.stage, host.name, partition, read_committed=isolated)
                     await consumer.assign(positions)
-                    await self.read(host, consumer, until_ms, isolated)
+                    await self.read(host, consumer, until_ms=until_ms, read_committed=isolated)
 
     def note_starts(self, host: ClientHost, starts: Mapping[TopicPartition, int]) -> None:
         """Where the logs begin: retention may not have taken what is young."""
         at = host.world.kernel.now_us + max(0, host.world.broker.clock_ms) * 1_000
         self.stage.recorder.starts_seen.extend(StartSeen(one, offset, at) for one, offset in starts.items())
 
-    async def read(self, host: ClientHost, consumer: AsyncConsumer, until_ms: int, isolated: bool) -> None:
-        """Until a time, or until an offset is gone."""
-        while not host.stopping and host.now_ms < until_ms:
-            for fetched in await consumer.poll(250):
-                if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    return
-                if fetched.error_code:
-                    raise ClientError(f"{fetched.partition}: {fetched.error_code}")
-                self.stage.recorder.polled(host.name, fetched, read_committed=isolated)
-            await host.sleep(self.entropy.randint(1, 200))
+    def is_over(self, refused: Fetched) -> bool:
+        """When its offset is gone."""
+        return refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or super().is_over(refused)
 
 
 class _Sending(Sending):

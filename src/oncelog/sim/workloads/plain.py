@@ -12,14 +12,13 @@ from typing import ClassVar
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
-from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.compression import Codec
 from oncelog.sim.checkers.history import Outcome, Stream, Write
 from oncelog.sim.workloads.base import Stage, Topic
+from oncelog.sim.workloads.reading import POLL_MS, Reading
 from oncelog.sim.workloads.recording import Writes
 from oncelog.sim.workloads.sending import Sending
 from oncelog.sim.world import ClientHost
@@ -72,7 +71,7 @@ class Plain:
             stage.recorder.rewritten.add(self.name)
         for index in range(self.producers):
             stage.supervise(f"{self.name}-{index}", _Sending(stage, self, f"{self.name}-{index}"))
-        stage.supervise(f"{self.name}-read", _Reading(stage, self))
+        stage.supervise(f"{self.name}-read", _Reading(stage, self.name, self.partitions))
 
     async def look_back(self, stage: Stage, client: AsyncClient) -> None:
         """Nothing but the records counts."""
@@ -122,23 +121,9 @@ class _Sending(Sending):
         return write._replace(outcome=Outcome.UNKNOWN, offset=None)
 
 
-class _Reading:
-    """Reads all of it, from the beginning."""
+class _Reading(Reading):
+    """Reads all of it, a batch or everything at once."""
 
-    def __init__(self, stage: Stage, workload: Plain) -> None:
-        self.stage = stage
-        self.workload = workload
-        self.entropy = stage.entropy(f"{workload.name}-read")
-
-    async def __call__(self, host: ClientHost) -> None:
-        work = self.workload
-        fetch = FetchSettings(max_wait_ms=250, partition_max_bytes=self.entropy.choice((1, 5_000, 1_000_000)))
-        partitions = [TopicPartition(TopicName(work.name), index) for index in range(work.partitions)]
-        async with host.client() as client, AsyncConsumer(client, fetch) as consumer:
-            await consumer.assign(dict.fromkeys(partitions, 0))
-            while not host.stopping:
-                for fetched in await consumer.poll(250):
-                    if fetched.error_code:
-                        raise ClientError(f"{fetched.partition}: {fetched.error_code}")
-                    self.stage.recorder.polled(host.name, fetched, read_committed=False)
-                await host.sleep(self.entropy.randint(1, 200))
+    def fetch(self) -> FetchSettings:
+        """By chance."""
+        return FetchSettings(max_wait_ms=POLL_MS, partition_max_bytes=self.entropy.choice((1, 5_000, 1_000_000)))
