@@ -20,6 +20,7 @@ from tests.peers.process import Process, free_ports
 
 CLUSTER_ID: Final = "b25jZWxvZy1wZWVyLTAwMQ"
 TOOLS: Final = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",

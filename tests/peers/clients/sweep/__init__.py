@@ -11,6 +11,7 @@ from typing import Final
 
 from tests.peers.clients.scenario import Scenario
 from tests.peers.clients.sweep import (
+    acls,
     cluster,
     configs,
     data,
@@ -31,6 +32,7 @@ _SWEEPS: Final = {
     **topics.SWEEPS,
     **configs.SWEEPS,
     **cluster.SWEEPS,
+    **acls.SWEEPS,
     **transactions.SWEEPS,
     **transaction_data.SWEEPS,
 }

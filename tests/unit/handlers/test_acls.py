@@ -1,0 +1,63 @@
+"""DescribeAcls, CreateAcls and DeleteAcls without an authorizer; what Apache Kafka answers is in the golden corpus."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from oncelog.wire.messages.describe_acls import DescribeAclsRequest
+from tests.unit.handlers.cluster_broker import ClusterBroker, Denying
+
+KNOWN: Final[dict[str, Any]] = {"resource_type_filter": 2, "operation": 3, "permission_type": 3}
+CREATION: Final[dict[str, Any]] = {"resource_type": 2, "operation": 3, "permission_type": 3}
+NOT_ALTER, NOT_DESCRIBE = (
+    Denying((operation, ResourceType.CLUSTER, None)) for operation in (Operation.ALTER, Operation.DESCRIBE)
+)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_there_is_no_authorizer(version: int) -> None:
+    broker = ClusterBroker()
+    described = broker.call(DescribeAclsRequest(**KNOWN), version)
+    assert (described.error_code, described.error_message, described.resources) == (
+        ErrorCode.SECURITY_DISABLED,
+        "No Authorizer is configured on the broker",
+        [],
+    )
+    created = broker.call(CreateAclsRequest(creations=[AclCreation(**CREATION)] * 3), version)
+    deleted = broker.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**KNOWN)] * 3), version)
+    for result in (*created.results, *deleted.filter_results):
+        assert (result.error_code, result.error_message) == (
+            ErrorCode.SECURITY_DISABLED,
+            "No Authorizer is configured.",
+        )
+    assert (len(created.results), len(deleted.filter_results)) == (3, 3)
+
+
+def test_who_may_not_ask() -> None:
+    broker = ClusterBroker()
+    described = broker.call(DescribeAclsRequest(**KNOWN), 3, NOT_DESCRIBE)
+    created = broker.call(CreateAclsRequest(creations=[AclCreation(**CREATION)]), 3, NOT_ALTER)
+    deleted = broker.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**KNOWN)]), 3, NOT_ALTER)
+    for answer in (described, *created.results, *deleted.filter_results):
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("unknown", ["resource_type", "pattern_type", "operation", "permission_type"])
+def test_what_the_client_itself_does_not_know_closes_its_connection(unknown: str) -> None:
+    broker = ClusterBroker()
+    code = {unknown if unknown in KNOWN else f"{unknown}_filter": 0}
+    wanted = DeleteAclsFilter(**{**KNOWN, **code})
+    creation = {unknown if unknown in CREATION else f"resource_{unknown}": 0}
+    for request in (
+        DescribeAclsRequest(**{**KNOWN, **code}),
+        DeleteAclsRequest(filters=[DeleteAclsFilter(**KNOWN), wanted]),
+        CreateAclsRequest(creations=[AclCreation(**CREATION), AclCreation(**{**CREATION, **creation})]),
+    ):
+        with pytest.raises(PeerError):
+            broker.call(request, 3)
