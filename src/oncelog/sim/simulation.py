@@ -23,7 +23,7 @@ from oncelog.sim.checkers.anomalies import check
 from oncelog.sim.checkers.disk.administrative import ends_of
 from oncelog.sim.checkers.disk.logs import Kept
 from oncelog.sim.checkers.disk.observer import check_disk
-from oncelog.sim.checkers.liveness import AT_REST, Aftermath, check_liveness
+from oncelog.sim.checkers.liveness import WITHOUT_MEMBERS, Aftermath, check_liveness
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.faults import Fault
 from oncelog.sim.observing import WireWatcher
@@ -190,11 +190,14 @@ class Simulation:
             await drain(client, self.recorder, partitions)
 
     async def _let_time_outs_pass(self, host: ClientHost, client: AsyncClient) -> None:
-        """What dead clients left open ends by its time-out: wait for that, within the bound."""
+        """What dead clients left open ends by its time-out: wait for that, within the bound.
+
+        A group of dead members is "Stable" until the first of their sessions ends, and rebalances then.
+        """
         until_ms = host.now_ms + LIVENESS_S * 1000
         while host.now_ms < until_ms:
-            at_rest = AT_REST.issuperset((await groups_of(client)).values())
-            if at_rest and all(one.state != "Ongoing" or one.two_phase for one in await transactions_of(client)):
+            left = WITHOUT_MEMBERS.issuperset((await groups_of(client)).values())
+            if left and all(one.state != "Ongoing" or one.two_phase for one in await transactions_of(client)):
                 break
             await host.sleep(1_000)
         await host.sleep(1_000)

@@ -53,6 +53,7 @@ class Aftermath:
 
 
 AT_REST: Final = frozenset({"Stable", "Empty", "Dead"})
+WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 _DECIDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
