@@ -11,7 +11,7 @@ from oncelog.sim.broker_host import Pace
 from oncelog.sim.faults import Fault
 from oncelog.sim.network import Weather
 from oncelog.sim.workloads.base import Workload
-from oncelog.sim.workloads.drawing import draw_workloads
+from oncelog.sim.workloads.drawing import draw_workloads, with_refusals
 from oncelog.sim.workloads.hangs import draw_hangs
 from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION, tight_moments
 
@@ -36,16 +36,17 @@ def draw_scene(seed: int, length_ms: int, plan: Sequence[Fault] | None) -> Scene
     transaction_version = 1 if draws.random() < 0.15 else 2
     drawn = faults.draw_plan(random.Random(f"{seed}/faults"), length_ms)
     slowest_us = draws.choice((1_000, 5_000, 50_000))
+    refusals = random.Random(f"{seed}/refusals")  # streams of their own: the other seeds stay what they are
+    hangs = random.Random(f"{seed}/hangs")
     scene = Scene(
         config=_draw_config(draws),
         transaction_version=transaction_version,
         pace=Pace(sync_us=(50, slowest_us), facts_us=(200, slowest_us), slice_us=(50, slowest_us)),
         weather=Weather(100, draws.choice((500, 2_000, 20_000))),
-        workloads=draw_workloads(draws, transaction_version),
+        workloads=with_refusals(draw_workloads(draws, transaction_version), refusals, transaction_version),
         plan=_suitable(drawn if plan is None else plan, transaction_version),
         disk_checks=draws.choice((0.0, 0.2)),
     )
-    hangs = random.Random(f"{seed}/hangs")  # a stream of its own: the other seeds stay what they are
     if hangs.random() >= SHARE:
         return scene
     workload, config = draw_hangs("hang", hangs)

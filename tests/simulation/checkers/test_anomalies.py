@@ -118,6 +118,7 @@ def with_held(*completions: Completion) -> History:
 ON_ZERO = GOOD.drained[ZERO]
 UNREAD = [poll for poll in GOOD.polls if poll.partition not in (PLAIN, GONE)]
 AGAIN = replace(BEFORE, writes=[BEFORE.writes[0]._replace(offset=None)])
+REFUSED = Write(ONE, "z", outcome=ABORTED)
 CLOSE = {
     "an unknown outcome may be invisible": replace(
         without(GOOD, "e", "f"), polls=GOOD.polls[:2], commits=[], committed_offsets={SOURCE: 2}
@@ -145,6 +146,9 @@ CLOSE = {
         streams=[*GOOD.streams[:3], replace(BEFORE, writes=[BEFORE.writes[0]._replace(answered_at=85)])],
         drained={**GOOD.drained, GONE: [Seen(0, "m")]},
         polls=GOOD.polls[:6],
+    ),
+    "a record was refused, and its transaction not committed": replace(
+        GOOD, transactions=[FIRST, replace(SECOND, writes=[*SECOND.writes, REFUSED]), THIRD, HELD]
     ),
     "completed at the second attempt": with_held(Completion(True, 40, None), Completion(True, 50, False)),
 }
@@ -177,6 +181,7 @@ PLANTED = {
     "H17": replace(GOOD, committed_offsets={SOURCE: 4, TAIL: 2}),
     "H18": replace(GOOD, committed_offsets={SOURCE: 4, TAIL: 5}, commits=[Commit(TAIL, 5, 66, 67)]),
     "H19": replace(GOOD, copies=[Copied("plain", "table", "readers")]),
+    "H20": replace(GOOD, transactions=[replace(FIRST, writes=[*FIRST.writes, REFUSED]), SECOND, THIRD, HELD]),
 }
 
 
@@ -194,7 +199,14 @@ MORE = {
     "H2": [without(GOOD, "r"), without(GOOD, "b", "f", "g")],
     "H3": [drained(ZERO, Seen(0, "a"), Seen(5, "e"), Seen(5, "e")), drained(ZERO, *ON_ZERO, Seen(6, "e"))],
     "H4": [polled(Poll("s", ZERO, 60, [Seen(0, "e")])), polled(Poll("s", ONE, 60, [Seen(9, "h")]))],
-    "H5": [drained(ZERO, *ON_ZERO, Seen(6, "d")), polled(Poll("s", PLAIN, 60, [Seen(9, "l")], read_committed=False))],
+    "H5": [
+        drained(ZERO, *ON_ZERO, Seen(6, "d")),
+        polled(Poll("s", PLAIN, 60, [Seen(9, "l")], read_committed=False)),
+        replace(
+            polled(Poll("s", ONE, 60, [Seen(9, "z")], read_committed=False)),
+            transactions=[FIRST, replace(SECOND, writes=[*SECOND.writes, REFUSED]), THIRD, HELD],
+        ),
+    ],
     "H9": [drained(ZERO, *reversed(ON_ZERO))],
     "H12": [drained(PLAIN, Seen(0, "h"), Seen(1, "i"), Seen(3, "k"), Seen(4, "r"), Seen(6, "j"))],
     "H16": [

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.sim.checkers.history import Outcome
 from oncelog.sim.scene import draw_scene
 from oncelog.sim.simulation import Simulation
-from oncelog.sim.workloads.drawing import KINDS, draw_workloads
+from oncelog.sim.workloads.drawing import KINDS, draw_workloads, with_refusals
+from oncelog.sim.workloads.refusing import LIMITS, Refusals
 
 SECONDS = 10
 
@@ -22,6 +24,30 @@ def test_a_calm_world_has_no_violations(kind: str) -> None:
     outcome = Simulation(1, scene, SECONDS, None).run()
     assert outcome.violations == []
     assert outcome.requests > 5 * SECONDS
+
+
+def test_refusals_come_beside_the_first_that_was_drawn_and_change_no_other_seed() -> None:
+    for seed in range(100):
+        drawn = draw_workloads(random.Random(seed), 2)
+        found = with_refusals(drawn, random.Random(seed), 2)
+        assert found == drawn or (found[:-1] == drawn[:1] and isinstance(found[-1], Refusals))
+        assert not any(isinstance(one, Refusals) for one in drawn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "version"), zip(LIMITS, (1, 2, 2, 1, 2), strict=True))
+def test_a_refusal_costs_its_transaction_and_nothing_else(kind: str, version: int) -> None:
+    """Without faults: producers of every kind go on after it, and only what was sent with it is not there."""
+    drawn = Refusals("refuse0", kind, 1, 2, 200, True, 200)
+    scene = replace(draw_scene(1, SECONDS * 1000, []), workloads=[drawn], transaction_version=version)
+    simulation = Simulation(1, scene, SECONDS, None)
+    assert simulation.run().violations == []
+    ended = simulation.recorder.transactions
+    refused = [one for one in ended if any(write.outcome is Outcome.ABORTED for write in one.writes)]
+    assert refused
+    assert all(one.outcome is Outcome.ABORTED for one in refused)
+    assert {one.process for one in ended} == {"refuse0-0.1"}, "it has lived once"
+    assert ended[-1].outcome is Outcome.COMMITTED or ended[-2].outcome is Outcome.COMMITTED
 
 
 def test_what_needs_transactions_v2_is_not_drawn_without() -> None:

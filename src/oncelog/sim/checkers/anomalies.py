@@ -85,15 +85,16 @@ def aborted_reads(facts: Facts) -> Iterator[str]:
     aborted = {
         value: name
         for value, (write, name, transaction) in facts.written.items()
-        if (write.outcome if transaction is None else transaction.outcome) is Outcome.ABORTED
+        if Outcome.ABORTED in (write.outcome, transaction and transaction.outcome)
     }
+    refused = {value for value in aborted if facts.written[value][0].outcome is Outcome.ABORTED}
     for partition, records in facts.history.drained.items():
         for offset, value, _ in records:
             if value in aborted:
                 yield f"{value} of {aborted[value]} at {partition}@{offset}, by the drain"
     for poll in facts.history.polls:
         for offset, value, _ in poll.records:
-            if value in aborted and (poll.read_committed or facts.written[value][2] is None):
+            if value in aborted and (poll.read_committed or value in refused):
                 yield f"{value} of {aborted[value]} at {poll.partition}@{offset}, by {poll.consumer}"
 
 
@@ -239,6 +240,15 @@ def _expired_too_early(facts: Facts) -> Iterator[str]:
                 break
 
 
+def commits_without_a_part(facts: Facts) -> Iterator[str]:
+    """A transaction was committed by a client that had been told that a record of it is refused."""
+    for transaction in facts.history.transactions:
+        if transaction.outcome is Outcome.COMMITTED:
+            refused = [write.value for write in transaction.writes if write.outcome is Outcome.ABORTED]
+            if refused:
+                yield f"{transaction.name} was committed, {refused[0]} and {len(refused) - 1} more had been refused"
+
+
 Rule = Callable[[Facts], Iterator[str]]
 ANOMALIES: Final[Mapping[str, Rule]] = {
     "H1 lost write": lost_writes,
@@ -260,4 +270,5 @@ ANOMALIES: Final[Mapping[str, Rule]] = {
     "H17 lost offset commit": offsets.lost_commits,
     "H18 unread before commit": offsets.unread_before_commit,
     "H19 not copied exactly once": copies.not_exactly_once,
+    "H20 committed without a part": commits_without_a_part,
 }

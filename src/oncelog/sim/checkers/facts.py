@@ -74,12 +74,13 @@ class Facts:
 
     @cached_property
     def missing(self) -> list[tuple[str, Write]]:
-        """Committed or acknowledged, not drained, and not excused: (who, write)."""
+        """Committed or acknowledged, not drained, and not excused: (who, write). What was refused is not lost."""
         visible, found = self.visible, []
         for transaction in self.history.transactions:
             if transaction.outcome is Outcome.COMMITTED:
                 name = transaction.name
-                found += [(name, w) for w in transaction.writes if w[1] not in visible and not self.excused(w)]
+                absent = [w for w in transaction.writes if w[1] not in visible and w.outcome is not Outcome.ABORTED]
+                found += [(name, w) for w in absent if not self.excused(w)]
         for stream in self.history.streams:
             for write in stream.writes:
                 if write.outcome is Outcome.COMMITTED and write.value not in visible and not self.excused(write):

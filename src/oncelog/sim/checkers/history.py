@@ -35,7 +35,7 @@ class Write(NamedTuple):
     tombstone: bool = False
     """The record has no value of its own: ``value`` is what a header names it."""
     outcome: Outcome = Outcome.UNKNOWN
-    """Of a write outside of transactions."""
+    """What was said of this record; where it is in a transaction, the transaction's outcome counts as well."""
     sent_at: int = 0
     answered_at: int | None = None
     """When its offset came back."""

@@ -121,6 +121,13 @@ def _offsets_not_sent(right: Any) -> Any:
     return add_offsets
 
 
+def _failure_passed_over(right: Any) -> Any:
+    def batch_failed(self: TransactionMachine, code: int, message: str | None) -> None:
+        """The transaction goes on as if all had been written."""
+
+    return batch_failed
+
+
 GROUPS: Final = (
     Plant(
         "abort-commits-offsets",
@@ -202,5 +209,12 @@ CLIENTS: Final = (
         TransactionMachine,
         "add_offsets",
         _offsets_not_sent,
+    ),
+    Plant(
+        "client-passes-over-failures",
+        "the client commits although a batch of the transaction has failed",
+        TransactionMachine,
+        "batch_failed",
+        _failure_passed_over,
     ),
 )

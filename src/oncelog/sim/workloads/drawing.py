@@ -15,6 +15,7 @@ from oncelog.sim.workloads.grouping import Consumers
 from oncelog.sim.workloads.hostile import Hostile
 from oncelog.sim.workloads.plain import Plain
 from oncelog.sim.workloads.producing import Producers
+from oncelog.sim.workloads.refusing import Refusals
 from oncelog.sim.workloads.two_phase import Committers
 
 
@@ -36,8 +37,12 @@ KINDS: Final[Mapping[str, Kind]] = {
     "plain": Kind(1, 1, Plain.draw),
     "produce": Kind(4, 1, Producers.draw),
     "two-phase": Kind(3, 2, Committers.draw),
+    "refuse": Kind(0, 1, Refusals.draw),
 }
-"""Every workload that can be drawn, by name."""
+"""Every workload that can be drawn, by name. What has no weight is drawn by ``with_refusals``, so that seeds which do
+not draw it stay what they were without it: the last, because a choice by weight never comes to it then."""
+REFUSING: Final = 0.15
+"""Of the seeds."""
 
 
 def draw_workloads(entropy: random.Random, transaction_version: int) -> list[Workload]:
@@ -46,3 +51,10 @@ def draw_workloads(entropy: random.Random, transaction_version: int) -> list[Wor
     weights = [KINDS[name].weight for name in kinds]
     drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))
     return [KINDS[kind].draw(f"{kind}{index}", entropy, transaction_version) for index, kind in enumerate(drawn)]
+
+
+def with_refusals(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
+    """In some seeds one that has batches refused, beside the first that was drawn."""
+    if entropy.random() >= REFUSING:
+        return drawn
+    return [*drawn[:1], KINDS["refuse"].draw("refuse1", entropy, transaction_version)]
