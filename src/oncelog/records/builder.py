@@ -57,7 +57,9 @@ def build_batch(
     a batch without records. ``max_timestamp`` replaces what the records say (needed when there are none).
     Raises ValueError when the offsets do not rise, or a record lies outside the range.
     """
-    body, count, last, first_timestamp, latest = _encode_records(records, base_offset, delete_horizon_ms)
+    body = bytearray()
+    nothing = (0, base_offset - 1, delete_horizon_ms, NO_TIMESTAMP)
+    count, last, base_timestamp, latest = encode_records(body, records, base_offset, nothing)
     if last_offset is None:
         if not count:
             raise ValueError("a batch without records needs its last offset")
@@ -70,11 +72,46 @@ def build_batch(
         latest = log_append_time_ms
     elif max_timestamp is not None:
         latest = max_timestamp
-    base_timestamp = first_timestamp
     if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON
-        base_timestamp = delete_horizon_ms
+    encoded = (count, last_offset, base_timestamp, latest)
     payload = body if codec is Codec.NONE or not count else compress(codec, body, level)
+    return assemble(payload, encoded, base_offset, leader_epoch, attributes, producer_id, producer_epoch, base_sequence)
+
+
+Encoded = tuple[int, int, int | None, int]
+"""Of records: how many, the offset of the last, what their timestamps are relative to (None: to the first, which
+is still to come), and the latest timestamp."""
+
+
+def encode_records(body: bytearray, records: Iterable[Record], base_offset: int, before: Encoded) -> Encoded:
+    """Append records to a body that has some; what it has then. Raises ValueError when their offsets do not rise."""
+    count, last, base_timestamp, latest = before
+    for record in records:
+        offset = last + 1 if record.offset == NEXT_OFFSET else record.offset
+        if offset <= last:
+            raise ValueError(f"record offset {offset} after {last}")
+        if base_timestamp is None:
+            base_timestamp = record.timestamp
+        append_record(body, record, offset - base_offset, record.timestamp - base_timestamp)
+        latest = max(latest, record.timestamp)
+        last = offset
+        count += 1
+    return count, last, base_timestamp, latest
+
+
+def assemble(
+    payload: bytes | bytearray,
+    encoded: Encoded,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> bytearray:
+    """The batch around its records, which are compressed already if ``attributes`` say so."""
+    count, last_offset, base_timestamp, latest = encoded
     batch = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         batch,
@@ -86,7 +123,7 @@ def build_batch(
         0,
         attributes,
         last_offset - base_offset,
-        base_timestamp,
+        NO_TIMESTAMP if base_timestamp is None else base_timestamp,
         latest,
         producer_id,
         producer_epoch,
@@ -102,29 +139,6 @@ def seal(batch: bytearray) -> None:
     """Write the CRC of a batch that is otherwise finished."""
     crc = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
     batch[CRC_POSITION:ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
-
-
-def _encode_records(
-    records: Iterable[Record], base_offset: int, base_timestamp: int | None
-) -> tuple[bytearray, int, int, int, int]:
-    """Body, number of records, last offset (base − 1 when none), first timestamp and latest timestamp."""
-    body = bytearray()
-    count = 0
-    last = base_offset - 1
-    first_timestamp = latest = NO_TIMESTAMP
-    for record in records:
-        offset = last + 1 if record.offset == NEXT_OFFSET else record.offset
-        if offset <= last:
-            raise ValueError(f"record offset {offset} after {last}")
-        if not count:
-            first_timestamp = record.timestamp
-            if base_timestamp is None:
-                base_timestamp = first_timestamp
-        append_record(body, record, offset - base_offset, record.timestamp - (base_timestamp or 0))
-        latest = max(latest, record.timestamp)
-        last = offset
-        count += 1
-    return body, count, last, first_timestamp, latest
 
 
 def append_record(body: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:

@@ -58,7 +58,11 @@ def read_records(buffer: Buffer, position: int, header: BatchHeader, max_bytes: 
     Decompressing happens at the first ``next``. Raises what ``records_data`` does, and CorruptBatch when the records
     are not as many, or not as long, as declared.
     """
-    data = records_data(buffer, position, header, max_bytes)
+    yield from records_in(records_data(buffer, position, header, max_bytes), header)
+
+
+def records_in(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records of ``records_data``. Raises CorruptBatch as ``read_records`` does."""
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.is_log_append_time else None
