@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LOGS_PER_SLICE: Final = 500
 SLICE_PAUSE_MS: Final = 10
+FIRST_RETENTION_MS: Final = 30_000
+"""After the start, unless the interval is shorter; Apache Kafka's initial delay."""
 
 
 class Maintenance:
@@ -40,44 +42,51 @@ class Maintenance:
         self._running: tuple[int, Job] | None = None
         self._next_token = 1
         self._reports: list[Report] = []
+        self._retention_due_ms = 0
 
     def start(self, now_ms: int) -> None:
         """Set the first passes."""
+        self._retention_due_ms = now_ms + min(FIRST_RETENTION_MS, self._retention_interval_ms())
         self._deadlines.at(now_ms + self._interval_ms(), self._begin_pass)
         self._deadlines.at(now_ms + self._checkpoint_interval_ms(), self._checkpoint)
         for job in self._logs.startup_jobs():
             self.add(job)
 
     def _interval_ms(self) -> int:
-        """Retention and compaction share their passes: the shorter of Kafka's two intervals."""
-        config = self._cluster.config
-        return max(
-            1,
-            min(int(config.get("log.retention.check.interval.ms")), int(config.get("log.cleaner.backoff.ms"))),
-        )
+        """Retention and compaction share their passes: the shorter of Kafka's two intervals. Compaction looks each
+        time; retention has its own interval waited out, until when records stamped long ago can be read."""
+        return max(1, min(self._retention_interval_ms(), int(self._cluster.config.get("log.cleaner.backoff.ms"))))
+
+    def _retention_interval_ms(self) -> int:
+        return int(self._cluster.config.get("log.retention.check.interval.ms"))
 
     def _checkpoint_interval_ms(self) -> int:
         return max(1, int(self._cluster.config.get("log.flush.offset.checkpoint.interval.ms")))
 
     def _begin_pass(self, now_ms: int) -> None:
-        self._go_on(iter(list(self._logs.logs)), now_ms)
+        retention = now_ms >= self._retention_due_ms
+        if retention:
+            self._retention_due_ms = now_ms + self._retention_interval_ms()
+        self._go_on(iter(list(self._logs.logs)), now_ms, retention=retention)
 
-    def _go_on(self, partitions: Iterator[TopicPartition], now_ms: int) -> None:
+    def _go_on(self, partitions: Iterator[TopicPartition], now_ms: int, *, retention: bool) -> None:
         for _ in range(LOGS_PER_SLICE):
             partition = next(partitions, None)
             if partition is None:
                 self._deadlines.at(now_ms + self._interval_ms(), self._begin_pass)
                 return
-            self._collect(partition, now_ms)
-        self._deadlines.at(now_ms + SLICE_PAUSE_MS, lambda later_ms: self._go_on(partitions, later_ms))
+            self._collect(partition, now_ms, retention=retention)
+        self._deadlines.at(
+            now_ms + SLICE_PAUSE_MS, lambda later_ms: self._go_on(partitions, later_ms, retention=retention)
+        )
 
-    def _collect(self, partition: TopicPartition, now_ms: int) -> None:
+    def _collect(self, partition: TopicPartition, now_ms: int, *, retention: bool) -> None:
         log = self._logs.logs.get(partition)
         if log is None:
             return
         start_offset = log.log_start_offset
         try:
-            for job in log.due_jobs(now_ms):
+            for job in log.due_jobs(now_ms, retention=retention):
                 self.add(job)
         except OSError as error:  # a full disk: the next pass may free something, and the other logs must have theirs
             self._reports.append(Report("error", f"housekeeping of {partition} failed: {error}"))

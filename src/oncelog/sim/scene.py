@@ -71,8 +71,8 @@ def _draw_config(draws: random.Random) -> Mapping[str, str]:
         "offsets.topic.num.partitions": str(draws.choice((1, 3, 5))),
         "log.roll.ms": str(draws.choice((2_000, 10_000, 3_600_000))),
         "group.initial.rebalance.delay.ms": str(draws.choice((0, 500))),
-        "log.cleaner.backoff.ms": str(draws.choice((1_000, 15_000))),
-        "log.retention.check.interval.ms": str(draws.choice((1_000, 20_000))),
+        "log.cleaner.backoff.ms": str(backoff_ms := draws.choice((1_000, 15_000))),
+        "log.retention.check.interval.ms": str(min(backoff_ms, draws.choice((1_000, 20_000)))),
         "transaction.two.phase.commit.enable": "true",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(draws.choice((1_000, 10_000))),
     }

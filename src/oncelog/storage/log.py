@@ -430,9 +430,9 @@ class PartitionLog:
             self.producers.log_start_moved(offset)
             self.high_watermark = Offset(max(self.high_watermark, offset))
 
-    def due_jobs(self, now_ms: int) -> list[Job]:
+    def due_jobs(self, now_ms: int, *, retention: bool = True) -> list[Job]:
         """Retention, expiry and compaction that are due; see ``jobs`` for what to do with them."""
-        return self.maintenance.due_jobs(now_ms)
+        return self.maintenance.due_jobs(now_ms, retention=retention)
 
     def set_topic_id(self, topic_id: TopicId) -> None:
         """Say to which topic the log belongs, if it is not known."""

@@ -59,18 +59,19 @@ class Maintenance:
         text = f"{self._log.storage.jitter_seed}:{self._log.partition}:{segment.base_offset}"
         return crc32(text.encode()) % min(limit_ms, self._log.config.segment_ms)
 
-    def due_jobs(self, now_ms: int) -> list[Job]:
-        """Apply retention and expiry, and return the jobs that are due, compaction included."""
-        jobs = self.housekeeping(now_ms)
+    def due_jobs(self, now_ms: int, *, retention: bool = True) -> list[Job]:
+        """Apply retention (if it is due) and expiry, and return the jobs that are due, compaction included."""
+        jobs = self.housekeeping(now_ms, retention=retention)
         if (compaction := self.compaction(now_ms)) is not None:
             self.started(compaction)
             jobs.append(compaction)
         return jobs
 
-    def housekeeping(self, now_ms: int) -> list[Job]:
+    def housekeeping(self, now_ms: int, *, retention: bool = True) -> list[Job]:
         """As :meth:`due_jobs`, without compaction."""
         self._expire_producers(now_ms)
-        self._apply_retention(now_ms)
+        if retention:
+            self._apply_retention(now_ms)
         jobs: list[Job] = []
         if self._doomed and self._doomed[0][0] <= now_ms and RemoveSegments.name not in self._busy:
             jobs.append(self._removal(now_ms))

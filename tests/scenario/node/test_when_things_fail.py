@@ -78,7 +78,9 @@ def test_retention_of_one_log_goes_on_when_that_of_another_fails(driver, monkeyp
         peer.ask(produce("t", batch(driver, b"old"), partition), PRODUCE_VERSION)
     due_jobs = PartitionLog.due_jobs
     monkeypatch.setattr(
-        PartitionLog, "due_jobs", lambda log, now_ms: fails() if log.partition.partition == 0 else due_jobs(log, now_ms)
+        PartitionLog,
+        "due_jobs",
+        lambda log, now_ms, **rest: fails() if log.partition.partition == 0 else due_jobs(log, now_ms, **rest),
     )
     driver.advance(20_000)
     assert log_of(driver, "t", 1).log_start_offset == 1
@@ -86,6 +88,21 @@ def test_retention_of_one_log_goes_on_when_that_of_another_fails(driver, monkeyp
     monkeypatch.undo()
     driver.advance(2_000)
     assert log_of(driver, "t", 0).log_start_offset == 1
+
+
+def test_records_of_long_ago_are_there_until_retention_looks_for_them():
+    driver = Driver({"log.retention.check.interval.ms": "100000"})
+    create_topic(driver.connect(), "t", retention_ms="5000")
+    peer = driver.connect()
+
+    def starts_after(milliseconds: int) -> int:
+        driver.advance(milliseconds)
+        return log_of(driver, "t").log_start_offset
+
+    peer.ask(produce("t", batch(driver, b"old")), PRODUCE_VERSION)
+    assert (starts_after(29_000), starts_after(3_000)) == (0, 1), "30 s after the start"
+    peer.ask(produce("t", batch(driver, b"old")), PRODUCE_VERSION)
+    assert (starts_after(95_000), starts_after(20_000)) == (1, 2), "then at the interval"
 
 
 def test_what_was_created_and_deleted_again_while_a_removal_waits_is_removed_too(driver):
