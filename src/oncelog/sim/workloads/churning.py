@@ -23,6 +23,7 @@ from oncelog.client.machine.producer import ProducerSettings
 from oncelog.sim.checkers.history import Deletion, Write
 from oncelog.sim.workloads.administration import add_partitions, alter_topic, create_topic, delete_topic
 from oncelog.sim.workloads.base import Stage, Topic
+from oncelog.sim.workloads.members import note_seek
 from oncelog.sim.workloads.reading import POLL_MS, Reading
 from oncelog.sim.workloads.recording import Writes
 from oncelog.sim.workloads.sending import Sending
@@ -166,6 +167,8 @@ class _Reading(Reading):
                 until_ms = host.now_ms + self.entropy.randint(500, 10_000)
                 try:
                     await consumer.assign(dict.fromkeys(self.partitions, 0))
+                    for partition in self.partitions:
+                        note_seek(self.stage, host.name, partition, read_committed=isolated)
                     await self.read(host, consumer, until_ms=until_ms, read_committed=isolated)
                 except BrokerRefused:
                     await host.sleep(300)
