@@ -22,9 +22,9 @@ from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 LAST_VERSION_BY_NAME: Final = 12
 """From 13 on, Fetch names topics by id (KIP-516)."""
-_PREFIX = struct.Struct(">qi")
-_LAST_OFFSET_DELTA = struct.Struct(">i")
-_LAST_OFFSET_DELTA_AT: Final = 23
+_PREFIX = struct.Struct(">qi11xi")
+"""Base offset, length of what follows it, last offset delta."""
+_LENGTH_PREFIX: Final = 12
 _HEADER_SIZE: Final = 61
 _MAGIC_AT: Final = 16
 _MAGIC: Final = 2
@@ -261,13 +261,13 @@ def whole_batches(records: memoryview, position: int) -> tuple[int, int]:
             )
         if end - at < _HEADER_SIZE:
             break
-        base_offset, length = _PREFIX.unpack_from(records, at)
-        if length < _HEADER_SIZE - _PREFIX.size:
+        base_offset, length, last_offset_delta = _PREFIX.unpack_from(records, at)
+        if length < _HEADER_SIZE - _LENGTH_PREFIX:
             raise PeerError(f"a record batch of {length} bytes")
-        following = at + _PREFIX.size + length
+        following = at + _LENGTH_PREFIX + length
         if following > end:
             break
-        last_offset = base_offset + _LAST_OFFSET_DELTA.unpack_from(records, at + _LAST_OFFSET_DELTA_AT)[0]
+        last_offset = base_offset + last_offset_delta
         if last_offset < next_offset:
             raise PeerError(f"a record batch ends at offset {last_offset}, {next_offset} was due")
         next_offset = last_offset + 1

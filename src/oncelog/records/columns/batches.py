@@ -1,9 +1,9 @@
 """Which batches of a fetched buffer count, and their uncompressed records laid out in one buffer.
 
-The only Python loop over a fetch's contents, one turn a *batch*. Skipped, as every consumer does (KIP-98): the
-partial batch a broker may end a response with, control batches, batches of aborted transactions when reading
-committed, batches that lie entirely outside the wanted offsets. A batch that only overlaps them is kept; ``decode``
-drops its other records.
+A Python loop over a fetch's contents, one turn a *batch*, behind what ``plain`` could take without one. Skipped, as
+every consumer does (KIP-98): the partial batch a broker may end a response with, control batches, batches of aborted
+transactions when reading committed, batches that lie entirely outside the wanted offsets. A batch that only overlaps
+them is kept; ``decode`` drops its other records.
 
 Bounds: a batch's record count by its bytes, its decompressed size by ``MAX_BATCH_BYTES``, a group by
 ``GROUP_BYTES`` and one batch more; so positions in a group fit an int32, which Arrow's binary arrays need. Batches that
@@ -21,14 +21,11 @@ import numpy as np
 from oncelog.base.ids import Offset
 from oncelog.base.units import MIB
 from oncelog.records.batch import (
-    ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
     LENGTH_PREFIX,
-    LOG_APPEND_TIME,
     MAGIC,
-    MAX_TIMESTAMP_POSITION,
     MIN_BATCH_LENGTH,
     BatchHeader,
     CorruptBatch,
@@ -37,8 +34,9 @@ from oncelog.records.batch import (
     read_header,
 )
 from oncelog.records.columns.fields import BatchFacts
+from oncelog.records.columns.plain import MIN_RECORD_BYTES, Headers, PlainGroup, plain_groups
 from oncelog.records.columns.starts import Spans
-from oncelog.records.columns.varint import GUARD_BYTES, Bytes, ByteView, Positions
+from oncelog.records.columns.varint import GUARD_BYTES, Bytes, ByteView
 from oncelog.records.compression import Codec, decompress, decompress_into
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.errors import UnsupportedMagic
@@ -48,14 +46,9 @@ GROUP_BYTES: Final = 4 * MIB
 """Uncompressed bytes after which a group is decoded: large enough to amortise numpy calls, small enough for caches
 and for a worker's memory."""
 MAX_BATCH_BYTES: Final = 256 * MIB
-MIN_RECORD_BYTES: Final = 7
-"""One byte each for length, attributes, timestamp, offset, key length, value length and header count."""
 _MAX_CONTROL_BYTES: Final = 64 * 1024
 _OWN_BYTES: Final = GROUP_BYTES + MIB
 """Room for a group that has to be decompressed; a batch that would go over it begins the next group."""
-_LAST_OFFSET_DELTA_POSITION: Final = 23
-_BASE_TIMESTAMP_POSITION: Final = 27
-_RECORD_COUNT_POSITION: Final = 57
 
 
 class OffsetBounds(Protocol):
@@ -94,6 +87,11 @@ class AbortedTransactions:
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
         self._coming = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
         self._open: set[int] = set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no batch belongs to one."""
+        return not self._coming and not self._open
 
     def includes(self, records: memoryview, position: int, header: BatchHeader) -> bool:
         """Whether the batch at ``position`` is data of an aborted transaction; an abort marker ends one."""
@@ -167,7 +165,7 @@ class _Pending:
     def group(self, next_offset: int) -> Group:
         """What is here, decoded together."""
         starts, ends = np.array(self._starts, np.int64), np.array(self._ends, np.int64)
-        facts = _HeaderFields(self._records, self._batches)
+        headers = Headers(self._records, np.array(self._batches, np.int64))
         if not self._batches:
             data = np.zeros(GUARD_BYTES, np.uint8)
         elif self._own is not None:
@@ -176,7 +174,7 @@ class _Pending:
             first = self._starts[0]
             data = _with_guard(self._records, first, self._ends[-1])
             starts, ends = starts - first, ends - first
-        return Group(ByteView(data), Spans(starts, ends, facts.record_count), facts.facts(), Offset(next_offset))
+        return Group(ByteView(data), Spans(starts, ends, headers.record_count), headers.facts(), Offset(next_offset))
 
 
 def _with_guard(records: memoryview, start: int, end: int) -> Bytes:
@@ -195,38 +193,16 @@ def _address(data: Bytes) -> int:
     return int(data.__array_interface__["data"][0])
 
 
-class _HeaderFields:
-    """Fields of many batches' headers at once, from where the batches are."""
-
-    def __init__(self, records: memoryview, batches: list[int]) -> None:
-        self._records = records
-        self._batches = np.array(batches, np.int64)
-        self.record_count = self._field(">i4", _RECORD_COUNT_POSITION)
-
-    def facts(self) -> BatchFacts:
-        """What is the same for all records of a batch."""
-        return BatchFacts(
-            base_offset=self._field(">i8", 0),
-            last_offset_delta=self._field(">i4", _LAST_OFFSET_DELTA_POSITION),
-            base_timestamp=self._field(">i8", _BASE_TIMESTAMP_POSITION),
-            max_timestamp=self._field(">i8", MAX_TIMESTAMP_POSITION),
-            log_append_time=self._field(">i2", ATTRIBUTES_POSITION) & LOG_APPEND_TIME != 0,
-        )
-
-    def _field(self, kind: str, position: int) -> Positions:
-        if not len(self._batches):
-            return np.zeros(0, np.int64)
-        count = len(self._records) - position - int(kind[-1]) + 1
-        at_every_byte: Positions = np.ndarray(count, kind, self._records, position, (1,))
-        return at_every_byte[self._batches].astype(np.int64)
-
-
 def read_groups(records: memoryview, bounds: OffsetBounds, aborted: Iterable[tuple[int, int]]) -> Iterator[Group]:
     """The wanted batches in groups; one at least when the buffer has a whole batch. Raises CorruptBatch."""
     aborted_transactions = AbortedTransactions(aborted) if bounds.read_committed else None
     start_offset, end_offset = bounds.start_offset, bounds.end_offset
-    pending, next_offset, seen = _Pending(records), -1, False
-    for position, header in _whole_batches(records):
+    pending, next_offset, begin, seen = _Pending(records), -1, 0, False
+    if aborted_transactions is None or aborted_transactions.is_empty:
+        for plain in plain_groups(records, start_offset, end_offset, GROUP_BYTES):
+            next_offset, begin = plain.next_offset, plain.end
+            yield _group_of(records, plain)
+    for position, header in _whole_batches(records, begin):
         before = next_offset
         if header.base_offset < next_offset:
             raise CorruptBatch(f"a batch begins at offset {header.base_offset}, the one before ends at {next_offset}")
@@ -250,9 +226,16 @@ def read_groups(records: memoryview, bounds: OffsetBounds, aborted: Iterable[tup
         yield pending.group(max(next_offset, start_offset))
 
 
-def _whole_batches(records: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch that is whole, with its checksum and counts checked."""
-    position, end = 0, len(records)
+def _group_of(records: memoryview, plain: PlainGroup) -> Group:
+    first = int(plain.starts[0])
+    view = ByteView(_with_guard(records, first, plain.end))
+    spans = Spans(plain.starts - first, plain.ends - first, plain.record_count)
+    return Group(view, spans, plain.facts, Offset(plain.next_offset))
+
+
+def _whole_batches(records: memoryview, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch that is whole, from ``position`` on, with its checksum and counts checked."""
+    end = len(records)
     while end - position >= HEADER_SIZE:
         header = read_header(records, position)
         following = position + LENGTH_PREFIX + header.batch_length

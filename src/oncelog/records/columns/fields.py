@@ -16,10 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from oncelog.records.batch import CorruptBatch
+from oncelog.records.columns.heads import read_heads
 from oncelog.records.columns.starts import Spans
 from oncelog.records.columns.varint import ByteView, Integers, Positions, read_varints
 
 _CHUNK_RECORDS: Final = 16 * 1024
+_MOST_LAYOUTS: Final = 4
+"""Layouts among the heads of a chunk above which its varints are read one after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +111,26 @@ def _ends(starts: Positions, spans: Spans) -> Positions:
 def _read_chunk(view: ByteView, starts: Positions, last_delta: Positions, fields: Fields, chunk: slice) -> None:
     """Fill ``fields[chunk]``, whose offset and timestamp hold their batch's base, from the records at ``starts``."""
     end = fields.end[chunk]
-    _, width = read_varints(view, starts)
-    position = starts + width
-    position += 1  # attributes: unused
-    delta, width = read_varints(view, position)
-    fields.timestamp[chunk] += delta
-    position += width
-    delta, width = read_varints(view, position)
-    if bool(((delta < 0) | (delta > last_delta)).any()):
+    timestamp, offset, position = read_heads(view, starts, _MOST_LAYOUTS) or _read_heads_apart(view, starts)
+    fields.timestamp[chunk] += timestamp
+    if bool(((offset < 0) | (offset > last_delta)).any()):
         raise CorruptBatch("a record's offset is outside its batch")
-    fields.offset[chunk] += delta
-    position += width
+    fields.offset[chunk] += offset
     read_range(view, position, end, fields.key, chunk)
     read_range(view, position, end, fields.value, chunk)
     fields.headers[chunk] = position
+
+
+def _read_heads_apart(view: ByteView, starts: Positions) -> tuple[Integers, Integers, Positions]:
+    """As ``read_heads``, whatever the records look like: one varint after another."""
+    _, width = read_varints(view, starts)
+    position = starts + width
+    position += 1  # attributes: unused
+    timestamp, width = read_varints(view, position)
+    position += width
+    offset, width = read_varints(view, position)
+    position += width
+    return timestamp, offset, position
 
 
 def read_range(view: ByteView, position: Positions, end: Positions, ranges: Range, where: slice | Positions) -> None:
@@ -129,12 +138,9 @@ def read_range(view: ByteView, position: Positions, end: Positions, ranges: Rang
     length, width = read_varints(view, position)
     position += width
     ranges.start[where] = position
-    ranges.length[where] = _checked_length(length, end - position)
-    np.add(position, length, out=position, where=length > 0)
-
-
-def _checked_length(length: Integers, left: Positions) -> Integers:
-    """``length`` when every field fits in the bytes ``left`` of its record with a byte to spare."""
-    if bool((length < -1).any()) or bool((np.maximum(length, 0) >= left).any()):
+    shortest = int(length.min(initial=0))
+    some = length if shortest == 0 else np.maximum(length, 0)
+    if shortest < -1 or bool((some >= end - position).any()):
         raise CorruptBatch("a field is longer than its record")
-    return length
+    ranges.length[where] = length
+    position += some

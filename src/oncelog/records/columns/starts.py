@@ -5,10 +5,11 @@ Invariants, checked for every batch before its positions are used:
   2. the last record ends exactly at the batch's end.
 So the positions are exact whichever way they were found:
 
-- *together*: all batches of the buffer advance by one record per numpy step, with a table from the first two bytes of
+- *in runs*: if the next m length varints at a constant stride are the same bytes, these are m records, by induction.
+  All batches of the buffer look for their next run at once, further ahead each time, as long as runs are long.
+- *together*: all batches that are left advance by one record per numpy step, with a table from the first two bytes of
   a record to its size. Batches that are not at their end after it are done again alone.
-- *alone*: in runs. If the next m length varints at a constant stride are the same bytes, these are m records, by
-  induction. Where runs are short, record by record in Python.
+- *alone*: in runs, too. Where these are short, record by record in Python.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ _TOGETHER_FROM: Final = 24
 """Batches from which a numpy step over all of them is cheaper than Python steps."""
 _SHORT_RUN: Final = 32
 """Records below which a run costs more than stepping through it."""
+_FIRST_LOOK: Final = 64
+"""Records that a batch's first look for a run goes ahead."""
+_WORTH_A_LOOK: Final = 8
+"""Records that a look has to find on the average, or the batches go on together."""
+_FURTHER: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +57,56 @@ def find_starts(view: ByteView, spans: Spans) -> Positions:
     """Positions of all records, in order. Raises CorruptBatch when a batch breaks an invariant."""
     starts = np.empty(int(spans.count.sum()), np.int64)
     first = spans.first_record
-    alone: Sequence[int] = range(len(first))
-    if len(first) >= _TOGETHER_FROM:
-        alone = _advance_together(view, spans, first, starts)
-    for batch in alone:
+    left: Sequence[int] = range(len(first))
+    if len(left) >= _TOGETHER_FROM:
+        left = _advance_in_runs(view, spans, first, starts)
+    if len(left) >= _TOGETHER_FROM:
+        some = np.array(left, np.int64)
+        several = Spans(spans.start[some], spans.end[some], spans.count[some])
+        left = some[_advance_together(view, several, first[some], starts)].tolist()
+    for batch in left:
         begin, count = int(first[batch]), int(spans.count[batch])
         _advance_alone(view.bytes, int(spans.start[batch]), int(spans.end[batch]), starts[begin : begin + count])
     return starts
+
+
+def _advance_in_runs(view: ByteView, spans: Spans, first: Positions, starts: Positions) -> list[int]:
+    """Fill ``starts`` run by run of every batch at once; the batches that are not whole after it are returned.
+
+    Each look is a matrix with a row a batch: where its next records are if all are as long as the next one.
+    """
+    state = np.stack([np.arange(len(first)), spans.start, spans.count, first, spans.end])
+    last_pair, ahead = len(view.pairs) - 1, _FIRST_LOOK
+    unfinished: list[int] = []  # their entries in ``starts`` are written anew by whoever finishes them
+    while state.shape[1]:
+        batch, position, left, slot, end = state  # views: what moves them moves the state
+        pair = view.pairs[position]
+        size = _RECORD_SIZE[pair]
+        fitting = np.where(size > 0, np.minimum((end - position) // np.maximum(size, 1), left), 0)
+        if not fitting.all():
+            unfinished += batch[fitting == 0].tolist()
+            state = state[:, fitting > 0]
+            continue
+        mean = int(fitting.sum()) // len(batch)
+        steps = np.arange(min(ahead, int(fitting.max()), _FIRST_LOOK + 2 * mean))
+        records = position[:, None] + size[:, None] * steps
+        within = steps < fitting[:, None]
+        same = view.pairs[np.minimum(records, last_pair)] == pair[:, None]
+        same &= within
+        run = np.where(same.all(axis=1), len(steps), same.argmin(axis=1))
+        slots = slot[:, None] + steps
+        starts[slots[same]] = records[same]  # what is behind a run's end is written again when it is known
+        position += run * size
+        left -= run
+        slot += run
+        unfinished += batch[(left == 0) & (position != end)].tolist()
+        state = state[:, left > 0]
+        found = int(run.sum())
+        if found < _WORTH_A_LOOK * len(batch) and 2 * found < int(within.sum()):
+            unfinished += state[0].tolist()
+            break
+        ahead *= _FURTHER
+    return unfinished
 
 
 def _advance_together(view: ByteView, spans: Spans, first: Positions, starts: Positions) -> list[int]:
