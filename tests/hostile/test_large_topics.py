@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers import fetch as fetch_handler
 from oncelog.handlers import offset_commit, pace
 from oncelog.handlers import produce as produce_handler
@@ -17,7 +18,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.runtime.metrics import Metrics
-from oncelog.storage import append_validation, reading
+from oncelog.storage import looking, reading
 from oncelog.storage.reading import RECORDS_A_STEP
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -278,7 +279,7 @@ def test_thousands_of_records_are_looked_into_in_turns(driver, monkeypatch, wron
     in_turns = peer.ask(request, 9)
     assert driver.turns == 2
     with monkeypatch.context() as patched:
-        patched.setattr(append_validation, "RECORDS_A_STEP", 1 << 31)
+        patched.setattr(looking, "RECORDS_A_STEP", 1 << 31)
         driver = with_records()
         other = driver.connect()
         create_topic(other, "c", cleanup_policy="compact")
@@ -289,6 +290,29 @@ def test_thousands_of_records_are_looked_into_in_turns(driver, monkeypatch, wron
     answered = in_turns.responses[0].partition_responses[0]
     assert answered.error_code == (ErrorCode.NONE if wrong is None else ErrorCode.INVALID_RECORD)
     assert [each.batch_index for each in answered.record_errors] == ([] if wrong is None else [wrong])
+
+
+@pytest.mark.parametrize("wanted", ["gzip", "uncompressed", "zstd"])
+@pytest.mark.parametrize("records", [(b"v", 12_000), (bytes(200_000), 3)])
+def test_what_is_much_is_compressed_anew_aside(driver, monkeypatch, wanted, records):
+    """Millions of records, or much that was compressed to little: the same batch as if it had been done at once."""
+    value, count = records
+    peer = driver.connect()
+    create_topic(peer, "c", compression_type=wanted)
+    made = [Record(number, START_MS, b"k", value, (("h", b"i"),)) for number in range(count)]
+    data = PartitionProduceData(index=0, records=bytes(build_batch(made, codec=Codec.LZ4)))
+    topic = TopicProduceData(name="c", partition_data=[data])
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+    driver.turns = 0
+    (aside,) = peer.ask(request, 9).responses[0].partition_responses
+    assert driver.turns == -(-count // looking.RECORDS_A_STEP)
+    monkeypatch.setattr(produce_handler, "may_have_much", lambda *_: False)
+    (at_once,) = peer.ask(request, 9).responses[0].partition_responses
+    assert (aside.error_code, at_once.error_code, at_once.base_offset) == (0, 0, count)
+    log = driver.node.logs.logs[TopicPartition(TopicName("c"), 0)]
+    written = log.segments[0].file.read(0, log.segments[0].file.size())
+    first, second = written[: len(written) // 2], written[len(written) // 2 :]
+    assert first[8:] == second[8:], "but for the base offset"
 
 
 def test_markers_of_a_client_that_does_not_wait_for_the_end_are_written_down(driver, monkeypatch):
@@ -427,5 +451,5 @@ def test_what_is_decompressed_is_held_for_one_client_at_a_time(driver, monkeypat
         assert peer.responses[0].topics[0].partitions[0].offset == 20_000
     assert max(most) == 1
     assert not open_now
-    assert not driver.node._alone._is_taken
+    assert driver.node._aside._running is None
     assert driver.fatal is None

@@ -241,3 +241,13 @@ def test_cve_2026_111115_111108_111073_a_bomb_that_has_to_be_looked_into(codec: 
         before = server.memory("VmRSS")
         assert ask(server, bomb) > 0, "INVALID_RECORD"
         assert server.memory() - before < 3 * len(bomb) + 3 * 16 * MIB
+
+
+def test_a_bomb_that_has_to_be_compressed_anew_is_not_the_loops() -> None:
+    """A few kilobytes that become 100 MiB, and those something else: another client does not wait for it."""
+    bomb = produce(bytes(batch(bytes(100 * MIB), codec=Codec.ZSTD)))
+    with Server(compression_type="gzip") as server:
+        with Waits(server) as others:
+            others.ask_more(1)
+            assert ask(server, bomb) > 0
+        assert others.worst_s < WORST_WAIT_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.node.events import Continue, Continued
+from oncelog.node.events import Continue, Continued, JobFinished, RunJob
 from tests.scenario.node.driver import Driver
 
 
@@ -19,4 +19,9 @@ class Turns(Driver):
             self.turns += 1
             self.between()
             return Continued()
+        if isinstance(effect, RunJob) and effect.waited_for:
+            for _ in effect.slices:
+                self.turns += 1
+                self.between()
+            return JobFinished(effect.token)
         return super()._event_of(effect)

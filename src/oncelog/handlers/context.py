@@ -70,9 +70,6 @@ class Broker(Protocol):
     def creates_logs(self) -> bool:
         """Whether logs of new partitions are still to be created: :meth:`log` would create the one it is asked for."""
 
-    def alone_over(self) -> None:
-        """Who has waited for ``UntilAlone`` does not need it any more."""
-
     def in_sync_count(self, partition: TopicPartition) -> int:
         """How many replicas of a partition are in sync."""
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.invariant import InvariantViolation
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.context import Broker, Context
 from oncelog.handlers.leadership import led_log
-from oncelog.handlers.waits import NextTurn, Steps, UntilAlone, Wait
+from oncelog.handlers.waits import Aside, NextTurn, Steps
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -61,6 +62,8 @@ KNOWN_SINCE: Final = {
 
 CLIENT: Final = -1
 """The replica id of everybody who is no broker."""
+SEARCHES_A_TURN: Final = 50
+"""Each may look at some hundred records."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NOTHING: Final = (-1, -1, -1)
@@ -70,20 +73,21 @@ Found = tuple[int, int, int]
 
 
 def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse | Steps[ListOffsetsResponse]:
-    """Every partition is answered once, in the order of the request. Where a record has to be searched for among
-    thousands, others have their turn meanwhile."""
+    """Every partition is answered once, in the order of the request. Where a record has to be searched for, others have
+    their turn meanwhile."""
     steps = _answer_all(request, context)
+    if any(_is_searched(partition) for topic in request.topics for partition in topic.partitions):
+        return steps
     try:
-        wait = next(steps)
+        next(steps)
     except StopIteration as end:
         response: ListOffsetsResponse = end.value
         return response
-    return _going_on(wait, steps)
+    raise InvariantViolation("who searches for nothing does not wait", {})
 
 
-def _going_on(wait: Wait, steps: Steps[ListOffsetsResponse]) -> Steps[ListOffsetsResponse]:
-    yield wait
-    return (yield from steps)
+def _is_searched(asked: ListOffsetsPartition) -> bool:
+    return asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
 
 
 def _answer_all(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
@@ -92,7 +96,7 @@ def _answer_all(request: ListOffsetsRequest, context: Context) -> Steps[ListOffs
         of_topic = asked.setdefault(topic.name, {})
         for partition in topic.partitions:
             of_topic.setdefault(partition.partition_index, []).append(partition)
-    response = ListOffsetsResponse()
+    response, searches = ListOffsetsResponse(), 0
     for name, of_topic in asked.items():
         answer = ListOffsetsTopicResponse(name=name)
         allowed = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
@@ -102,6 +106,10 @@ def _answer_all(request: ListOffsetsRequest, context: Context) -> Steps[ListOffs
             else:
                 outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             answer.partitions.append(_answer(index, outcome))
+            searches += _is_searched(partitions[0])
+            if searches == SEARCHES_A_TURN:
+                searches = 0
+                yield NextTurn()
         response.topics.append(answer)
     return response
 
@@ -150,30 +158,20 @@ def _find(log: PartitionLog, timestamp: int, readable_end: int, broker: Broker) 
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     found = yield from _searched(
-        log.search_max_timestamp() if timestamp == MAX_TIMESTAMP else log.search_timestamp(timestamp), broker
+        log.search_max_timestamp() if timestamp == MAX_TIMESTAMP else log.search_timestamp(timestamp)
     )
     if found is None or found.offset >= readable_end:
         return NOTHING
     return found.timestamp, found.offset, found.leader_epoch
 
 
-def _searched(search: Search, broker: Broker) -> Steps[TimestampOffset | None]:
-    """The first pause comes before a batch of very many records is decompressed, if there is one."""
-    found: TimestampOffset | None
+def _searched(search: Search) -> Steps[TimestampOffset | None]:
+    """What is found; batches of very many records are looked through aside."""
+    found: TimestampOffset | None = None
     try:
-        next(search)
+        scan = next(search)
+        while True:
+            scan = search.send((yield Aside(scan)))
     except StopIteration as end:
         found = end.value
-        return found
-    yield UntilAlone()
-    try:
-        while True:
-            try:
-                next(search)
-            except StopIteration as end:
-                found = end.value
-                return found
-            yield NextTurn()
-    finally:
-        search.close()  # it has what was decompressed
-        broker.alone_over()
+    return found

@@ -1,68 +1,70 @@
-"""Batches of very many records, looked into before they are appended, in turns with other requests.
+"""Records that have to be looked into, or built anew, before they are appended, and are too many for that.
 
-A topic may ask for a look at every record (keys of compacted topics, timestamps), and a batch of a megabyte may have
-millions. So that is done first and a few thousand at a time; the append itself then takes what was found. Not an API.
+A topic may ask for a look at every record (keys of compacted topics, timestamps) or want another compression, and a
+batch of some kilobytes may have millions of records, or become a hundred megabytes. So that is done first, aside; the
+append itself then takes what was found. Not an API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from oncelog.base.ids import TopicPartition
-from oncelog.handlers.waits import NextTurn, Steps, UntilAlone
-from oncelog.storage.append_validation import Looked, has_many_records
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.pace import ITEMS_WHILE_CREATING, Pace
+from oncelog.handlers.produce_appending import name_of, records_of
+from oncelog.handlers.waits import Aside, NextTurn, Steps
+from oncelog.storage.looking import AT_ONCE_BYTES, Looked, may_be_much, size_to_look_into
 
 if TYPE_CHECKING:
     from oncelog.handlers.context import Context
+    from oncelog.storage.log import PartitionLog
     from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-Records = Callable[["PartitionProduceData"], memoryview]
-PartitionOf = Callable[["TopicProduceData", int], TopicPartition]
 
-
-def any_has_many(request: ProduceRequest, records: Records) -> bool:
-    """Whether some batch says that it has very many records."""
+def may_have_much(request: ProduceRequest) -> bool:
+    """Whether it may take long to look into the records of a request, if somebody asks for that."""
+    left = AT_ONCE_BYTES
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if has_many_records(records(data)):
+            batch = records_of(data)
+            left -= len(batch)
+            if left < 0 or may_be_much(batch):
                 return True
     return False
 
 
-def looked_into(
-    request: ProduceRequest, records: Records, partition_of: PartitionOf, context: Context
-) -> Steps[Mapping[int, Looked]]:
-    """What was found in such batches where their topic asks for a look, by the identity of their partition's data."""
+def is_looked_into(request: ProduceRequest, context: Context) -> bool:
+    """Whether somebody does ask; of very many partitions nobody knows without looking at them in turns."""
+    if sum([len(topic.partition_data) for topic in request.topic_data]) > ITEMS_WHILE_CREATING:
+        return True
+    return any(_asked(topic, data, context) for topic in request.topic_data for data in topic.partition_data)
+
+
+def looked_into(request: ProduceRequest, context: Context) -> Steps[Mapping[int, Looked]]:
+    """What was found in batches whose topics ask for a look, by the identity of their partition's data. Those that are
+    little enough together are left to the append."""
     found: dict[int, Looked] = {}
+    left = AT_ONCE_BYTES
+    pace = Pace(context.broker)
     for topic in request.topic_data:
         for data in topic.partition_data:
-            log = context.broker.log(partition_of(topic, data.index)) if has_many_records(records(data)) else None
-            if log is None:
+            if pace.done():
+                yield NextTurn()
+            log = _asked(topic, data, context)
+            if log is None or not context.allows(Operation.WRITE, ResourceType.TOPIC, log.partition.topic):
                 continue
-            seen = yield from _looked(log.look_into(records(data), context.now_ms), context)
-            if seen is not None:
-                found[id(data)] = seen
+            size = size_to_look_into(records_of(data)) if left > 0 else None
+            if size is not None and size <= left:
+                left -= size
+            else:
+                found[id(data)] = yield Aside(log.look_into(records_of(data), context.now_ms))
     return found
 
 
-def _looked(steps: Generator[None, None, Looked | None], context: Context) -> Steps[Looked | None]:
-    """The first pause comes before anything is decompressed, if anything is to be."""
-    seen: Looked | None
-    try:
-        next(steps)
-    except StopIteration as end:
-        seen = end.value
-        return seen
-    yield UntilAlone()
-    try:
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                seen = end.value
-                return seen
-            yield NextTurn()
-    finally:
-        steps.close()  # it has what was decompressed
-        context.broker.alone_over()
+def _asked(topic: TopicProduceData, data: PartitionProduceData, context: Context) -> PartitionLog | None:
+    """The log that wants to have the records looked into, if there is one and it does."""
+    name = topic.name or name_of(topic.topic_id, context)
+    log = context.broker.log(TopicPartition(TopicName(name), data.index))
+    return log if log is not None and log.asks_for_records(records_of(data), context.now_ms) else None

@@ -108,11 +108,13 @@ class NextTurn:
 
 
 @dataclass(slots=True)
-class UntilAlone:
-    """Until nobody else looks into a batch of very many records: what it becomes when it is decompressed is held from
-    turn to turn, a hundred megabytes for a request of a few bytes. Resumed with None; then ``Broker.alone_over`` has to
-    be called."""
+class Aside:
+    """Until a worker has driven ``steps`` to their end, when all that others have asked for before is through: what it
+    becomes is a hundred megabytes for a request of a few bytes, and is there for one of them at a time. The steps touch
+    nothing but what they were given; between two of them they are given up, if nobody waits any more. Resumed with what
+    they return; what they raise is raised inside the handler."""
 
+    steps: Generator[None, None, Any]
     holds_connection: ClassVar[bool] = True
 
 
@@ -125,7 +127,7 @@ Wait = (
     | CommitFacts
     | UntilProducerId
     | NextTurn
-    | UntilAlone
+    | Aside
 )
 
 R = TypeVar("R")

@@ -144,6 +144,8 @@ class RunJob:
 
     token: int
     slices: Iterator[None]
+    waited_for: bool = False
+    """A request waits for it: not behind those that nobody waits for."""
 
 
 @dataclass(slots=True)

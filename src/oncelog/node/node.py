@@ -34,18 +34,18 @@ from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.api import Api
 from oncelog.handlers.context import Authoriser, Marker
 from oncelog.handlers.waits import (
+    Aside,
     CommitFacts,
     Coordinate,
     NextTurn,
     Transact,
     TransactEach,
-    UntilAlone,
     UntilDurable,
     UntilProducerId,
     UntilReadable,
     Wait,
 )
-from oncelog.node.alone import Alone
+from oncelog.node.aside import AsideWork
 from oncelog.node.cluster import Cluster
 from oncelog.node.connections import Connection
 from oncelog.node.coordinator_settings import group_settings, transaction_settings, transaction_version
@@ -116,7 +116,7 @@ class Node:
         self._stop_by_ms: int | None = None
         self._deadlines = Deadlines()
         self._runnable = Runnable()
-        self._alone = Alone(self._runnable)
+        self._aside = AsideWork(self._runnable)
         self._readers = Readers(self._deadlines, self._runnable)
         self._cluster = Cluster(broker_id, image, config, logs, entropy)
         config = self._cluster.config
@@ -204,7 +204,8 @@ class Node:
         elif isinstance(event, FactsWritten):
             self._facts.written(event, effects)
         elif isinstance(event, JobFinished):
-            self._maintenance.job_finished(event, effects)
+            if not self._aside.finished(event):
+                self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
             self._continuing = False  # what is left of a load goes on in _settle
             self._requests.next_turn()
@@ -232,6 +233,7 @@ class Node:
         self._producer_ids.prefetch(effects)
         self.orphans.notice(self.now_ms, effects)
         self._maintenance.start_jobs(effects)
+        self._aside.start(effects)
         self._durability.start_syncs(effects)
         if self._stopping:
             self._stop_when_idle(effects)
@@ -274,8 +276,8 @@ class Node:
             self._producer_ids.wait(task)
         elif isinstance(wait, NextTurn):
             self._requests.wait_turn(task)
-        elif isinstance(wait, UntilAlone):
-            self._alone.wait(task)
+        elif isinstance(wait, Aside):
+            self._aside.wait(task, wait)
 
     # What handlers see
 
@@ -307,10 +309,6 @@ class Node:
     def creates_logs(self) -> bool:
         """See ``handlers.context.Broker``."""
         return self._cluster.creates_logs()
-
-    def alone_over(self) -> None:
-        """See ``handlers.context.Broker``."""
-        self._alone.over()
 
     def in_sync_count(self, partition: TopicPartition) -> int:
         """See ``handlers.context.Broker``."""

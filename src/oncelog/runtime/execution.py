@@ -188,7 +188,7 @@ class Execution:
             failure = self._drain(effect.slices)
             return lambda: self.dispatch(JobFinished(effect.token, failure))
 
-        self._jobs.submit(work)
+        (self.disk if effect.waited_for else self._jobs).submit(work)
 
     def _write_facts(self, effect: WriteFacts) -> None:
         def work() -> Callable[[], None]:

@@ -26,14 +26,15 @@ from oncelog.ports import Files, OpenFile
 from oncelog.records.batch import BatchHeader, CorruptBatch, set_base_offset_and_leader_epoch, set_log_append_time
 from oncelog.records.control import end_transaction_marker_of
 from oncelog.records.record import read_records
-from oncelog.storage import maintenance, reading
-from oncelog.storage.append_validation import Looked, check_client_batch, check_internal_batch, look_into
+from oncelog.storage import looking, maintenance, reading
+from oncelog.storage.append_validation import check_client_batch, check_internal_batch
 from oncelog.storage.checkpoints import write_leader_epochs, write_topic_id
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import AppendRefused, OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.jobs import Job
 from oncelog.storage.leader_epochs import LeaderEpochs
+from oncelog.storage.looking import Looked
 from oncelog.storage.open_transactions import OpenTransaction, OpenTransactions
 from oncelog.storage.reading import Read
 from oncelog.storage.segment import IndexBudget, Segment
@@ -151,10 +152,15 @@ class PartitionLog:
 
     # Appending
 
-    def look_into(self, data: memoryview | bytearray, now_ms: int) -> Generator[None, None, Looked | None]:
-        """What :meth:`append` would look into all at once, in steps; the outcome is for it."""
+    def asks_for_records(self, data: memoryview | bytearray, now_ms: int) -> bool:
+        """Whether :meth:`append` would look into the records of such a batch, or build it anew."""
+        return looking.asks_for_records(data, self.config, now_ms)
+
+    def look_into(self, data: memoryview | bytearray, now_ms: int) -> Generator[None, None, Looked]:
+        """What :meth:`append` would do about the records all at once, in steps, which touch no log: a worker may take
+        them. The outcome is for :meth:`append`."""
         limit = self.storage.max_decompressed_bytes
-        return look_into(data, self.config, now_ms, limit, self.partition)
+        return looking.look_into(data, self.config, now_ms, limit, self.partition)
 
     def append(
         self,

@@ -1,15 +1,17 @@
-"""Reading a log: offsets and timestamps to places in files. Bytes are never read here, only headers and indexes."""
+"""Reading a log: offsets and timestamps to places in files. Records are read only where a time is looked for."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_LEADER_EPOCH
+from oncelog.base.units import KIB
 from oncelog.records.batch import BatchHeader, CorruptBatch
-from oncelog.records.record import Record, read_records
+from oncelog.records.errors import TooMuchOutput
+from oncelog.records.record import Record, read_records, records_data
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.segment import Segment
 from oncelog.storage.segments import Segments
@@ -99,16 +101,32 @@ def aborted_in(
     return [(entry.producer_id, entry.first_offset) for entry in found]
 
 
-Search = Generator[None, None, TimestampOffset | None]
-"""Looks for a record, and pauses after some: a batch of a megabyte may have millions."""
+Scan = Generator[None, None, "TimestampOffset | None"]
+"""Looks for a record in the bytes of one batch, and pauses after some: a batch of a megabyte may have millions."""
+Search = Generator[Scan, "TimestampOffset | None", "TimestampOffset | None"]
+"""Looks for a record in a log; wants to have every scan driven that may be long, and sent what that found."""
 RECORDS_A_STEP: Final = 5000
+RECORDS_AT_ONCE: Final = 500
+AT_ONCE_BYTES: Final = 64 * KIB
+"""What a batch becomes at most that is scanned within the search."""
 
 
 def found_by(search: Search) -> TimestampOffset | None:
     """What a search finds, without a pause."""
+    found: TimestampOffset | None = None
+    try:
+        scan = next(search)
+        while True:
+            scan = search.send(_found_in(scan))
+    except StopIteration as end:
+        found = end.value
+    return found
+
+
+def _found_in(scan: Scan) -> TimestampOffset | None:
     while True:
         try:
-            next(search)
+            next(scan)
         except StopIteration as end:
             found: TimestampOffset | None = end.value
             return found
@@ -116,6 +134,10 @@ def found_by(search: Search) -> TimestampOffset | None:
 
 def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int, max_decompressed_bytes: int) -> Search:
     """The first record from the log's start on whose timestamp is at or after ``timestamp``, or None."""
+
+    def is_it(record: Record) -> bool:
+        return record.timestamp >= timestamp and record.offset >= log_start_offset
+
     for segment in segments:
         if segment.max_timestamp[0] < timestamp:
             continue
@@ -123,13 +145,9 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int,
         for position, header in segment.batches(segment.offset_index.position_before(start)):
             if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
                 continue
-            if header.record_count >= RECORDS_A_STEP:
-                yield  # from here on what is decompressed is held
-            for number, record in _records(segment, position, header, max_decompressed_bytes):
-                if number % RECORDS_A_STEP == 0:
-                    yield
-                if record.timestamp >= timestamp and record.offset >= log_start_offset:
-                    return TimestampOffset(record.timestamp, record.offset, _epoch(header))
+            found = yield from _in_batch(segment, position, header, max_decompressed_bytes, is_it)
+            if found is not None:
+                return found
     return None
 
 
@@ -139,22 +157,43 @@ def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> Search:
     timestamp, last_offset = newest.max_timestamp
     if timestamp < 0:
         return None
+
+    def is_it(record: Record) -> bool:
+        return record.timestamp == timestamp
+
     for position, header in newest.batches(newest.offset_index.position_before(last_offset)):
         if header.max_timestamp == timestamp:
-            if header.record_count >= RECORDS_A_STEP:
-                yield  # as above
-            for number, record in _records(newest, position, header, max_decompressed_bytes):
-                if number % RECORDS_A_STEP == 0:
-                    yield
-                if record.timestamp == timestamp:
-                    return TimestampOffset(timestamp, record.offset, _epoch(header))
+            found = yield from _in_batch(newest, position, header, max_decompressed_bytes, is_it)
+            if found is not None:
+                return found
     return None
 
 
-def _records(segment: Segment, position: int, header: BatchHeader, max_bytes: int) -> Iterator[tuple[int, Record]]:
-    """The records of a batch, counted from 1, one at a time; as far as what is stored can be decoded."""
+def _in_batch(
+    segment: Segment, position: int, header: BatchHeader, max_bytes: int, is_it: Callable[[Record], bool]
+) -> Search:
+    """The first such record of a batch, as far as what is stored can be decoded."""
+    data = segment.file.read(position, header.size_bytes)
+    scan = _scan(data, header, max_bytes, is_it)
+    if header.record_count > RECORDS_AT_ONCE:
+        return (yield scan)
+    try:
+        records_data(data, 0, header, AT_ONCE_BYTES)
+    except TooMuchOutput:
+        return (yield scan)
+    except CorruptBatch:
+        return None
+    return _found_in(scan)
+
+
+def _scan(data: bytes, header: BatchHeader, max_bytes: int, is_it: Callable[[Record], bool]) -> Scan:
     with contextlib.suppress(CorruptBatch):
-        yield from enumerate(read_records(segment.file.read(position, header.size_bytes), 0, header, max_bytes), 1)
+        for number, record in enumerate(read_records(data, 0, header, max_bytes), 1):
+            if number % RECORDS_A_STEP == 0:
+                yield
+            if is_it(record):
+                return TimestampOffset(record.timestamp, record.offset, _epoch(header))
+    return None
 
 
 def _epoch(header: BatchHeader) -> int:

@@ -111,9 +111,6 @@ class LogBroker:
     def creates_logs(self) -> bool:
         return False
 
-    def alone_over(self) -> None:
-        pass
-
     def in_sync_count(self, partition: TopicPartition) -> int:
         return 1
 
