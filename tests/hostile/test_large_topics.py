@@ -292,6 +292,17 @@ def test_thousands_of_records_are_looked_into_in_turns(driver, monkeypatch, wron
     assert [each.batch_index for each in answered.record_errors] == ([] if wrong is None else [wrong])
 
 
+def test_of_a_batch_refused_for_its_records_ten_thousand_are_named(driver):
+    peer = driver.connect()
+    create_topic(peer, "c", cleanup_policy="compact")
+    records = [Record(number, START_MS, None, None, ()) for number in range(looking.NAMED_ERRORS + 1_000)]
+    data = [PartitionProduceData(index=0, records=bytes(build_batch(records, codec=Codec.ZSTD)))]
+    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="c", partition_data=data)])
+    (answered,) = peer.ask(request, 9).responses[0].partition_responses
+    assert len(answered.record_errors) == looking.NAMED_ERRORS
+    assert f"due to {len(records)} record errors in total" in answered.error_message
+
+
 @pytest.mark.parametrize("wanted", ["gzip", "uncompressed", "zstd"])
 @pytest.mark.parametrize("records", [(b"v", 12_000), (bytes(200_000), 3)])
 def test_what_is_much_is_compressed_anew_aside(driver, monkeypatch, wanted, records):
