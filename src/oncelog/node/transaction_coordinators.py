@@ -9,7 +9,7 @@ asks next finds them.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -37,13 +37,14 @@ class PendingIds:
     __slots__ = ("_ends",)
 
     def __init__(self) -> None:
-        self._ends: dict[TransactionalId, Offset] = {}
+        # Not a dict: the first of one whose first thousands were removed has to be looked for behind all of them.
+        self._ends: OrderedDict[TransactionalId, Offset] = OrderedDict()
 
     def appended(self, ids: Iterable[TransactionalId], end: Offset, high_watermark: Offset) -> None:
         """Records of ``ids`` were appended, the last before ``end``."""
         for name in ids:
-            self._ends.pop(name, None)
             self._ends[name] = end
+            self._ends.move_to_end(name)
         while self._ends and self._ends[oldest := next(iter(self._ends))] <= high_watermark:
             del self._ends[oldest]
 

@@ -41,6 +41,14 @@ OWN_KEYS: Final = (
         at_least(1048576),
     ),
     ConfigKey(
+        "oncelog.group.members.max.bytes",
+        INT,
+        "33554432",
+        "What the members of all groups on one partition of __consumer_offsets may say of themselves; beyond, others "
+        "wait until some have gone.",
+        at_least(1048576),
+    ),
+    ConfigKey(
         "transaction.orphan.action",
         STRING,
         "report",

@@ -11,10 +11,12 @@ G6  In Empty and Dead there are no members; in CompletingRebalance and Stable th
 G7  In CompletingRebalance and Stable a protocol is chosen and every member supports it.
 G8  ``pending_syncs`` are members, and there are some only in CompletingRebalance and Stable.
 G9  A generation never falls.
+G10 ``supporters`` says for every protocol how many members offer it. (A request may name tens of thousands.)
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from oncelog.base.errors import ErrorCode
@@ -24,6 +26,9 @@ from oncelog.core.groups.model import CONSUMER_PROTOCOL, JoinedMember, MemberDes
 from oncelog.core.groups.states import GroupEvent, GroupState, next_state
 from oncelog.core.groups.subscriptions import subscribed_topics
 
+_MEMBER_BYTES = 1000
+_PROTOCOL_BYTES = 200
+"""Without what they say."""
 ASSIGNED_STATES = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
@@ -73,9 +78,13 @@ class Member:
         """Whether a parked request shows that the member is alive, so that its session cannot expire."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
-    def supports(self, protocol_name: str) -> bool:
-        """Whether the member offers the protocol."""
-        return any(protocol.name == protocol_name for protocol in self.protocols)
+    def protocol_names(self) -> set[str]:
+        """What the member offers."""
+        return {protocol.name for protocol in self.protocols}
+
+    def size_bytes(self) -> int:
+        """What is held for it, about."""
+        return size_of(self.protocols) + len(self.client_id) + len(self.member_id) + len(self.assignment)
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What the member said of itself for a protocol that it supports."""
@@ -84,6 +93,12 @@ class Member:
                 return protocol.metadata
         invariant(False, "a member without the chosen protocol", member=self.member_id, protocol=protocol_name)
         return b""
+
+
+def size_of(protocols: tuple[Protocol, ...]) -> int:
+    """What is held for a member that offers them, about."""
+    said = sum([len(name) + len(metadata) for name, metadata in protocols])
+    return _MEMBER_BYTES + _PROTOCOL_BYTES * len(protocols) + said
 
 
 class Group:
@@ -105,6 +120,7 @@ class Group:
         "state_timestamp_ms",
         "static_members",
         "subscribed_topics",
+        "supporters",
     )
 
     def __init__(self, group_id: GroupId, state_timestamp_ms: int = -1) -> None:
@@ -119,6 +135,7 @@ class Group:
         self.leader: MemberId | None = None
         self.members: dict[MemberId, Member] = {}
         self.static_members: dict[str, MemberId] = {}
+        self.supporters: Counter[str] = Counter()
         self.pending_joins: dict[MemberId, None] = {}
         self.pending_syncs: dict[MemberId, None] = {}
         self.awaiting_join = 0
@@ -142,6 +159,7 @@ class Group:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
+        self.supporters.update(member.protocol_names())
         self.pending_joins.pop(member.member_id, None)
         self.park_join(member, join_token)
 
@@ -150,6 +168,7 @@ class Group:
         member = self.members.pop(member_id, None)
         if member is not None:
             self.park_join(member, None)
+            self._not_supported_by(member)
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader == member_id:
@@ -182,6 +201,23 @@ class Group:
         if self.pending_syncs.pop(old_member_id, old_member_id) is None:
             self.pending_syncs[new_member_id] = None
         return new
+
+    def size_bytes(self) -> int:
+        """What is held for those who are in it or were given an id, about."""
+        members = sum([member.size_bytes() for member in self.members.values()])
+        return members + sum([_MEMBER_BYTES + len(member_id) for member_id in self.pending_joins])
+
+    def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+        """A member offers other protocols than before."""
+        self._not_supported_by(member)
+        member.protocols = protocols
+        self.supporters.update(member.protocol_names())
+
+    def _not_supported_by(self, member: Member) -> None:
+        for name in member.protocol_names():
+            self.supporters[name] -= 1
+            if not self.supporters[name]:
+                del self.supporters[name]
 
     def park_join(self, member: Member, token: int | None) -> None:
         """Set or clear the JoinGroup that a member has parked."""
@@ -231,17 +267,14 @@ class Group:
         return self.protocol_type == protocol_type and any(self._all_support(protocol.name) for protocol in protocols)
 
     def _all_support(self, protocol_name: str) -> bool:
-        return all(member.supports(protocol_name) for member in self.members.values())
+        return self.supporters[protocol_name] == len(self.members)
 
     def select_protocol(self) -> str:
         """The protocol that most members prefer among those that all support; the earliest voted for at a tie."""
         votes: dict[str, int] = {}
-        candidates: dict[str, bool] = {}
         for member in self.members.values():
             for name, _ in member.protocols:
-                if name not in candidates:
-                    candidates[name] = self._all_support(name)
-                if candidates[name]:
+                if self._all_support(name):
                     votes[name] = votes.get(name, 0) + 1
                     break
         invariant(votes, "a group without a common protocol", group=self.group_id)
@@ -302,7 +335,7 @@ class Group:
         ]
 
     def check(self) -> None:
-        """Raise InvariantViolation unless G1–G8 hold."""
+        """Raise InvariantViolation unless G1–G8 and G10 hold."""
         members, facts = self.members, {"group": self.group_id, "state": self.state.value}
         static = {m.group_instance_id: m.member_id for m in members.values() if m.group_instance_id is not None}
         parked_joins = sum(member.join_token is not None for member in members.values())
@@ -317,4 +350,6 @@ class Group:
         invariant(self.state is GroupState.PREPARING_REBALANCE or bool(members) == assigned, "G6", **facts)
         invariant(not assigned or self._all_support(self.protocol_name or ""), "G7", **facts)
         invariant(self.pending_syncs.keys() <= members.keys(), "G8", **facts)
+        offered = Counter(name for member in members.values() for name in member.protocol_names())
+        invariant(offered == self.supporters, "G10", **facts)
         invariant(not self.pending_syncs or assigned, "G8", **facts)

@@ -149,7 +149,7 @@ class Membership:
         if member.join_token is not None and member.join_token != token:
             # The client gave up on the earlier request; should anybody still wait for it, he may try again.
             out.released.append((member.join_token, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
-        member.protocols = request.protocols
+        group.offer(member, request.protocols)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         group.park_join(member, token)

@@ -22,7 +22,7 @@ from oncelog.base.ids import (
     TopicId,
     TopicName,
 )
-from oncelog.base.units import DAY_MS, INT32_MAX, MINUTE_MS, SECOND_MS
+from oncelog.base.units import DAY_MS, INT32_MAX, MIB, MINUTE_MS, SECOND_MS
 
 UNKNOWN_MEMBER: Final = MemberId("")
 """The member id of one who has none yet."""
@@ -33,12 +33,14 @@ CONSUMER_PROTOCOL: Final = "consumer"
 
 @dataclass(slots=True)
 class GroupSettings:
-    """Configuration of group coordination; Apache Kafka's keys are in ``SETTING_KEYS``. Shared by all shards."""
+    """Configuration of group coordination; keys are in ``SETTING_KEYS``. Shared by all shards."""
 
     min_session_timeout_ms: int = 6 * SECOND_MS
     max_session_timeout_ms: int = 30 * MINUTE_MS
     initial_rebalance_delay_ms: int = 3 * SECOND_MS
     max_size: int = INT32_MAX
+    members_max_bytes: int = 32 * MIB
+    """What the members of all groups of a shard may hold."""
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """How long a new member's JoinGroup may stay parked; no key, as in Apache Kafka."""
     offset_metadata_max_length: int = 4096
@@ -51,11 +53,12 @@ SETTING_KEYS: Final[dict[str, tuple[str, int]]] = {
     "max_session_timeout_ms": ("group.max.session.timeout.ms", 1),
     "initial_rebalance_delay_ms": ("group.initial.rebalance.delay.ms", 1),
     "max_size": ("group.max.size", 1),
+    "members_max_bytes": ("oncelog.group.members.max.bytes", 1),
     "offset_metadata_max_length": ("offset.metadata.max.bytes", 1),
     "offsets_retention_ms": ("offsets.retention.minutes", MINUTE_MS),
     "offsets_retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
 }
-"""Field of GroupSettings → Apache Kafka's key and what its value is multiplied by."""
+"""Field of GroupSettings → its key and what its value is multiplied by."""
 
 
 class Protocol(NamedTuple):

@@ -44,6 +44,7 @@ from oncelog.core.groups.model import (
 )
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.rebalance import Rebalance
+from oncelog.core.groups.room import Room
 from oncelog.core.groups.states import GroupEvent, GroupState
 from oncelog.core.groups.timers import TimerKey, TimerKind, Timers
 from oncelog.records.internal import group_records
@@ -72,6 +73,7 @@ class GroupShard:
         self._timers = Timers()
         self._rebalance = Rebalance(settings, self._timers)
         self._membership = Membership(self._groups, settings, self._rebalance)
+        self._room = Room(self._groups, settings)
         self._commits = Commits(self._groups, self._offsets, settings, self._rebalance)
         self._expiry_queue: list[GroupId] = []
 
@@ -79,6 +81,8 @@ class GroupShard:
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> Decision:
         """JoinGroup; replies JoinReply, perhaps later."""
+        if not self._room.has_room(request, now_ms):
+            return Decision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         return self._membership.join(request, token, now_ms)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> Decision:
@@ -310,7 +314,7 @@ class GroupShard:
     def _undo_replacement(self, group: Group, undo: UndoStaticReplacement, now_ms: int) -> None:
         self._rebalance.end_session(group, undo.new_member_id)
         member = group.replace_static(undo.group_instance_id, undo.old_member_id)
-        member.protocols = undo.old_protocols
+        group.offer(member, undo.old_protocols)
         member.session_timeout_ms = undo.old_session_timeout_ms
         member.rebalance_timeout_ms = undo.old_rebalance_timeout_ms
         self._rebalance.restart_session(group, member, now_ms)
