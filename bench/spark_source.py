@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -91,6 +92,8 @@ class Reading(NamedTuple):
     memory_bytes: int
     spark_share: float
     """Of our tasks' time, what Spark took."""
+    others_cores: float
+    """Cores that neither this side nor the broker used: on a machine that is not left alone no ratio means much."""
 
 
 class Side:
@@ -131,11 +134,14 @@ class Side:
         else:
             options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
         request = {"format": self._format, "options": options, "to": None if to is None else str(to / self._format)}
-        before = cpu_seconds(self._process.pid)
+        before, machine = cpu_seconds(self._process.pid), _machine_seconds() - cpu_seconds(broker.process.pid)
+        started = time.perf_counter()
         with peak_memory(self._process.pid) as peak:
             elapsed = self._ask(request)
         used = cpu_seconds(self._process.pid) - before
-        return Reading(elapsed, used, peak[0], spark_share(Path(self._watch.name)))
+        others = _machine_seconds() - cpu_seconds(broker.process.pid) - machine - used
+        others_cores = max(0.0, others / (time.perf_counter() - started))
+        return Reading(elapsed, used, peak[0], spark_share(Path(self._watch.name)), others_cores)
 
     def _ask(self, request: Mapping[str, Any]) -> float:
         if self._process.stdin is None:
@@ -195,6 +201,12 @@ def cpu_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def _machine_seconds() -> float:
+    """Processor time of everything on this machine."""
+    user, nice, system, _idle, _wait, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def _descendants(pid: int) -> list[int]:
     found = [pid]
     for one in found:
@@ -243,15 +255,19 @@ def round_of(
             other[f"{label}{what}, doing nothing"] = other[label + what]
         mine[f"{label}rows/s, ours of doing nothing"] = nothing.elapsed_s / ours.elapsed_s
         mine[f"{label}of our tasks' time, Spark's part"] = ours.spark_share
+        mine[f"{label}cores that others used"] = ours.others_cores
+        other[f"{label}cores that others used"] = theirs.others_cores
     return mine, other
 
 
 def said(mine: Mapping[str, float], other: Mapping[str, float]) -> str:
-    """The rates of a round on one line: ours, theirs, and doing nothing."""
+    """The rates of a round on one line: ours, theirs, and doing nothing; and how much of the machine was not theirs."""
     lines = []
     for name, rate in mine.items():
         if name.endswith("rows/s"):
-            lines.append(f"{name} {rate:,.0f}, {other[name]:,.0f}, {mine[name + ', doing nothing']:,.0f}")
+            used = name.replace("rows/s", "cores that others used")
+            rates = f"{rate:,.0f}, {other[name]:,.0f}, {mine[name + ', doing nothing']:,.0f}"
+            lines.append(f"{name} {rates} (others: {mine[used]:.2f}, {other[used]:.2f} cores)")
     return "  " + "; ".join(lines)
 
 

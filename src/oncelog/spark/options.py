@@ -306,6 +306,6 @@ def _fetch_settings(client_options: Mapping[str, str]) -> FetchSettings:
         max_wait_ms=number("fetch.max.wait.ms", 500),
         min_bytes=number("fetch.min.bytes", 1),
         max_bytes=number("fetch.max.bytes", 50 * MIB),
-        partition_max_bytes=number("max.partition.fetch.bytes", 8 * MIB),
+        partition_max_bytes=number("max.partition.fetch.bytes", 4 * MIB),
         read_committed=isolation == "read_committed",
     )

@@ -26,6 +26,7 @@ from oncelog.client.errors import BrokerRefused
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns import Selection, column_schema, decode
 from oncelog.spark.ahead import ahead
+from oncelog.spark.allocated import give_memory_back
 from oncelog.spark.errors import DataLoss, SparkSourceError
 from oncelog.spark.offsets import Planner, open_client
 from oncelog.spark.options import SourceOptions
@@ -45,8 +46,11 @@ _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range, with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
-    for group in ahead(_groups(options, wanted), _GROUPS_AHEAD):
-        yield from _pieces(group)
+    try:
+        for group in ahead(_groups(options, wanted), _GROUPS_AHEAD):
+            yield from _pieces(group)
+    finally:
+        give_memory_back()
 
 
 def _groups(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
