@@ -13,12 +13,10 @@ from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_cluster
+from oncelog.handlers.facts import CLUSTER_DENIED, may_cluster
 
 DISABLED: Final = Refusal(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 """What changes are told."""
-
-DENIED: Final = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 _UNKNOWN: Final = 0
 """Apache Kafka's code for what a client did not know: a type, a pattern, an operation, a permission."""
@@ -26,7 +24,7 @@ _UNKNOWN: Final = 0
 
 def change_refusal(context: Context) -> Refusal:
     """Why no list is changed."""
-    return DISABLED if may_cluster(context, Operation.ALTER) else DENIED
+    return DISABLED if may_cluster(context, Operation.ALTER) else CLUSTER_DENIED
 
 
 def require_known(*codes: int) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.acls import DENIED, require_known
+from oncelog.handlers.acls import require_known
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_cluster
+from oncelog.handlers.facts import CLUSTER_DENIED, may_cluster
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -25,5 +25,5 @@ def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsRespon
     """No lists."""
     require_known(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     if not may_cluster(context, Operation.DESCRIBE):
-        return DescribeAclsResponse(error_code=DENIED.error_code, error_message=DENIED.message)
+        return DescribeAclsResponse(error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message)
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_MESSAGE)

@@ -21,6 +21,8 @@ CONTENDED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept comi
 HURRIED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 """What every item of a request is told that gives no time at all: nothing is done."""
 
+CLUSTER_DENIED: Final = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
 TOPIC_OPERATIONS: Final = (
     Operation.READ,
     Operation.WRITE,

@@ -112,6 +112,7 @@ _SEPARABLE: Final[dict[str, tuple[_Items, ...]]] = {
     "AlterConfigs": (_Items("resources", "responses", _RESOURCE, within="configs"),),
     "IncrementalAlterConfigs": (_Items("resources", "responses", _RESOURCE, within="configs"),),
     "CreatePartitions": (_Items("topics", "results", attrgetter("name"), _few_partitions, within="assignments"),),
+    "AlterPartitionReassignments": (_Items("topics", "responses", id, inner=_Inner("partitions", "partitions", id)),),
     "ElectLeaders": (
         _Items(
             "topic_partitions",

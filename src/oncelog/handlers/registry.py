@@ -43,6 +43,8 @@ APIS: Final = (
     Api(42, "DeleteGroups", 0, 2, "delete_groups", Op.DELETE, Res.GROUP),
     Api(43, "ElectLeaders", 0, 2, "elect_leaders", Op.ALTER, Res.CLUSTER),
     Api(44, "IncrementalAlterConfigs", 0, 1, "incremental_alter_configs", Op.ALTER_CONFIGS, Res.TOPIC),
+    Api(45, "AlterPartitionReassignments", 0, 1, "alter_partition_reassignments", Op.ALTER, Res.CLUSTER),
+    Api(46, "ListPartitionReassignments", 0, 0, "list_partition_reassignments", Op.DESCRIBE, Res.CLUSTER),
     Api(47, "OffsetDelete", 0, 0, "offset_delete", Op.DELETE, Res.GROUP),
     Api(57, "UpdateFeatures", 0, 2, "update_features", Op.ALTER, Res.CLUSTER),
     Api(60, "DescribeCluster", 0, 2, "describe_cluster", Op.DESCRIBE, Res.CLUSTER),

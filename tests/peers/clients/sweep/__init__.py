@@ -18,6 +18,7 @@ from tests.peers.clients.sweep import (
     groups,
     offsets,
     produce,
+    reassignments,
     topics,
     transaction_data,
     transactions,
@@ -33,6 +34,7 @@ _SWEEPS: Final = {
     **configs.SWEEPS,
     **cluster.SWEEPS,
     **acls.SWEEPS,
+    **reassignments.SWEEPS,
     **transactions.SWEEPS,
     **transaction_data.SWEEPS,
 }
