@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers import list_groups, list_transactions
+from oncelog.handlers import create_topics, list_groups, list_transactions
 from oncelog.node import large_answers
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -90,6 +90,32 @@ def test_too_many_topics_are_not_created_a_part_at_a_time(driver):
     created = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)
     assert {topic.error_code for topic in created.topics} == {ErrorCode.POLICY_VIOLATION}
     assert not driver.node.image.topics
+
+
+def test_thousands_of_topics_are_created_some_at_a_time_as_if_at_once(driver, monkeypatch):
+    """Names that could be confused are only compared with those of other requests, as if all were decided at once."""
+    monkeypatch.setattr(create_topics, "TOPICS_A_COMMIT", 2)
+    peer = driver.connect()
+    wanted = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+        for name, count in {"a": 1, "a.b": 2, "c": 0, "a_b": 1, "d": 3}.items()
+    ]
+    driver.turns = 0
+    tried = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000, validate_only=True), 5)
+    assert not driver.node.image.topics
+    created = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)
+    assert driver.turns >= 6
+    for response in (tried, created):
+        codes = [topic.error_code for topic in response.topics]
+        assert codes == [0, 0, ErrorCode.INVALID_PARTITIONS, 0, 0]
+    assert {name: len(topic.partitions) for name, topic in driver.node.image.topics.items()} == {
+        "a": 1,
+        "a.b": 2,
+        "a_b": 1,
+        "d": 3,
+    }
+    again = peer.ask(CreateTopicsRequest(topics=wanted[-2:], timeout_ms=1000), 5)
+    assert [topic.error_code for topic in again.topics] == [ErrorCode.TOPIC_ALREADY_EXISTS] * 2
 
 
 @pytest.mark.slow

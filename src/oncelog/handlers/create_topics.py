@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName
 from oncelog.core.configs.broker import Source
 from oncelog.core.configs.kinds import canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
 from oncelog.core.configs.topic_keys import TOPIC_KEYS
 from oncelog.core.controller.names import METADATA_TOPIC
 from oncelog.core.controller.outcomes import Refusal
-from oncelog.core.controller.topics import CreatedTopic, NewTopic, create_topics
+from oncelog.core.controller.topics import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, create_topics, too_many
 from oncelog.handlers.api import Operation
 from oncelog.handlers.context import Context
 from oncelog.handlers.facts import HURRIED, committed, may_cluster, may_topic
@@ -42,11 +44,11 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 _CONFIGS_SINCE: Final = 5
-_MANY: Final = 1000
+TOPICS_A_COMMIT: Final = 1000
 
 
 def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Steps[CreateTopicsResponse]:
-    """Create what can be created, in one commit; or only say what would be (``validate_only``)."""
+    """Create what can be created, a thousand topics a commit; or only say what would be (``validate_only``)."""
     if request.timeout_ms <= 0:
         return CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
     return _create(request, context)
@@ -62,16 +64,7 @@ def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopic
                 wanted.append(topic)
             else:
                 results.append(_refused(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
-    broker = context.broker
-    topics = [_new_topic(topic) for topic in wanted]
-    if len(topics) > _MANY:
-        yield NextTurn()
-    outcomes = yield from committed(
-        lambda: create_topics(broker.image, broker.config, topics, lambda: new_topic_id(broker)),
-        dry_run=request.validate_only,
-    )
-    if len(topics) > _MANY:
-        yield NextTurn()
+    outcomes = yield from _outcomes(wanted, request, context)
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     created = [
         _refused(topic.name, outcome) if isinstance(outcome, Refusal) else _created(outcome, context, configs)
@@ -80,6 +73,33 @@ def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopic
     duplicates = [_refused(name, _DUPLICATE) for name, count in names.items() if count > 1]
     reserved = [_refused(METADATA_TOPIC, _RESERVED)] if names[METADATA_TOPIC] == 1 else []
     return CreateTopicsResponse(topics=[*created, *duplicates, *reserved, *results])
+
+
+def _outcomes(
+    wanted: Sequence[CreatableTopic], request: CreateTopicsRequest, context: Context
+) -> Steps[Sequence[CreatedTopic | Refusal]]:
+    """What becomes of each topic. Thousands are created some at a time: deciding on them, and taking over what was
+    committed, are turns that others wait for."""
+    broker = context.broker
+    topics = [_new_topic(topic) for topic in wanted]
+    if too_many(broker.config, topics):
+        return [TOO_MANY_PARTITIONS for _ in topics]
+    outcomes: list[CreatedTopic | Refusal] = []
+    created: set[TopicName] = set()
+    for start in range(0, len(topics), TOPICS_A_COMMIT):
+        if len(topics) > TOPICS_A_COMMIT:
+            yield NextTurn()
+        some = topics[start : start + TOPICS_A_COMMIT]
+        decide = partial(create_topics, topics=some, new_topic_id=lambda: new_topic_id(broker), beside=created)
+        found = yield from committed(
+            lambda decide=decide: decide(broker.image, broker.config),  # type: ignore[misc]  # bound now
+            dry_run=request.validate_only,
+        )
+        outcomes += found
+        created.update(outcome.name for outcome in found if isinstance(outcome, CreatedTopic))
+    if len(topics) > TOPICS_A_COMMIT:
+        yield NextTurn()
+    return outcomes
 
 
 _DUPLICATE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
 
@@ -45,7 +45,7 @@ def may_collide(name: str) -> bool:
     return "." in name or "_" in name
 
 
-def collisions(topics: Mapping[TopicName, Any]) -> dict[str, TopicName]:
+def collisions(topics: Iterable[TopicName]) -> dict[str, TopicName]:
     """The first topic by unified name, of those that may be confused."""
     found: dict[str, TopicName] = {}
     for name in topics:

@@ -7,7 +7,7 @@ together, so a request costs one durable write however many topics it names; a r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -64,12 +64,19 @@ class CreatedTopic:
 
 
 def create_topics(
-    image: ClusterImage, config: BrokerConfig, topics: Sequence[NewTopic], new_topic_id: Callable[[], TopicId]
+    image: ClusterImage,
+    config: BrokerConfig,
+    topics: Sequence[NewTopic],
+    new_topic_id: Callable[[], TopicId],
+    beside: Collection[TopicName] = (),
 ) -> Decided[CreatedTopic]:
-    """Create each topic that can be created. Names must differ."""
-    if _partitions_asked(config, topics) > MAX_PARTITIONS_PER_REQUEST:
+    """Create each topic that can be created. Names must differ. ``beside``: what the same request has created before,
+    whose names may look like these."""
+    if too_many(config, topics):
         return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
-    taken = collisions(image.topics) if any(may_collide(topic.name) for topic in topics) else {}
+    taken: Mapping[str, TopicName] = {}
+    if any(may_collide(topic.name) for topic in topics):
+        taken = collisions([name for name in image.topics if name not in beside])
     operations: list[Operation] = []
     outcomes: list[CreatedTopic | Refusal] = []
     for topic in topics:
@@ -83,12 +90,14 @@ def create_topics(
     return Decided(operations, outcomes)
 
 
-def _partitions_asked(config: BrokerConfig, topics: Sequence[NewTopic]) -> int:
+def too_many(config: BrokerConfig, topics: Sequence[NewTopic]) -> bool:
+    """Whether they have more partitions together than one request may create."""
     default = int(config.get("num.partitions"))
-    return sum(
+    asked = sum(
         len(topic.assignments) if topic.assignments else default if topic.partitions == -1 else max(0, topic.partitions)
         for topic in topics
     )
+    return asked > MAX_PARTITIONS_PER_REQUEST
 
 
 def _create_topic(
