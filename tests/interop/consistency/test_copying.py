@@ -10,7 +10,7 @@ import pytest
 from tests.interop.consistency import planted
 from tests.interop.consistency.copying import Plan, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(
