@@ -81,7 +81,11 @@ def _outcomes(
     """What becomes of each topic. Thousands are created some at a time: deciding on them, and taking over what was
     committed, are turns that others wait for."""
     broker = context.broker
+    if len(wanted) > TOPICS_A_COMMIT:
+        yield NextTurn()
     topics = [_new_topic(topic) for topic in wanted]
+    if len(wanted) > TOPICS_A_COMMIT:
+        yield NextTurn()
     if too_many(broker.config, topics):
         return [TOO_MANY_PARTITIONS for _ in topics]
     outcomes: list[CreatedTopic | Refusal] = []
