@@ -326,6 +326,24 @@ def test_what_is_much_is_compressed_anew_aside(driver, monkeypatch, wanted, reco
     assert first[8:] == second[8:], "but for the base offset"
 
 
+def test_a_broker_that_stops_first_appends_what_is_looked_into(driver):
+    peer = driver.connect()
+    create_topic(peer, "c", cleanup_policy="compact")
+    records = [Record(number, START_MS, b"k", None, ()) for number in range(12_000)]
+    data = [PartitionProduceData(index=0, records=bytes(build_batch(records, codec=Codec.ZSTD)))]
+    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="c", partition_data=data)])
+
+    def stop() -> None:
+        driver.between = lambda: None
+        driver.shutdown()
+        assert not driver.stopped
+
+    driver.between = stop
+    peer.send(request, 9)
+    assert peer.responses[0].responses[0].partition_responses[0].error_code == 0
+    assert driver.stopped
+
+
 def test_markers_of_a_client_that_does_not_wait_for_the_end_are_written_down(driver, monkeypatch):
     three_a_turn(monkeypatch)
     peer = driver.connect()

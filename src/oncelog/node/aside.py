@@ -56,6 +56,10 @@ class AsideWork:
                 self._token -= 1
                 effects.append(RunJob(self._token, work.slices(), waited_for=True))
 
+    def is_idle(self) -> bool:
+        """Whether nobody waits for work."""
+        return self._running is None
+
     def finished(self, event: JobFinished) -> bool:
         """Whether that was one of these: then who waits for it goes on."""
         work = self._running

@@ -246,7 +246,7 @@ class Node:
     def _stop_when_idle(self, effects: list[Effect]) -> None:
         assert self._stop_by_ms is not None
         decided = not (self._requests.waits_for_turn() or self._transactions.has_decided())
-        idle = decided and self._durability.is_idle() and self._facts.is_idle()
+        idle = decided and self._aside.is_idle() and self._durability.is_idle() and self._facts.is_idle()
         if idle or self.now_ms >= self._stop_by_ms:
             self._stopping = False
             effects.append(Stopped())
