@@ -61,6 +61,7 @@ def cluster(bootstrap: str) -> None:
     election = ("--election-type", "preferred", "--topic", "jc-one", "--partition", "0")
     expect("0" in _run(tools, "kafka-leader-election", *election), "an election that is not needed")
     tools.run("kafka-groups", "--list")
+    expect("No partition reassignments found" in _run(tools, "kafka-reassign-partitions", "--list"), "no reassignments")
     refused = _run(tools, "kafka-acls", "--list", code=1)
     expect("SecurityDisabledException: No Authorizer is configured on the broker" in refused, refused)
 
