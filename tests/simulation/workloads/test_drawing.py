@@ -35,7 +35,7 @@ def test_refusals_come_beside_the_first_that_was_drawn_and_change_no_other_seed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "version"), zip(LIMITS, (1, 2, 2, 1, 2), strict=True))
+@pytest.mark.parametrize(("kind", "version"), list(zip(LIMITS, (1, 2, 2, 1, 2), strict=True)))
 def test_a_refusal_costs_its_transaction_and_nothing_else(kind: str, version: int) -> None:
     """Without faults: producers of every kind go on after it, and only what was sent with it is not there."""
     drawn = Refusals("refuse0", kind, 1, 2, 200, True, 200)
