@@ -1,8 +1,8 @@
 """Decisions about topics: create, delete, add partitions. Pure: image and request to operations and outcomes.
 
-Error codes and sentences are those of Apache Kafka 4.3's controller. The operations of one request are committed
-together, so a request costs one durable write however many topics it names; a request may ask for at most
-``MAX_PARTITIONS_PER_REQUEST`` partitions, so that a hostile one costs nothing.
+Error codes and sentences are those of Apache Kafka 4.3's controller. The operations of one decision are committed
+together, in one durable write however many topics it names; CreateTopics of thousands is several decisions. A request
+may ask for at most ``MAX_PARTITIONS_PER_REQUEST`` partitions, so that a hostile one costs nothing.
 """
 
 from __future__ import annotations
