@@ -4,7 +4,7 @@ Rules: every record of the range that is in the log comes once, in offset order;
 at a number of records, because markers and compaction leave gaps. Only records of the topic that was planned, by its
 id. A log that ends before the range gets the time that the driver gives it, what an open transaction holds is waited
 for; waiting without progress ends in an error, which names the transaction. Fetching
-and decoding are one group of batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its
+and decoding are two groups of batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its
 pools of memory, large enough to be cheap.
 """
 
@@ -40,7 +40,7 @@ _TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timest
 _VALUE: Final = column_schema(include_headers=False).get_field_index("value")
 BATCH_BYTES: Final = 2 * MIB
 """About what Spark gets at a time."""
-_GROUPS_AHEAD: Final = 1
+_GROUPS_AHEAD: Final = 2
 _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
 

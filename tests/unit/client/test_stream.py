@@ -1,9 +1,11 @@
-"""Waiting for a large response goes on until much of it is here, and never past what will come."""
+"""Waiting for a large response goes on until much of it is here, and never past what will come; the next one need not
+wait for whoever reads."""
 
 from __future__ import annotations
 
 import select
 import socket
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -64,3 +66,14 @@ def test_little_is_waited_for_again_after_a_response(ends: Ends) -> None:
     poll.register(stream.fileno(), select.POLLIN)
     assert poll.poll(LONG_MS)
     assert received(stream, 1) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the low-water mark is left alone")
+def test_the_next_large_response_has_room_while_nobody_reads(ends: Ends) -> None:
+    stream, far = ends
+    far.sendall(bytes(600 * KIB))
+    assert received(stream, 600 * KIB) == 600 * KIB
+    with socket.fromfd(stream._socket.fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
+        assert same.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 600 * KIB
+        stream.fileno()
+        assert same.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from oncelog.base.units import KIB
+from oncelog.base.units import KIB, MIB
 from oncelog.client.config import Address, ClientConfig
 from oncelog.client.errors import AuthenticationFailed, ConnectionLost, NoBrokerReachable, RequestTimedOut
 from oncelog.client.security import TlsSettings
@@ -23,6 +23,8 @@ _MAX_VECTORS: Final = 512
 """Buffers in one system call; the kernel takes 1024."""
 
 _WAKE_AT_BYTES: Final = 512 * KIB
+_MOST_AHEAD_BYTES: Final = 4 * MIB
+"""Of a response that nobody reads yet, what the kernel should take meanwhile; it keeps its own bounds (tcp_rmem)."""
 _HAS_LOW_WATER_MARK: Final = sys.platform == "linux"
 """Elsewhere SO_RCVLOWAT is missing, or poll does not heed it."""
 
@@ -37,11 +39,11 @@ class Stream(Protocol):
         """At least one byte, or 0 when nothing came in time. Raises ConnectionLost when the far side has closed."""
 
     def fileno(self) -> int:
-        """For waiting on several streams at once."""
+        """For waiting on several streams at once, to be asked for before each wait."""
 
     def expect(self, count: int) -> None:
-        """``count`` bytes of a large response are still to come (0: nothing is known): waiting may go on until a good
-        part of them is here."""
+        """``count`` bytes of a large response are still to come: waiting may go on until a good part of them is here.
+        0: nothing is known, but another large one may come while nobody waits."""
 
     def pending(self) -> bool:
         """Whether bytes are here already that waiting on ``fileno`` would not show (TLS)."""
@@ -51,12 +53,23 @@ class Stream(Protocol):
 
 
 class TcpStream:
-    """Plain TCP."""
+    """Plain TCP.
+
+    Fetching lives on the socket's low-water mark. While a large response is awaited the kernel wakes us for many bytes
+    at once: 8 MB are ten reads instead of a hundred. Between large responses, while one is decoded and the next is on
+    its way, the mark is as high as they are large: Linux makes room for that much, and below the mark it acknowledges
+    bytes that nobody has read yet, so the broker need not stop after the first few hundred KB. Before any wait for an
+    answer of unknown size the mark is one byte again.
+    """
 
     def __init__(self, connected: socket.socket, address: Address) -> None:
         self._socket = connected
         self._address = address
         self._wake_at = 1
+        self._is_large = False
+        """Whether the rest of a large response is awaited."""
+        self._largest = 1
+        """Bytes of the largest response so far, up to ``_MOST_AHEAD_BYTES``."""
 
     def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
         """Write all of it."""
@@ -76,6 +89,8 @@ class TcpStream:
     def receive_into(self, buffer: memoryview, timeout_ms: int) -> int:
         """At least one byte, or 0 in time."""
         try:
+            if timeout_ms > 0:
+                self._about_to_wait()
             self._socket.settimeout(max(timeout_ms, 0) / 1000)
             count = self._socket.recv_into(buffer)
         except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
@@ -87,16 +102,26 @@ class TcpStream:
         return count
 
     def fileno(self) -> int:
-        """The socket's."""
+        """The socket's, on which any answer shows from now on."""
+        self._about_to_wait()
         return self._socket.fileno()
 
     def expect(self, count: int) -> None:
-        """Let the kernel wake us for many bytes at once: a fetch of 8 MB is ten reads instead of a hundred."""
-        wake_at = min(count, _WAKE_AT_BYTES) or 1
-        if wake_at != self._wake_at and _HAS_LOW_WATER_MARK:
-            self._wake_at = wake_at
+        """Be woken for a good part of ``count`` bytes; have room for another large response when they are here."""
+        self._is_large = count > 0
+        self._largest = max(self._largest, min(count, _MOST_AHEAD_BYTES))
+        self._wake_from(min(count, _WAKE_AT_BYTES) if count else self._largest)
+
+    def _about_to_wait(self) -> None:
+        if not self._is_large:
+            self._wake_from(1)
+
+    def _wake_from(self, count: int) -> None:
+        """Set the low-water mark: the bytes from which on a wait for this socket ends."""
+        if count != self._wake_at and _HAS_LOW_WATER_MARK:
+            self._wake_at = count
             with contextlib.suppress(OSError):  # it is closed, which reading will say
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_at)
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def pending(self) -> bool:
         """Never: all that is here can be seen by waiting."""
@@ -113,7 +138,7 @@ class TlsStream(TcpStream):
     _socket: ssl.SSLSocket
 
     def expect(self, count: int) -> None:
-        """Nothing: what the socket has is not what TLS makes of it."""
+        """Nothing: how many bytes of the socket make so many of TLS is not known."""
 
     def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
         """Write all of it: TLS has no vectors."""
