@@ -39,6 +39,7 @@ _LOOK_EVERY_S: Final = 0.2
 _LEFT_ALONE: Final = 0.15
 """Cores that others may use while one side reads: above it the reading is taken again, and the calmest one counts."""
 _MOST_ATTEMPTS: Final = 4
+_OTHERS: Final = "cores that others used"
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _WORKER: Final = b"pyspark.daemon\0pyspark.worker\0"
 """Ends the command line of the process that makes the workers of tasks; those that plan have another module there."""
@@ -264,8 +265,8 @@ def round_of(
             other[f"{label}{what}, doing nothing"] = other[label + what]
         mine[f"{label}rows/s, ours of doing nothing"] = nothing.elapsed_s / ours.elapsed_s
         mine[f"{label}of our tasks' time, Spark's part"] = ours.spark_share
-        mine[f"{label}cores that others used"] = ours.others_cores
-        other[f"{label}cores that others used"] = theirs.others_cores
+        mine[f"{label}{_OTHERS}, beside ours"] = ours.others_cores
+        mine[f"{label}{_OTHERS}, beside theirs"] = theirs.others_cores
     return mine, other
 
 
@@ -274,9 +275,9 @@ def said(mine: Mapping[str, float], other: Mapping[str, float]) -> str:
     lines = []
     for name, rate in mine.items():
         if name.endswith("rows/s"):
-            used = name.replace("rows/s", "cores that others used")
+            used = (mine[name.replace("rows/s", f"{_OTHERS}, beside {whose}")] for whose in ("ours", "theirs"))
             rates = f"{rate:,.0f}, {other[name]:,.0f}, {mine[name + ', doing nothing']:,.0f}"
-            lines.append(f"{name} {rates} (others: {mine[used]:.2f}, {other[used]:.2f} cores)")
+            lines.append(f"{name} {rates} (others: {', '.join(f'{cores:.2f}' for cores in used)} cores)")
     return "  " + "; ".join(lines)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import count
 
+import duckdb
+import polars
 import pyarrow as pa
 import pytest
 
@@ -91,6 +93,23 @@ def test_what_takes_arrow_streams_takes_the_reader(broker: Broker, make: Make) -
     stream = pa.RecordBatchReader.from_stream(read)
     assert stream.schema == read.schema
     assert stream.read_all().num_rows == 25
+
+
+def test_polars_and_duckdb_take_it_with_every_column(broker: Broker, make: Make) -> None:
+    topic = make()
+
+    def read() -> oncelog.arrow.ArrowReader:
+        return oncelog.read_arrow(topic, bootstrap_servers=broker.bootstrap_servers, include_headers=True)
+
+    with read() as reader:
+        frame = reader.to_polars()
+        assert isinstance(frame, polars.DataFrame)
+        assert frame.columns == reader.schema.names
+    assert sorted(frame["value"].to_list()) == sorted(numbered(*range(20)))
+    batches = read().to_reader()  # noqa: F841 - DuckDB finds it by its name
+    found = duckdb.sql("SELECT partition, count(*), epoch_ms(max(timestamp)) FROM batches GROUP BY ALL ORDER BY 1")
+    assert found is not None
+    assert found.fetchall() == [(0, 10, TIME + 14_000), (1, 10, TIME + 19_000)]
 
 
 def test_following_hands_out_batches_as_they_come_and_says_where_to_go_on(
