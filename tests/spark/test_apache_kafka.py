@@ -21,11 +21,14 @@ from oncelog.spark.errors import DataLoss
 from oncelog.spark.export import export
 from oncelog.spark.options import parse_options
 from oncelog.spark.shaping import Shape
+from oncelog.spark.sink import modes
+from oncelog.spark.sink.options import Mode
+from oncelog.spark.sink.points import NAMES
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.jars import PeerMissing, kafka_jars
 from tests.spark.connector_jars import connector_jars
 from tests.spark.java_clients import console_consumed, write_with_every_codec
-from tests.spark.sink.queries import Copy, add_input, committed_values, make_input
+from tests.spark.sink.queries import TWO_PHASE, Copy, add_input, committed_values, make_input
 from tests.spark.sink.test_brokers import kill_at
 from tests.spark.sink.test_java import COMMITTED, values_of
 
@@ -96,6 +99,21 @@ def test_the_broker_is_killed_under_source_and_sink(spark: SparkSession, kafka: 
     assert console_consumed(kafka.bootstrap_servers, "killed-out", len(values)) == values
     if connector_jars()[0]:
         assert values_of(spark, kafka.bootstrap_servers, "killed-out", "kafka", **COMMITTED) == values
+
+
+def test_a_kill_at_every_point_of_two_phase_commit(spark: SparkSession, tmp_path: Path) -> None:
+    """Where an operator has switched on what Apache Kafka 4.3.1 still calls unstable."""
+    unstable = {"unstable.api.versions.enable": "true", **TWO_PHASE}
+    with ApacheKafka(tmp_path / "kafka", properties=unstable) as kafka:
+        with Client(kafka.bootstrap_servers) as client:
+            assert modes.settle(client, Mode.AUTO) is Mode.TWO_PHASE
+        values = make_input(kafka.bootstrap_servers, "points-in", 100)
+        copy = Copy(spark, kafka.bootstrap_servers, "points-in", "points-out", tmp_path)
+        copy.order(*(name for name in NAMES if not name.startswith("ledger")))
+        copy.run_to_the_end()
+        assert copy.ordered == []
+        assert committed_values(kafka.bootstrap_servers, "points-out") == values
+        assert console_consumed(kafka.bootstrap_servers, "points-out", len(values)) == values
 
 
 def test_what_a_java_producer_wrote(spark: SparkSession, kafka: ApacheKafka) -> None:
