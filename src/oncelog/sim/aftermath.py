@@ -44,7 +44,7 @@ async def offsets_of(client: AsyncClient, partitions: Sequence[TopicPartition]) 
 
 
 async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
-    """Every transaction the coordinator knows."""
+    """Every transaction the coordinator knows, but for those whose ids expire between the two questions."""
     listed = (await client.request(ListTransactionsRequest())).transaction_states
     ids = [one.transactional_id for one in listed]
     described = (await client.request(DescribeTransactionsRequest(transactional_ids=ids))).transaction_states
@@ -60,6 +60,7 @@ async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
             ),
         )
         for one in described
+        if one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     ]
 
 

@@ -132,11 +132,11 @@ class Talk:
             version,
         )
 
-    def join(self, generation: int, leader: str = "m") -> None:
+    def join(self, generation: int, leader: str = "m", member: str = "m", instance: str | None = None) -> None:
         """JoinGroup."""
         self.say(
-            join_group.JoinGroupRequest(group_id="g"),
-            join_group.JoinGroupResponse(generation_id=generation, leader=leader, member_id="m"),
+            join_group.JoinGroupRequest(group_id="g", group_instance_id=instance),
+            join_group.JoinGroupResponse(generation_id=generation, leader=leader, member_id=member),
         )
 
     def sync(self, generation: int) -> None:

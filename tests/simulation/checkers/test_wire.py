@@ -135,6 +135,11 @@ def generation_has_two_leaders(talk: Talk) -> None:
     talk.join(3, leader="n")
 
 
+def generation_has_two_static_leaders(talk: Talk) -> None:
+    talk.join(3, leader="s", member="s", instance="s")
+    talk.join(3, leader="t", member="t", instance="t")
+
+
 def commit_is_lost(talk: Talk) -> None:
     talk.commit(5)
     talk.read_back(-1)
@@ -186,6 +191,7 @@ PLANTED: list[tuple[str, Conversation]] = [
     ("W14", generation_falls),
     ("W14", generation_falls_after_a_restart),
     ("W15", generation_has_two_leaders),
+    ("W15", generation_has_two_static_leaders),
     ("W16", commit_is_lost),
     ("W16", older_commit_is_back),
     ("W16", offset_of_a_transaction_is_lost),
@@ -281,6 +287,16 @@ def joined_and_never_synced(talk: Talk) -> None:
     talk.join(4, leader="n")
 
 
+def static_leader_comes_back(talk: Talk) -> None:
+    talk.join(3, leader="s1", member="s1", instance="s")
+    talk.join(3, leader="s2", member="s2", instance="s")
+
+
+def static_leader_comes_back_and_is_not_told(talk: Talk) -> None:
+    talk.join(3, leader="s2", member="m", instance="t")
+    talk.join(3, leader="s3", member="s3", instance="s")
+
+
 def commits_that_may_have_happened(talk: Talk) -> None:
     talk.read_back(-1)
     talk.commit(4, answered=False)
@@ -309,6 +325,8 @@ CLOSE: list[Conversation] = [
     transactions_one_after_the_other,
     older_transactions_share_an_epoch,
     joined_and_never_synced,
+    static_leader_comes_back,
+    static_leader_comes_back_and_is_not_told,
     commits_that_may_have_happened,
 ]
 

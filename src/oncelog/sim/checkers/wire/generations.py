@@ -27,6 +27,8 @@ class Generations:
         self._leaders: dict[tuple[str, int], str] = {}
         self._instances: dict[str, str] = {}
         """Group instance id by member id: a static member that comes back leads on under a new member id (KIP-345)."""
+        self._with_static_members: set[str] = set()
+        """Groups in which a leader that nobody was told of may be one: the answer to its coming back was lost."""
         self._ignored: set[str] = set()
 
     def restarted(self) -> None:
@@ -48,10 +50,16 @@ class Generations:
         self._joined[group].sent(index, generation)
         if asked.request.group_instance_id is not None:
             self._instances[response.member_id] = asked.request.group_instance_id
+            self._with_static_members.add(group)
         leader = self._leaders.get((group, generation), response.leader)
         self._leaders[group, generation] = response.leader
-        if self._instances.get(leader, leader) != self._instances.get(response.leader, response.leader):
+        if self._are_two(group, leader, response.leader):
             self._report(SHARED, f"{group}: generation {generation} is led by {leader} and by {response.leader}")
+
+    def _are_two(self, group: str, leader: str, other: str) -> bool:
+        if group in self._with_static_members and not {leader, other} <= self._instances.keys():
+            return False
+        return self._instances.get(leader, leader) != self._instances.get(other, other)
 
     def synced(self, asked: Exchange, response: SyncGroupResponse, index: int) -> None:
         """A SyncGroup response."""
