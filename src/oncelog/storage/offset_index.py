@@ -2,7 +2,8 @@
 
 An entry says: the batch that ends with this offset begins at this position (both relative to the segment). It is
 kept as the very bytes of the file. A lost, short or damaged index costs time, never correctness: a lookup that finds
-nothing begins at the start of the segment.
+nothing begins at the start of the segment, and whoever goes by an entry looks whether that batch is there
+(``Segment.start_of``): a file whose entries rise may lie all the same.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ class OffsetIndex:
             self.data += _ENTRY.pack(relative, position)
             self._last = relative
 
-    def position_before(self, offset: int) -> int:
-        """Where to begin reading to find ``offset``: 0, or the position of the last entry that is not after it."""
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """The last entry that is not after ``offset``; the segment's beginning when there is none."""
         slot = self._last_slot_at_or_before(offset - self.base_offset)
-        return 0 if slot < 0 else int(_unpack(self.data, slot * ENTRY_SIZE)[1])
+        return (self.base_offset, 0) if slot < 0 else self.entry(slot)
 
     def last(self) -> tuple[int, int]:
         """Offset and position of the last entry; the segment's beginning when there is none."""
         return self.entry(len(self) - 1) if self.data else (self.base_offset, 0)
 
-    def offset_at_or_after(self, position: int) -> int | None:
-        """Offset of the first entry at or after ``position``, None when there is none: an upper bound for a range."""
+    def entry_from(self, position: int) -> tuple[int, int] | None:
+        """The first entry at or after ``position``, None when there is none."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -61,7 +62,7 @@ class OffsetIndex:
                 low = middle + 1
             else:
                 high = middle
-        return self.entry(low)[0] if low < len(self) else None
+        return self.entry(low) if low < len(self) else None
 
     def truncate(self, offset: int) -> None:
         """Drop entries at or after ``offset``."""

@@ -87,13 +87,14 @@ def aborted_in(
 ) -> list[tuple[int, int]]:
     """Aborted transactions that overlap a range that was located, from the index of every segment they may be in."""
     index = place.segment
-    upper = segments[index].offset_index.offset_at_or_after(place.position + size_bytes)
-    if upper is None:
-        upper = segments.end_of(index, log_end_offset)
+    upper: int | None = None
     found: list[AbortedTransaction] = []
     for later in range(index, len(segments)):
         entries = segments[later].aborted
         if entries:
+            if upper is None:  # not before it is needed: it takes a look at the file
+                upper = segments[index].bound_from(place.position + size_bytes)
+                upper = segments.end_of(index, log_end_offset) if upper is None else upper
             more, complete = overlapping(entries, first_offset, upper)
             found += more
             if complete:
@@ -142,7 +143,7 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int,
         if segment.max_timestamp[0] < timestamp:
             continue
         start = max(segment.time_index.offset_before(timestamp), log_start_offset)
-        for position, header in segment.batches(segment.offset_index.position_before(start)):
+        for position, header in segment.batches(segment.start_of(start)):
             if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
                 continue
             found = yield from _in_batch(segment, position, header, max_decompressed_bytes, is_it)
@@ -161,7 +162,7 @@ def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> Search:
     def is_it(record: Record) -> bool:
         return record.timestamp == timestamp
 
-    for position, header in newest.batches(newest.offset_index.position_before(last_offset)):
+    for position, header in newest.batches(newest.start_of(last_offset)):
         if header.max_timestamp == timestamp:
             found = yield from _in_batch(newest, position, header, max_decompressed_bytes, is_it)
             if found is not None:

@@ -325,8 +325,7 @@ class Recovery:
             file.sync()
 
     def _replay_producers(self, segment: Segment, start: int) -> None:
-        position = segment.offset_index.position_before(start)
-        for at, header in segment.batches(position, chunk_size=SCAN_CHUNK):
+        for at, header in segment.batches(segment.start_of(start), chunk_size=SCAN_CHUNK):
             if header.base_offset < start or header.producer_id < 0:
                 continue
             data = segment.file.read(at, header.size_bytes) if header.is_control else b""

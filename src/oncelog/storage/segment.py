@@ -273,9 +273,25 @@ class Segment:
         """Position and header of each batch from ``position`` on."""
         return iter_batches(self.file, position, self.size_bytes, chunk_size)
 
+    def start_of(self, offset: int) -> int:
+        """Where to begin reading to find ``offset``: where the index says, or at 0 when that batch is not there."""
+        claimed, position = self.offset_index.entry_before(offset)
+        if position and not self._ends_with(claimed, position):
+            self._distrust_index()
+            return 0
+        return position
+
+    def bound_from(self, position: int) -> int | None:
+        """An offset that batches before ``position`` do not reach; None when the index does not tell."""
+        entry = self.offset_index.entry_from(position)
+        if entry is None or self._ends_with(*entry):
+            return None if entry is None else entry[0]
+        self._distrust_index()
+        return None
+
     def find(self, offset: int, from_position: int = 0) -> tuple[int, BatchHeader] | None:
         """The first batch whose last offset is not before ``offset``, or None."""
-        for position, header in self.batches(max(from_position, self.offset_index.position_before(offset))):
+        for position, header in self.batches(max(from_position, self.start_of(offset))):
             if header.last_offset >= offset:
                 return position, header
         return None
@@ -347,13 +363,18 @@ class Segment:
 
     def _check_last_entry(self, index: OffsetIndex) -> None:
         """The last entry is where a write that was cut short would show. Raises CorruptFile."""
-        if len(index):
-            offset, position = index.last()
-            for _, header in iter_batches(self.file, position, self.size_bytes, HEADER_SIZE):
-                if header.last_offset == offset:
-                    return
-                break
-            raise CorruptFile(f"offset index says that {offset} is at {position}")
+        if len(index) and not self._ends_with(*index.last()):
+            raise CorruptFile("offset index says that {} is at {}".format(*index.last()))
+
+    def _ends_with(self, offset: int, position: int) -> bool:
+        """Whether the batch at ``position`` ends with ``offset``, as an entry of the index says."""
+        for _, header in iter_batches(self.file, position, self.size_bytes, HEADER_SIZE):
+            return header.last_offset == offset
+        return False
+
+    def _distrust_index(self) -> None:
+        """An entry lies. Lookups begin at the segment's start until the index is made anew, once nothing is added."""
+        self._offset_index, self._index_written, self._damaged = OffsetIndex(self.base_offset), -1, True
 
     def _load_aborted(self) -> list[AbortedTransaction]:
         path = self.path(TRANSACTION_INDEX)
@@ -373,7 +394,7 @@ class Segment:
 
     def _find_max_timestamp(self) -> tuple[int, int]:
         found = self.time_index.last()
-        for _, header in self.batches(self.offset_index.position_before(found[1]), chunk_size=SCAN_CHUNK):
+        for _, header in self.batches(self.start_of(found[1]), chunk_size=SCAN_CHUNK):
             if header.max_timestamp > found[0]:
                 found = (header.max_timestamp, header.last_offset)
         return found

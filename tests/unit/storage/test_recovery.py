@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
 from oncelog.storage.config import StorageConfig
 from oncelog.storage.file_names import CLEAN_SHUTDOWN
+from oncelog.storage.log import PartitionLog
 from oncelog.storage.reading import found_by
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content, headers, records
 
@@ -151,6 +153,40 @@ def test_damaged_files_beside_the_segments_are_rebuilt(clean: bool, damage: str,
     assert not any(segment.needs_index for segment in log.segments)
     assert len(log.segments[0].offset_index) > 0
     assert world.append(batch(producer=1, epoch=0, sequence=60)).base_offset == 60
+
+
+@pytest.mark.parametrize("entry", [(9, 364), (17, 364), (14, 200), (14, 363)], ids=str)
+def test_an_index_that_rises_and_lies_costs_time_alone(entry: tuple[int, int]) -> None:
+    """Bits that flip need not show: (14, 364) is right, the batch there ends with 14 and begins with 12."""
+    world = filled()
+    world.sync()
+    world.directory.close()
+    index = f"t-0/{world.names('.index')[0]}"
+    entries = list(struct.iter_unpack(">ii", world.memory.content(index)))
+    assert entries[:3] == [(8, 182), (14, 364), (20, 546)]
+    entries[1] = entry
+    world.memory.overwrite(index, b"".join(struct.pack(">ii", *one) for one in entries))
+    log = world.reopen()
+    first = log.segments[0]
+    assert _damaged(log) == []
+    for position in (183, 200, 364):
+        bound = first.bound_from(position)
+        assert bound is None or bound >= 14
+    for offset in range(log.segments[1].base_offset):
+        found = first.find(offset)
+        assert found is not None
+        assert found[1].base_offset <= offset <= found[1].last_offset
+    assert _damaged(log) == [0]
+    assert read_all(world) == list(range(60))
+    for _ in range(10):
+        world.run_jobs()
+    assert _damaged(log) == []
+    assert first.offset_index.entry(1) == (14, 364)
+
+
+def _damaged(log: PartitionLog) -> list[int]:
+    """Base offsets of segments whose index waits to be made anew."""
+    return [segment.base_offset for segment in log.segments if segment.needs_index]
 
 
 def _kept(entry: ProducerEntry) -> ProducerEntry:

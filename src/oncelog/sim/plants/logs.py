@@ -22,7 +22,6 @@ from oncelog.storage.directory import LogDirectory, RemoveDirectories
 from oncelog.storage.file_names import LOG_START_OFFSETS
 from oncelog.storage.log import PartitionLog
 from oncelog.storage.maintenance import Maintenance
-from oncelog.storage.offset_index import OffsetIndex
 from oncelog.storage.recovery import Recovery
 from oncelog.storage.segment import Segment
 from oncelog.storage.snapshots import Snapshots
@@ -124,10 +123,10 @@ def _abort_not_indexed(right: Any) -> Any:
 
 
 def _index_points_past(right: Any) -> Any:
-    def position_before(self: OffsetIndex, offset: int) -> int:
-        return self.last()[1] if self.data else 0
+    def start_of(self: Segment, offset: int) -> int:
+        return self.offset_index.last()[1]
 
-    return position_before
+    return start_of
 
 
 def _fetch_forgotten(right: Any) -> Any:
@@ -304,8 +303,8 @@ LOGS: Final = (
     Plant(
         "index-points-past",
         "a lookup begins at the last entry of the offset index",
-        OffsetIndex,
-        "position_before",
+        Segment,
+        "start_of",
         _index_points_past,
     ),
     Plant("fetch-forgotten", "a waiting fetch is never answered, now and then", Readers, "_release", _fetch_forgotten),

@@ -46,6 +46,6 @@ def position_before(path: str, base_offset: int, offset: int, size: int) -> int:
         if os.path.getsize(index) > _MAX_INDEX_BYTES:
             return 0
         with open(index, "rb") as file:
-            return load_offset_index(file.read(), base_offset, size).position_before(offset)
+            return load_offset_index(file.read(), base_offset, size).entry_before(offset)[1]
     except (OSError, CorruptFile):
         return 0
