@@ -175,6 +175,7 @@ class BrokerHost:
         """Why the broker stopped by itself, each time."""
         self.stays_down = False
         """Whether somebody else will start it again; otherwise it comes up by itself after it died."""
+        self._is_coming_back = False
         self._entropy = kernel.entropy(f"broker {broker_id}")
         self._process: _Process | None = None
         self._frozen: list[tuple[_Process, Event]] | None = None
@@ -220,7 +221,14 @@ class BrokerHost:
             self._come_back()
 
     def _come_back(self) -> None:
-        self.kernel.after(self._entropy.randint(10_000, 1_000_000), self.start_until_up)
+        """Once, however many see it die: a start that fails half-way is a death and a failed start."""
+        if not self._is_coming_back:
+            self._is_coming_back = True
+            self.kernel.after(self._entropy.randint(10_000, 1_000_000), self._return)
+
+    def _return(self) -> None:
+        self._is_coming_back = False
+        self.start_until_up()
 
     def freeze(self) -> None:
         """Stand still: what happens meanwhile is taken in at :meth:`thaw`."""
