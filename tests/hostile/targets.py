@@ -23,11 +23,11 @@ from oncelog.storage.checkpoints import read_leader_epochs, read_offsets, read_t
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import CorruptFile, UnusableDirectory
+from oncelog.storage.index.offset_index import load_offset_index
+from oncelog.storage.index.time_index import load_time_index
+from oncelog.storage.index.transaction_index import load_transaction_index
 from oncelog.storage.meta_properties import read_meta_properties
-from oncelog.storage.offset_index import load_offset_index
-from oncelog.storage.producer_snapshot import decode_snapshot
-from oncelog.storage.time_index import load_time_index
-from oncelog.storage.transaction_index import load_transaction_index
+from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
 from oncelog.wire.apis import BY_KEY
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.framing import FrameSplitter, request_limit

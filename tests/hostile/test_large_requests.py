@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers import create_topics, list_groups, list_transactions
-from oncelog.node import large_answers
+from oncelog.node.requests import large_responses
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
@@ -156,8 +156,8 @@ def test_a_client_that_leaves_takes_its_large_request_with_it(driver):
 
 
 def test_the_answer_to_all_topics_is_encoded_in_turns_once_and_shared(driver, monkeypatch):
-    monkeypatch.setattr(large_answers, "FEW", 10)
-    monkeypatch.setattr(large_answers, "SLICE_BYTES", 100)
+    monkeypatch.setattr(large_responses, "FEW", 10)
+    monkeypatch.setattr(large_responses, "SLICE_BYTES", 100)
     peer = driver.connect()
     wanted = [CreatableTopic(name=f"t{number:03}", num_partitions=2, replication_factor=1) for number in range(30)]
     peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)
@@ -201,7 +201,7 @@ def test_a_page_of_many_topics_is_described_in_turns(driver):
 
 @pytest.mark.parametrize("version", [FETCH_VERSION, 12])
 def test_a_large_answer_has_its_records(driver, monkeypatch, version):
-    monkeypatch.setattr(large_answers, "FEW", 10)
+    monkeypatch.setattr(large_responses, "FEW", 10)
     peer = driver.connect()
     names = [f"t{number:02}" for number in range(20)]
     for name in names:
@@ -238,8 +238,8 @@ def test_large_requests_of_several_clients_do_not_share_a_turn(driver, monkeypat
 
 
 def test_a_large_answer_behind_which_a_fetch_waits_does_not_keep_it_for_a_client_that_leaves(driver, monkeypatch):
-    monkeypatch.setattr(large_answers, "FEW", 0)
-    monkeypatch.setattr(large_answers, "SLICE_BYTES", 0)
+    monkeypatch.setattr(large_responses, "FEW", 0)
+    monkeypatch.setattr(large_responses, "SLICE_BYTES", 0)
     peer = driver.connect()
     create_topic(peer, "t")
     driver.hold_syncs = True

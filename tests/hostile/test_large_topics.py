@@ -8,18 +8,19 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.handlers import fetch as fetch_handler
-from oncelog.handlers import offset_commit, pace
-from oncelog.handlers import produce as produce_handler
-from oncelog.handlers.fetch_reads import FetchReads
-from oncelog.node import large_answers, requests
-from oncelog.node.cluster import LOGS_PER_SLICE
+from oncelog.handlers import offset_commit
+from oncelog.handlers.fetch import handler as fetch_handler
+from oncelog.handlers.fetch.reads import FetchReads
+from oncelog.handlers.produce import handler as produce_handler
+from oncelog.handlers.support import yielding
+from oncelog.node.partitions.manager import LOGS_PER_SLICE
+from oncelog.node.requests import dispatch, large_responses
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.runtime.metrics import Metrics
-from oncelog.storage import looking, reading
-from oncelog.storage.reading import RECORDS_A_STEP
+from oncelog.storage.log import read, record_validation
+from oncelog.storage.log.read import RECORDS_A_STEP
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -59,14 +60,14 @@ def driver() -> Turns:
 
 def three_a_turn(monkeypatch) -> None:
     """What is large from thousands on is so from three on."""
-    monkeypatch.setattr(requests, "LARGE_BYTES", 0)
-    monkeypatch.setattr(pace, "ITEMS", 3)
-    monkeypatch.setattr(pace, "ITEMS_WHILE_CREATING", 3)
+    monkeypatch.setattr(dispatch, "LARGE_BYTES", 0)
+    monkeypatch.setattr(yielding, "ITEMS", 3)
+    monkeypatch.setattr(yielding, "ITEMS_WHILE_CREATING", 3)
     monkeypatch.setattr(produce_handler, "ITEMS_WHILE_CREATING", 3)
     monkeypatch.setattr(fetch_handler, "_MANY", 2)
     monkeypatch.setattr(offset_commit, "ITEMS", 3)
-    monkeypatch.setattr(large_answers, "FEW", 2)
-    monkeypatch.setattr(large_answers, "SLICE_BYTES", 20)
+    monkeypatch.setattr(large_responses, "FEW", 2)
+    monkeypatch.setattr(large_responses, "SLICE_BYTES", 20)
 
 
 def with_records() -> Turns:
@@ -201,8 +202,8 @@ def test_what_is_worked_on_in_turns_is_answered_as_if_it_were_not(monkeypatch, n
 
     at_once, no_turns = answer()
     three_a_turn(monkeypatch)
-    in_turns, turns = answer()
-    assert in_turns == at_once
+    in_slices, turns = answer()
+    assert in_slices == at_once
     assert no_turns == 0
     assert turns > 5
 
@@ -276,18 +277,18 @@ def test_thousands_of_records_are_looked_into_in_turns(driver, monkeypatch, wron
         topic_data=[TopicProduceData(name="c", partition_data=data), *produce_of(1).topic_data],
     )
     driver.turns = 0
-    in_turns = peer.ask(request, 9)
+    in_slices = peer.ask(request, 9)
     assert driver.turns == 2
     with monkeypatch.context() as patched:
-        patched.setattr(looking, "RECORDS_A_STEP", 1 << 31)
+        patched.setattr(record_validation, "RECORDS_A_STEP", 1 << 31)
         driver = with_records()
         other = driver.connect()
         create_topic(other, "c", cleanup_policy="compact")
         driver.turns = 0
         at_once = other.ask(request, 9)
         assert driver.turns == 0
-    assert in_turns == at_once
-    answered = in_turns.responses[0].partition_responses[0]
+    assert in_slices == at_once
+    answered = in_slices.responses[0].partition_responses[0]
     assert answered.error_code == (ErrorCode.NONE if wrong is None else ErrorCode.INVALID_RECORD)
     assert [each.batch_index for each in answered.record_errors] == ([] if wrong is None else [wrong])
 
@@ -295,11 +296,11 @@ def test_thousands_of_records_are_looked_into_in_turns(driver, monkeypatch, wron
 def test_of_a_batch_refused_for_its_records_ten_thousand_are_named(driver):
     peer = driver.connect()
     create_topic(peer, "c", cleanup_policy="compact")
-    records = [Record(number, START_MS, None, None, ()) for number in range(looking.NAMED_ERRORS + 1_000)]
+    records = [Record(number, START_MS, None, None, ()) for number in range(record_validation.NAMED_ERRORS + 1_000)]
     data = [PartitionProduceData(index=0, records=bytes(build_batch(records, codec=Codec.ZSTD)))]
     request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="c", partition_data=data)])
     (answered,) = peer.ask(request, 9).responses[0].partition_responses
-    assert len(answered.record_errors) == looking.NAMED_ERRORS
+    assert len(answered.record_errors) == record_validation.NAMED_ERRORS
     assert f"due to {len(records)} record errors in total" in answered.error_message
 
 
@@ -316,8 +317,8 @@ def test_what_is_much_is_compressed_anew_aside(driver, monkeypatch, wanted, reco
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
     driver.turns = 0
     (aside,) = peer.ask(request, 9).responses[0].partition_responses
-    assert driver.turns == -(-count // looking.RECORDS_A_STEP)
-    monkeypatch.setattr(produce_handler, "may_have_much", lambda *_: False)
+    assert driver.turns == -(-count // record_validation.RECORDS_A_STEP)
+    monkeypatch.setattr(produce_handler, "may_have_many_records", lambda *_: False)
     (at_once,) = peer.ask(request, 9).responses[0].partition_responses
     assert (aside.error_code, at_once.error_code, at_once.base_offset) == (0, 0, count)
     log = driver.node.logs.logs[TopicPartition(TopicName("c"), 0)]
@@ -419,7 +420,7 @@ def test_who_asks_for_all_partitions_of_a_new_topic_does_not_have_them_created_i
     assert len(peer.responses) == 3
     assert {each.error_code for each in peer.responses[1].topics[0].partitions} == {ErrorCode.NONE}
     assert sum(created) == many
-    assert max(created) <= pace.ITEMS_WHILE_CREATING + LOGS_PER_SLICE
+    assert max(created) <= yielding.ITEMS_WHILE_CREATING + LOGS_PER_SLICE
 
 
 def test_a_scrape_creates_no_logs(driver):
@@ -445,18 +446,18 @@ def test_a_scrape_creates_no_logs(driver):
 def test_what_is_decompressed_is_held_for_one_client_at_a_time(driver, monkeypatch):
     """A hundred megabytes from turn to turn for a few bytes of request: the others wait."""
     open_now, most = set(), []
-    read = reading.read_records
+    read_records = read.read_records
 
     def counted(*arguments):
         key = object()
         open_now.add(key)
         most.append(len(open_now))
         try:
-            yield from read(*arguments)
+            yield from read_records(*arguments)
         finally:
             open_now.discard(key)
 
-    monkeypatch.setattr(reading, "read_records", counted)
+    monkeypatch.setattr(read, "read_records", counted)
     first, second, third, fourth = (driver.connect() for _ in range(4))
     many = [Record(number, START_MS + number, None, b"", ()) for number in range(20_001)]
     data = [PartitionProduceData(index=1, records=bytes(build_batch(many, codec=Codec.ZSTD)))]

@@ -15,10 +15,10 @@ from oncelog.base.ids import CONSUMER_OFFSETS, ProducerEpoch, ProducerId, TopicP
 from oncelog.core.transactions.errors import add_error
 from oncelog.core.transactions.model import AddReply, AddRequest, Identity
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.context import Context
-from oncelog.handlers.topic_creation import ensure_internal_topic
-from oncelog.handlers.transactions import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.topic_creation import ensure_internal_topic
+from oncelog.handlers.support.transaction_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

@@ -15,11 +15,11 @@ from oncelog.base.ids import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPa
 from oncelog.core.transactions.errors import add_error
 from oncelog.core.transactions.model import TRANSACTIONS_V2, AddReply, AddRequest, Identity, VerifyReply
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context, CoordinatorRefusal
-from oncelog.handlers.facts import may_cluster, may_topic
-from oncelog.handlers.leadership import exists
-from oncelog.handlers.transactions import COORDINATOR_ERRORS, by_topic, may, partitions_of
-from oncelog.handlers.waits import Steps, Transact, TransactEach
+from oncelog.handlers.support.context import Context, CoordinatorRefusal
+from oncelog.handlers.support.leadership import exists
+from oncelog.handlers.support.metadata_changes import may_cluster, may_topic
+from oncelog.handlers.support.transaction_requests import COORDINATOR_ERRORS, by_topic, may, partitions_of
+from oncelog.handlers.support.waits import Steps, Transact, TransactEach
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -13,8 +13,8 @@ from oncelog.base.ids import TopicName
 from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.core.controller.reassignments import check_reassignment
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import CLUSTER_DENIED, HURRIED, may_cluster
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, HURRIED, may_cluster
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.acls import change_refusal, require_known
-from oncelog.handlers.context import Context
+from oncelog.handlers.support.acls import change_refusal, require_known
+from oncelog.handlers.support.context import Context
 from oncelog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

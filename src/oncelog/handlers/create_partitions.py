@@ -10,9 +10,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics import MorePartitions, create_partitions
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import HURRIED, committed, may_topic, outcome_error
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_topic, outcome_error
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

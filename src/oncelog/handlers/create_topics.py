@@ -17,10 +17,10 @@ from oncelog.core.controller.names import METADATA_TOPIC
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, create_topics, too_many
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import HURRIED, committed, may_cluster, may_topic
-from oncelog.handlers.topic_creation import new_topic_id
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_cluster, may_topic
+from oncelog.handlers.support.topic_creation import new_topic_id
+from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -82,17 +82,17 @@ def _outcomes(
     committed, are turns that others wait for."""
     broker = context.broker
     if len(wanted) > TOPICS_A_COMMIT:
-        yield NextTurn()
+        yield NextSlice()
     topics = [_new_topic(topic) for topic in wanted]
     if len(wanted) > TOPICS_A_COMMIT:
-        yield NextTurn()
+        yield NextSlice()
     if too_many(broker.config, topics):
         return [TOO_MANY_PARTITIONS for _ in topics]
     outcomes: list[CreatedTopic | Refusal] = []
     created: set[TopicName] = set()
     for start in range(0, len(topics), TOPICS_A_COMMIT):
         if len(topics) > TOPICS_A_COMMIT:
-            yield NextTurn()
+            yield NextSlice()
         some = topics[start : start + TOPICS_A_COMMIT]
         decide = partial(create_topics, topics=some, new_topic_id=lambda: new_topic_id(broker), beside=created)
         found = yield from committed(
@@ -102,7 +102,7 @@ def _outcomes(
         outcomes += found
         created.update(outcome.name for outcome in found if isinstance(outcome, CreatedTopic))
     if len(topics) > TOPICS_A_COMMIT:
-        yield NextTurn()
+        yield NextSlice()
     return outcomes
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, Offset, TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.context import Context
-from oncelog.handlers.leadership import led_log
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leadership import led_log
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -23,7 +23,7 @@ from oncelog.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.storage.log import PartitionLog
+    from oncelog.storage.log.partition_log import PartitionLog
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is beyond the high watermark, or negative and not -1",

@@ -12,9 +12,9 @@ from oncelog.core.controller.image import ClusterImage, TopicImage
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.topics import delete_topics
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import HURRIED, committed, may_cluster, may_topic, outcome_error
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_cluster, may_topic, outcome_error
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

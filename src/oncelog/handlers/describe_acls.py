@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.acls import require_known
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import CLUSTER_DENIED, may_cluster
+from oncelog.handlers.support.acls import require_known
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, may_cluster
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

@@ -10,8 +10,8 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import cluster_operations, may_cluster
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import cluster_operations, may_cluster
 from oncelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

@@ -16,8 +16,8 @@ from oncelog.core.controller.names import name_refusal
 from oncelog.core.controller.outcomes import Refused
 from oncelog.core.controller.resources import ConfigResourceType, Resource, check_broker_name, current
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_cluster, may_topic
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import may_cluster, may_topic
 from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -15,9 +15,9 @@ from oncelog.base.ids import GroupId
 from oncelog.core.groups.model import Decision, GroupDescription
 from oncelog.core.groups.states import GroupState
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.groups import COORDINATOR_ERRORS, allowed_operations, ask, may
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, allowed_operations, ask, may
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

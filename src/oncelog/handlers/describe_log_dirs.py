@@ -8,10 +8,10 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_cluster
-from oncelog.handlers.pace import Pace
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import may_cluster
+from oncelog.handlers.support.waits import NextSlice, Steps
+from oncelog.handlers.support.yielding import SliceBudget
 from oncelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -38,7 +38,7 @@ def handle(
 
 
 def _describe(wanted: Sequence[TopicPartition], context: Context) -> Steps[DescribeLogDirsResponse]:
-    pace = Pace(context.broker)
+    budget = SliceBudget(context.broker)
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in wanted:
         log = context.broker.log(partition)
@@ -48,8 +48,8 @@ def _describe(wanted: Sequence[TopicPartition], context: Context) -> Steps[Descr
             topic.partitions.append(
                 DescribeLogDirsPartition(partition_index=partition.partition, partition_size=size_bytes)
             )
-        if pace.done():
-            yield NextTurn()
+        if budget.spent():
+            yield NextSlice()
     total_bytes, usable_bytes = context.broker.disk_bytes()
     result = DescribeLogDirsResult(
         log_dir=context.broker.config.data_directory,

@@ -14,12 +14,12 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_OFFSET, TopicName, TopicPartition
 from oncelog.core.controller.names import name_refusal
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_topic
-from oncelog.handlers.leadership import led_log
-from oncelog.handlers.pace import Pace
-from oncelog.handlers.transactions import may
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leadership import led_log
+from oncelog.handlers.support.metadata_changes import may_topic
+from oncelog.handlers.support.transaction_requests import may
+from oncelog.handlers.support.waits import NextSlice, Steps
+from oncelog.handlers.support.yielding import SliceBudget
 from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -41,7 +41,7 @@ def handle(request: DescribeProducersRequest, context: Context) -> Steps[Describ
     and after so many others have their turn."""
     seen: set[tuple[str, int]] = set()
     response = DescribeProducersResponse()
-    pace = Pace(context.broker)
+    budget = SliceBudget(context.broker)
     for topic in request.topics:
         name = topic.name
         indexes = [index for index in dict.fromkeys(topic.partition_indexes) if (name, index) not in seen]
@@ -54,8 +54,8 @@ def handle(request: DescribeProducersRequest, context: Context) -> Steps[Describ
                 answer.partitions.append(refused)
             else:
                 answer.partitions.append(_producers(TopicPartition(TopicName(name), index), context))
-            if pace.done(1 + len(answer.partitions[-1].active_producers)):
-                yield NextTurn()
+            if budget.spent(1 + len(answer.partitions[-1].active_producers)):
+                yield NextSlice()
         response.topics.append(answer)
     return response
 

@@ -13,9 +13,9 @@ from oncelog.base.ids import NO_BROKER, TopicName
 from oncelog.core.controller.image import PartitionImage, TopicImage
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_topic, topic_operations
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import may_topic, topic_operations
+from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -68,7 +68,7 @@ def _page(
     left = limit
     for number, name in enumerate(names):
         if number % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
-            yield NextTurn()
+            yield NextSlice()
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=start)

@@ -15,10 +15,10 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, TopicPartition, TransactionalId
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_topic
-from oncelog.handlers.transactions import COORDINATOR_ERRORS, by_topic, may
-from oncelog.handlers.waits import Steps, UntilDurable
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import may_topic
+from oncelog.handlers.support.transaction_requests import COORDINATOR_ERRORS, by_topic, may
+from oncelog.handlers.support.waits import Steps, UntilDurable
 from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

@@ -14,9 +14,9 @@ from oncelog.base.ids import TopicName
 from oncelog.core.controller.elections import ElectionType, elect
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import HURRIED, committed, may_cluster
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_cluster
+from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -63,7 +63,7 @@ def _elect(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeaders
     election = ElectionType(request.election_type)
     outcomes = yield from committed(lambda: elect(context.broker.image, election, flat))
     if len(flat) > _MANY:
-        yield NextTurn()
+        yield NextSlice()
     results = {topic: ReplicaElectionResult(topic=topic) for topic, _ in asked}
     for (topic, partition), outcome in zip(flat, outcomes, strict=True):
         refusal = outcome if isinstance(outcome, Refusal) else Refusal(ErrorCode.NONE)

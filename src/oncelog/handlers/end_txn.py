@@ -14,9 +14,9 @@ from oncelog.base.ids import ProducerEpoch, ProducerId, TransactionalId
 from oncelog.core.transactions.errors import end_error
 from oncelog.core.transactions.model import TRANSACTIONS_V2, EndReply, EndRequest, Identity
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.transactions import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.transaction_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

@@ -15,9 +15,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.context import Context
-from oncelog.handlers.topic_creation import ensure_internal_topic
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.topic_creation import ensure_internal_topic
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

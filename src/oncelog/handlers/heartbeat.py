@@ -9,9 +9,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups import model
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

@@ -6,9 +6,9 @@ from typing import Final
 
 from oncelog.core.controller.config_changes import Alteration, ConfigChange
 from oncelog.core.controller.resources import Resource
-from oncelog.handlers.config_alteration import ALTERATION_ERRORS, alter, responses
-from oncelog.handlers.context import Context
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.config_alteration import ALTERATION_ERRORS, alter, responses
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,

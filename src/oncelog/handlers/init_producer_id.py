@@ -27,12 +27,12 @@ from oncelog.core.transactions.model import Identity, InitReply, InitRequest, Tr
 from oncelog.core.transactions.states import STATE_NAMES, TransactionState
 from oncelog.core.transactions.transaction import NEVER_TIMES_OUT
 from oncelog.handlers.api import Operation
-from oncelog.handlers.audit import PARTITIONS_NAMED, AuditRecord, Value, requester
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_cluster, may_topic
-from oncelog.handlers.topic_creation import ensure_internal_topic
-from oncelog.handlers.transactions import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.waits import Steps, UntilProducerId
+from oncelog.handlers.support.audit import PARTITIONS_NAMED, AuditRecord, Value, requester
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import may_cluster, may_topic
+from oncelog.handlers.support.topic_creation import ensure_internal_topic
+from oncelog.handlers.support.transaction_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.waits import Steps, UntilProducerId
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

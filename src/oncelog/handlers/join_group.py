@@ -15,9 +15,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups.model import JoinReply, JoinRequest, Protocol
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, fits_record, may
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, fits_record, may
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

@@ -12,8 +12,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.controller.image import ClusterImage
 from oncelog.core.controller.resources import ConfigResourceType
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_cluster
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import may_cluster
 from oncelog.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
-from oncelog.handlers.context import Context
-from oncelog.handlers.groups import may
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.group_requests import may
+from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse |
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     groups = [group for shard in shards for group in shard.listings()]
     if len(groups) > _GROUPS_A_TURN:
-        return _in_turns(groups, request, context)
+        return _in_slices(groups, request, context)
     return ListGroupsResponse(groups=_listed(groups, request, context))
 
 
-def _in_turns(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> Steps[ListGroupsResponse]:
+def _in_slices(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> Steps[ListGroupsResponse]:
     """The groups as they were when they were asked for."""
     listed = []
     for start in range(0, len(groups), _GROUPS_A_TURN):
-        yield NextTurn()
+        yield NextSlice()
         listed += _listed(groups[start : start + _GROUPS_A_TURN], request, context)
     return ListGroupsResponse(groups=listed)
 

@@ -17,9 +17,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.invariant import InvariantViolation
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.context import Broker, Context
-from oncelog.handlers.leadership import led_log
-from oncelog.handlers.waits import Aside, NextTurn, Steps
+from oncelog.handlers.support.context import Broker, Context
+from oncelog.handlers.support.leadership import led_log
+from oncelog.handlers.support.waits import NextSlice, Offload, Steps
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -29,8 +29,8 @@ from oncelog.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.storage.log import PartitionLog
-    from oncelog.storage.reading import Search, TimestampOffset
+    from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.log.read import Search, TimestampOffset
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
@@ -62,7 +62,7 @@ KNOWN_SINCE: Final = {
 
 CLIENT: Final = -1
 """The replica id of everybody who is no broker."""
-SEARCHES_A_TURN: Final = 50
+SEARCHES_PER_SLICE: Final = 50
 """Each may look at some hundred records."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -107,9 +107,9 @@ def _answer_all(request: ListOffsetsRequest, context: Context) -> Steps[ListOffs
                 outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             answer.partitions.append(_answer(index, outcome))
             searches += _is_searched(partitions[0])
-            if searches == SEARCHES_A_TURN:
+            if searches == SEARCHES_PER_SLICE:
                 searches = 0
-                yield NextTurn()
+                yield NextSlice()
         response.topics.append(answer)
     return response
 
@@ -171,7 +171,7 @@ def _searched(search: Search) -> Steps[TimestampOffset | None]:
     try:
         scan = next(search)
         while True:
-            scan = search.send((yield Aside(scan)))
+            scan = search.send((yield Offload(scan)))
     except StopIteration as end:
         found = end.value
     return found

@@ -7,8 +7,8 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import CLUSTER_DENIED, may_cluster
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, may_cluster
 from oncelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

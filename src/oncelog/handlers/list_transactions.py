@@ -14,9 +14,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, ProducerId
 from oncelog.core.transactions.states import state_named
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.transactions import may
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.transaction_requests import may
+from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -68,20 +68,20 @@ def handle(
         ]
 
     if sum(shard.id_count() for shard in shards) > _MANY:
-        return _in_turns(shards, list_in, response)
+        return _in_slices(shards, list_in, response)
     for shard in shards:
         list_in(shard)
     return response
 
 
-def _in_turns(
+def _in_slices(
     shards: Sequence[TransactionShard],
     list_in: Callable[[TransactionShard], None],
     response: ListTransactionsResponse,
 ) -> Steps[ListTransactionsResponse]:
     """Shard by shard: a million ids in one go would keep others waiting for a second."""
     for shard in shards:
-        yield NextTurn()
+        yield NextSlice()
         if not shard.is_loaded:  # it has become another broker's
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         list_in(shard)

@@ -15,10 +15,10 @@ from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId, TopicName
 from oncelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import cluster_operations, may_cluster, may_topic, topic_operations
-from oncelog.handlers.topic_creation import auto_create
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import cluster_operations, may_cluster, may_topic, topic_operations
+from oncelog.handlers.support.topic_creation import auto_create
+from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.messages.metadata import (
     MetadataRequest,
@@ -87,7 +87,7 @@ def _create_then_answer(
     refused: dict[TopicName, ErrorCode],
 ) -> Steps[MetadataResponse]:
     if len(missing) > _MANY:
-        yield NextTurn()
+        yield NextSlice()
     if not may_cluster(context, Operation.CREATE):
         for name in missing:
             if not may_topic(context, Operation.CREATE, name):
@@ -97,7 +97,7 @@ def _create_then_answer(
         refusals = yield from auto_create(context.broker, creatable)
         refused.update((TopicName(name), refusal.error_code) for name, refusal in refusals.items())
     if len(missing) > _MANY:
-        yield NextTurn()
+        yield NextSlice()
     return _answer_names(request, context, names, refused)
 
 

@@ -24,12 +24,12 @@ from oncelog.base.ids import (
 )
 from oncelog.core.groups.model import CommitReply, CommitRequest, PartitionCommit
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_topic
-from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.leadership import exists
-from oncelog.handlers.pace import ITEMS
-from oncelog.handlers.waits import NextTurn, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.leadership import exists
+from oncelog.handlers.support.metadata_changes import may_topic
+from oncelog.handlers.support.waits import NextSlice, Steps
+from oncelog.handlers.support.yielding import ITEMS
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -84,7 +84,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommit
         return answer.response()
     accepted = [(topic, part) for topic in request.topics for part in _accepted_of_topic(topic, context, answer)]
     if len(accepted) > ITEMS:
-        yield NextTurn()  # they are decided as one, which takes as long again
+        yield NextSlice()  # they are decided as one, which takes as long again
     if accepted:
         commit = CommitRequest(
             GroupId(request.group_id),

@@ -8,11 +8,11 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_topic
-from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.leadership import exists
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.leadership import exists
+from oncelog.handlers.support.metadata_changes import may_topic
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

@@ -16,10 +16,10 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, GroupId, TopicId, TopicName
 from oncelog.core.groups.model import FetchedOffset
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_topic
-from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.waits import Coordinate, Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.metadata_changes import may_topic
+from oncelog.handlers.support.waits import Coordinate, Steps
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,

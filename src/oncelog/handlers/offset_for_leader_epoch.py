@@ -12,8 +12,8 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
-from oncelog.handlers.context import Context
-from oncelog.handlers.leadership import led_log
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leadership import led_log
 from oncelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

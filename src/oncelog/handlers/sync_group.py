@@ -13,9 +13,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups.model import SyncReply, SyncRequest
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

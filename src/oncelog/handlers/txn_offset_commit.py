@@ -40,13 +40,13 @@ from oncelog.core.groups.model import (
     TransactionalCommitRequest,
 )
 from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
-from oncelog.handlers import transactions
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import may_topic
-from oncelog.handlers.groups import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.leadership import exists
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support import transaction_requests
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.leadership import exists
+from oncelog.handlers.support.metadata_changes import may_topic
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -117,7 +117,7 @@ class _Answer:
 def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffsetCommitResponse]:
     """Refuse what cannot be committed here; verify the transaction; let the group's coordinator decide."""
     answer = _Answer(request, context.version)
-    if not transactions.may(context, Operation.WRITE, request.transactional_id):
+    if not transaction_requests.may(context, Operation.WRITE, request.transactional_id):
         return answer.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not may(context, Operation.READ, request.group_id):
         return answer.refuse_all(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -246,7 +246,7 @@ def _take_part(adding: AddRequest, context: Context) -> Steps[ErrorCode]:
     def decide(shard: TransactionShard, token: int, now_ms: int, _: ProducerId) -> TransactionDecision:
         return (shard.add_partitions if adds else shard.verify_partitions)(adding, token, now_ms)
 
-    reply: AddReply | VerifyReply | ErrorCode = yield from transactions.ask(adding.transactional_id, decide)
+    reply: AddReply | VerifyReply | ErrorCode = yield from transaction_requests.ask(adding.transactional_id, decide)
     if isinstance(reply, ErrorCode):
         return _told(reply, context.version)
     return _told(_error_of(reply), context.version)

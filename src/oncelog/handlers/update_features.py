@@ -12,9 +12,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.controller.features import FeatureUpdate, update_features
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context
-from oncelog.handlers.facts import committed, may_cluster
-from oncelog.handlers.waits import Steps
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import committed, may_cluster
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import Context, Marker
-from oncelog.handlers.facts import may_cluster
-from oncelog.handlers.hanging import is_protected
-from oncelog.handlers.markers_audit import open_there, record_of
-from oncelog.handlers.pace import Pace
-from oncelog.handlers.transactions import by_topic
-from oncelog.handlers.waits import NextTurn, Steps, UntilDurable
+from oncelog.handlers.support.context import Context, Marker
+from oncelog.handlers.support.markers_audit import open_there, record_of
+from oncelog.handlers.support.metadata_changes import may_cluster
+from oncelog.handlers.support.transaction_findings import is_protected
+from oncelog.handlers.support.transaction_requests import by_topic
+from oncelog.handlers.support.waits import NextSlice, Steps, UntilDurable
+from oncelog.handlers.support.yielding import SliceBudget
 from oncelog.storage.errors import AppendRefused
 from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -36,7 +36,7 @@ from oncelog.wire.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.storage.log import PartitionLog
+    from oncelog.storage.log.partition_log import PartitionLog
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition here",
@@ -79,17 +79,17 @@ def handle(
 def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
     outcomes: Outcomes = {}
     ends: dict[TopicPartition, Offset] = {}
-    pace = Pace(context.broker)
+    budget = SliceBudget(context.broker)
     for marker in request.markers:
         written = dict.fromkeys(_partitions(marker), ErrorCode.OPERATION_NOT_ATTEMPTED)
         found = open_there(marker, context)
-        if pace.done():
-            yield NextTurn()
+        if budget.spent():
+            yield NextSlice()
         try:
             for partition in _partitions(marker):
                 written[partition] = _write(marker, partition, context, ends)
-                if pace.done():
-                    yield NextTurn()
+                if budget.spent():
+                    yield NextSlice()
         finally:  # also when the requester does not wait for the end
             context.broker.audit(record_of(marker, written, found, context))
         outcomes.setdefault(marker.producer_id, {}).update(written)

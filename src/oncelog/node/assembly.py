@@ -12,8 +12,8 @@ from oncelog.core.controller.image import ClusterImage, load_image
 from oncelog.core.controller.registration import Registration, RegistrationRefused, register
 from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import Report
-from oncelog.node.log_configs import log_config, storage_config
 from oncelog.node.node import Node
+from oncelog.node.partitions.log_configs import log_config, storage_config
 from oncelog.node.settings import Address, Settings
 from oncelog.ports import Coordination, Entropy, Files
 from oncelog.storage.config import LogConfig

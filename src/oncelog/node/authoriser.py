@@ -6,7 +6,7 @@ from oncelog.handlers.api import Operation, ResourceType
 
 
 class AllowAll:
-    """See :class:`oncelog.handlers.context.Authoriser`."""
+    """See :class:`oncelog.handlers.support.context.Authoriser`."""
 
     def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Always."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 _REBUILD_ABOVE: Final = 256
-ALARMS_A_TURN: Final = 1000
+ALARMS_PER_SLICE: Final = 1000
 
 
 class Alarm:
@@ -64,7 +64,7 @@ class Deadlines:
     def run_due(self, now_ms: int) -> None:
         """Call what is due, the next thousand of it: one request may have set thirty thousand for one time, and others
         are to have their turn. What is left is still due."""
-        for _ in range(ALARMS_A_TURN):
+        for _ in range(ALARMS_PER_SLICE):
             if (at_ms := self.next_ms()) is None or at_ms > now_ms:
                 break
             alarm = heapq.heappop(self._heap)

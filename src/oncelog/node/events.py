@@ -16,7 +16,7 @@ from oncelog.ports import Buffer, OpenFile
 from oncelog.storage.file_range import FileRange as FileRange
 
 if TYPE_CHECKING:
-    from oncelog.handlers.audit import AuditRecord
+    from oncelog.handlers.support.audit import AuditRecord
     from oncelog.wire.chunks import Chunk
 
 
@@ -62,8 +62,8 @@ class JobFinished:
 
 
 @dataclass(slots=True)
-class FactsWritten:
-    """The outcome of a :class:`WriteFacts`: committed, refused by the tree, or failed."""
+class MetadataWritten:
+    """The outcome of a :class:`WriteMetadata`: committed, refused by the tree, or failed."""
 
     token: int
     conflict: bool = False
@@ -93,7 +93,7 @@ Event = (
     | RequestReceived
     | Synced
     | JobFinished
-    | FactsWritten
+    | MetadataWritten
     | DeadlineReached
     | Continued
     | Shutdown
@@ -149,8 +149,8 @@ class RunJob:
 
 
 @dataclass(slots=True)
-class WriteFacts:
-    """Commit operations to the coordination tree, in the order of these effects; answered by :class:`FactsWritten`."""
+class WriteMetadata:
+    """Commit operations to the coordination tree, in the order of the effects; :class:`MetadataWritten` answers."""
 
     token: int
     operations: Sequence[Operation]
@@ -189,4 +189,4 @@ class Stopped:
     """All is flushed; the process may end."""
 
 
-Effect = Send | Close | Pause | Resume | Sync | RunJob | WriteFacts | Continue | Report | Audit | Fatal | Stopped
+Effect = Send | Close | Pause | Resume | Sync | RunJob | WriteMetadata | Continue | Report | Audit | Fatal | Stopped

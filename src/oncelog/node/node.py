@@ -32,12 +32,12 @@ from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.core.transactions.model import AddRequest
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.api import Api
-from oncelog.handlers.context import Authoriser, Marker
-from oncelog.handlers.waits import (
-    Aside,
-    CommitFacts,
+from oncelog.handlers.support.context import Authoriser, Marker
+from oncelog.handlers.support.waits import (
+    CommitMetadata,
     Coordinate,
-    NextTurn,
+    NextSlice,
+    Offload,
     Transact,
     TransactEach,
     UntilDurable,
@@ -45,13 +45,13 @@ from oncelog.handlers.waits import (
     UntilReadable,
     Wait,
 )
-from oncelog.node.aside import AsideWork
-from oncelog.node.cluster import Cluster
-from oncelog.node.connections import Connection
-from oncelog.node.coordinator_settings import group_settings, transaction_settings, transaction_version
-from oncelog.node.coordinators import Coordinators
+from oncelog.node.coordinators.group_coordinators import GroupCoordinators
+from oncelog.node.coordinators.markers import append_marker
+from oncelog.node.coordinators.producer_ids import ProducerIds
+from oncelog.node.coordinators.runner import Coordinators
+from oncelog.node.coordinators.settings import group_settings, transaction_settings, transaction_version
+from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
 from oncelog.node.deadlines import Deadlines
-from oncelog.node.durability import Durability
 from oncelog.node.events import (
     Audit,
     ConnectionClosed,
@@ -61,32 +61,32 @@ from oncelog.node.events import (
     DeadlineReached,
     Effect,
     Event,
-    FactsWritten,
     Fatal,
     JobFinished,
+    MetadataWritten,
     RequestReceived,
     Shutdown,
     Stopped,
     Synced,
 )
-from oncelog.node.facts import Facts
-from oncelog.node.group_coordinators import GroupCoordinators
-from oncelog.node.maintenance import Maintenance
-from oncelog.node.markers import append_marker
-from oncelog.node.orphans import OrphanWatch
-from oncelog.node.producer_ids import ProducerIds
-from oncelog.node.readers import Readers
-from oncelog.node.requests import Handle, Requests
-from oncelog.node.tasks import Runnable, Task
-from oncelog.node.traffic import Traffic
-from oncelog.node.transaction_coordinators import TransactionCoordinators
-from oncelog.node.transaction_metrics import TransactionCounters
+from oncelog.node.hanging.watch import OrphanWatch
+from oncelog.node.metadata import MetadataCommits
+from oncelog.node.monitoring.traffic import Traffic
+from oncelog.node.monitoring.transaction_metrics import TransactionCounters
+from oncelog.node.partitions.delayed_fetches import DelayedFetches
+from oncelog.node.partitions.group_commit import GroupCommit
+from oncelog.node.partitions.maintenance import Maintenance
+from oncelog.node.partitions.manager import Cluster
+from oncelog.node.requests.connections import Connection
+from oncelog.node.requests.dispatch import Handle, Requests
+from oncelog.node.requests.offload import OffloadedWork
+from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
-    from oncelog.handlers.audit import AuditRecord
+    from oncelog.handlers.support.audit import AuditRecord
     from oncelog.storage.directory import LogDirectory
-    from oncelog.storage.log import PartitionLog
+    from oncelog.storage.log.partition_log import PartitionLog
 
 COMMIT: Final = "commit"
 
@@ -116,12 +116,12 @@ class Node:
         self._stop_by_ms: int | None = None
         self._deadlines = Deadlines()
         self._runnable = Runnable()
-        self._aside = AsideWork(self._runnable)
-        self._readers = Readers(self._deadlines, self._runnable)
+        self._aside = OffloadedWork(self._runnable)
+        self._readers = DelayedFetches(self._deadlines, self._runnable)
         self._cluster = Cluster(broker_id, image, config, logs, entropy)
         config = self._cluster.config
         commit = config.get("log.sync.policy") == COMMIT
-        self._durability = Durability(self._deadlines, self._runnable, self._readers, commit=commit)
+        self._durability = GroupCommit(self._deadlines, self._runnable, self._readers, commit=commit)
         append_timeout_ms = int(config.get("offsets.commit.timeout.ms"))
         shared = (append_timeout_ms, self._deadlines, self._runnable, self._durability)
         self._groups = GroupCoordinators(group_settings(config), *shared)
@@ -132,7 +132,7 @@ class Node:
             TRANSACTION_STATE: self._transactions,
         }
         self._cluster.bind(self._durability, self._readers, coordinators, self._maintenance)
-        self._facts = Facts(self._apply)
+        self._facts = MetadataCommits(self._apply)
         self._producer_ids = ProducerIds(broker_id, self._cluster, self._facts, self._runnable)
         self._transactions.bind(self, self._producer_ids)
         self.fetch_sessions = FetchSessions(
@@ -201,14 +201,14 @@ class Node:
             gone = self._connections.pop(event.connection_id, None)
             if gone is not None:
                 gone.shut()
-        elif isinstance(event, FactsWritten):
+        elif isinstance(event, MetadataWritten):
             self._facts.written(event, effects)
         elif isinstance(event, JobFinished):
             if not self._aside.finished(event):
                 self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
             self._continuing = False  # what is left of a load goes on in _settle
-            self._requests.next_turn()
+            self._requests.next_slice()
         elif isinstance(event, Shutdown):
             self._stopping = True
             self._stop_by_ms = event.deadline_ms
@@ -228,7 +228,7 @@ class Node:
         if self._cluster.create_slice() | loading:
             self._requests.run_woken()
             self._go_on_later(effects)
-        if self._requests.waits_for_turn() or self._transactions.has_decided():
+        if self._requests.waits_for_slice() or self._transactions.has_decided():
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
         self.orphans.notice(self.now_ms, effects)
@@ -245,7 +245,7 @@ class Node:
 
     def _stop_when_idle(self, effects: list[Effect]) -> None:
         assert self._stop_by_ms is not None
-        decided = not (self._requests.waits_for_turn() or self._transactions.has_decided())
+        decided = not (self._requests.waits_for_slice() or self._transactions.has_decided())
         idle = decided and self._aside.is_idle() and self._durability.is_idle() and self._facts.is_idle()
         if idle or self.now_ms >= self._stop_by_ms:
             self._stopping = False
@@ -268,15 +268,15 @@ class Node:
             self._transactions.decide_each(
                 task, [(each.transactional_id, each.decide) for each in wait.asked], self.now_ms
             )
-        elif isinstance(wait, CommitFacts):
+        elif isinstance(wait, CommitMetadata):
             self._facts.commit(
                 wait.operations, lambda committed: self._runnable.wake(task, committed), self._requests.effects
             )
         elif isinstance(wait, UntilProducerId):
             self._producer_ids.wait(task)
-        elif isinstance(wait, NextTurn):
-            self._requests.wait_turn(task)
-        elif isinstance(wait, Aside):
+        elif isinstance(wait, NextSlice):
+            self._requests.wait_for_slice(task)
+        elif isinstance(wait, Offload):
             self._aside.wait(task, wait)
 
     # What handlers see

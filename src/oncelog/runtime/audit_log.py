@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from oncelog.node.audit_repeats import INTERVAL_S, Repeats
+from oncelog.node.monitoring.audit_repeats import INTERVAL_S, Repeats
 from oncelog.ports import Files, OpenFile
 from oncelog.runtime.workers import Workers
 

@@ -20,9 +20,9 @@ from oncelog.node.events import (
     DeadlineReached,
     Effect,
     Event,
-    FactsWritten,
     Fatal,
     JobFinished,
+    MetadataWritten,
     Pause,
     Report,
     Resume,
@@ -31,7 +31,7 @@ from oncelog.node.events import (
     Stopped,
     Sync,
     Synced,
-    WriteFacts,
+    WriteMetadata,
 )
 from oncelog.ports import Clock, Conflict
 from oncelog.runtime.audit_log import AuditLog
@@ -39,7 +39,7 @@ from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:
     from oncelog.node.assembly import Outside
-    from oncelog.node.flight_recorder import RecordedNode
+    from oncelog.node.monitoring.flight_recorder import RecordedNode
     from oncelog.node.node import Node
     from oncelog.runtime.connection import ClientConnection
 
@@ -81,7 +81,7 @@ class Execution:
             Resume: self._resume,
             Sync: self._sync,
             RunJob: self._run_job,
-            WriteFacts: self._write_facts,
+            WriteMetadata: self._write_facts,
             Continue: self._continue,
             Report: self._report,
             Audit: self._audit.write,
@@ -190,9 +190,9 @@ class Execution:
 
         (self.disk if effect.waited_for else self._jobs).submit(work)
 
-    def _write_facts(self, effect: WriteFacts) -> None:
+    def _write_facts(self, effect: WriteMetadata) -> None:
         def work() -> Callable[[], None]:
-            outcome = FactsWritten(effect.token)
+            outcome = MetadataWritten(effect.token)
             try:
                 self._coordination.commit(effect.operations)
             except Conflict:

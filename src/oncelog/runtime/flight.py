@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.node.assembly import Outside
-from oncelog.node.flight_recorder import FlightRecorder, RecordedFile
+from oncelog.node.monitoring.flight_recorder import FlightRecorder, RecordedFile
 from oncelog.node.settings import Address, Settings
 from oncelog.ports import Files
 

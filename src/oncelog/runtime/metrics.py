@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from oncelog import __version__
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.node.traffic import LATENCY_BOUNDS_MS, api_name
+from oncelog.node.monitoring.traffic import LATENCY_BOUNDS_MS, api_name
 from oncelog.ports import Clock
 from oncelog.runtime.transaction_metrics import transaction_metrics
 

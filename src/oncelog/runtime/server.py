@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.units import SECOND_MS
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import DeadlineReached, Shutdown
-from oncelog.node.flight_recorder import RecordedNode
+from oncelog.node.monitoring.flight_recorder import RecordedNode
 from oncelog.node.settings import Address
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from oncelog.base.units import SECOND_MS
-from oncelog.node import transaction_metrics as counted
+from oncelog.node.monitoring import transaction_metrics as counted
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.coordination.memory import MemorySession, MemoryTree
-from oncelog.handlers.audit import AuditRecord
+from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import (
     Audit,
@@ -28,9 +28,9 @@ from oncelog.node.events import (
     DeadlineReached,
     Effect,
     Event,
-    FactsWritten,
     Fatal,
     JobFinished,
+    MetadataWritten,
     Pause,
     Report,
     RequestReceived,
@@ -41,7 +41,7 @@ from oncelog.node.events import (
     Stopped,
     Sync,
     Synced,
-    WriteFacts,
+    WriteMetadata,
 )
 from oncelog.node.node import Node
 from oncelog.node.settings import read_settings
@@ -86,7 +86,7 @@ class _Process:
     peers: dict[int, _Peer] = field(default_factory=dict)
     alarm: Happening | None = None
     alarm_ms: int | None = None
-    facts: deque[WriteFacts] = field(default_factory=deque)
+    facts: deque[WriteMetadata] = field(default_factory=deque)
     stopping: bool = False
 
 
@@ -431,7 +431,7 @@ class BrokerHost:
         else:
             self.kernel.after(self._takes(self.pace.slice_us), self._slice, process, token, slices)
 
-    def _write_facts(self, process: _Process, effect: WriteFacts) -> None:
+    def _write_facts(self, process: _Process, effect: WriteMetadata) -> None:
         process.facts.append(effect)
         if len(process.facts) == 1:
             self.kernel.after(self._takes(self.pace.facts_us), self._facts_written, process)
@@ -440,7 +440,7 @@ class BrokerHost:
         if not process.alive:
             return
         effect = process.facts.popleft()
-        outcome = FactsWritten(effect.token)
+        outcome = MetadataWritten(effect.token)
         try:
             process.session.commit(effect.operations)
         except Conflict:
@@ -486,7 +486,7 @@ _CARRY_OUT: Final[dict[type, Callable[[BrokerHost, _Process, Any], None]]] = {
     Resume: BrokerHost._resume,
     Sync: BrokerHost._sync,
     RunJob: BrokerHost._run_job,
-    WriteFacts: BrokerHost._write_facts,
+    WriteMetadata: BrokerHost._write_facts,
     Continue: BrokerHost._continue,
     Report: BrokerHost._report,
     Audit: BrokerHost._audit,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from oncelog.coordination.memory import MemoryTree
 from oncelog.node.assembly import Outside, assemble
-from oncelog.node.events import Effect, Event, FactsWritten, Fatal, JobFinished, Report, RunJob, WriteFacts
-from oncelog.node.flight_recorder import Recording, digest_of
+from oncelog.node.events import Effect, Event, Fatal, JobFinished, MetadataWritten, Report, RunJob, WriteMetadata
+from oncelog.node.monitoring.flight_recorder import Recording, digest_of
 from oncelog.node.node import Node
 from oncelog.node.settings import read_settings
 from oncelog.ports import Conflict
@@ -49,7 +49,7 @@ class _Replay:
         self._tell = tell
         self._now_ms = recording.now_ms
         self._jobs: dict[int, Iterator[None]] = {}
-        self._facts: dict[int, WriteFacts] = {}
+        self._facts: dict[int, WriteMetadata] = {}
         self._failure: str | None = None
         tree = MemoryTree()
         tree.load(recording.facts)
@@ -93,12 +93,12 @@ class _Replay:
         if isinstance(event, JobFinished):
             for _ in self._jobs.pop(event.token, iter(())):
                 pass
-        elif isinstance(event, FactsWritten):
+        elif isinstance(event, MetadataWritten):
             facts = self._facts.pop(event.token, None)
             if facts is not None and not event.conflict and event.failure is None:
                 self._commit(facts)
 
-    def _commit(self, facts: WriteFacts) -> None:
+    def _commit(self, facts: WriteMetadata) -> None:
         try:
             self._session.commit(facts.operations)
         except Conflict as conflict:
@@ -108,7 +108,7 @@ class _Replay:
         for effect in effects:
             if isinstance(effect, RunJob):
                 self._jobs[effect.token] = effect.slices
-            elif isinstance(effect, WriteFacts):
+            elif isinstance(effect, WriteMetadata):
                 self._facts[effect.token] = effect
             elif isinstance(effect, Fatal):
                 self._failure = effect.message

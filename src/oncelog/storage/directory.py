@@ -38,10 +38,10 @@ from oncelog.storage.file_names import (
     marked_directory,
 )
 from oncelog.storage.jobs import Job
-from oncelog.storage.log import PartitionLog
-from oncelog.storage.open_transactions import OpenTransactions
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.recovery import Checkpointed, Recovery
-from oncelog.storage.segment import IndexBudget
+from oncelog.storage.segment.segment import IndexBudget
+from oncelog.storage.transactions.open_transactions import OpenTransactions
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 

@@ -17,7 +17,6 @@ from oncelog.base.units import INT32_MAX
 from oncelog.core.producers.state import ProducerState, Update
 from oncelog.ports import Buffer, Files
 from oncelog.records.batch import BatchHeader, CorruptBatch
-from oncelog.storage.batch_scan import SCAN_CHUNK, iter_checked
 from oncelog.storage.checkpoints import read_leader_epochs
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import CorruptFile
@@ -33,14 +32,15 @@ from oncelog.storage.file_names import (
     parse_segment_file,
     segment_file,
 )
-from oncelog.storage.leader_epochs import LeaderEpochs
-from oncelog.storage.log import LogState, prepare_marker
-from oncelog.storage.offset_index import OffsetIndex
-from oncelog.storage.segment import IndexBudget, Segment
-from oncelog.storage.segments import Segments
-from oncelog.storage.snapshots import Snapshots
-from oncelog.storage.time_index import NO_TIMESTAMP, TimeIndex
-from oncelog.storage.transaction_index import AbortedTransaction
+from oncelog.storage.index.offset_index import OffsetIndex
+from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex
+from oncelog.storage.index.transaction_index import AbortedTransaction
+from oncelog.storage.log.leader_epochs import LeaderEpochs
+from oncelog.storage.log.partition_log import LogState, prepare_marker
+from oncelog.storage.log.segments import Segments
+from oncelog.storage.segment.batch_scan import SCAN_CHUNK, iter_checked
+from oncelog.storage.segment.segment import IndexBudget, Segment
+from oncelog.storage.snapshots.snapshot_files import Snapshots
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.cli.main import invoke
 from oncelog.core.groups import commits
-from oncelog.core.transactions import requests
+from oncelog.core.transactions import decisions
 from oncelog.core.transactions.transaction import Transaction
-from oncelog.node.transaction_coordinators import TransactionCoordinators
-from oncelog.storage.log import PartitionLog
+from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
+from oncelog.storage.log.partition_log import PartitionLog
 from tests.interop.consistency.copying_client import COPY
 
 _DIES_AT_BATCH: Final = 40
@@ -58,13 +58,13 @@ def answer_before_append() -> None:
 
 def reuse_an_epoch() -> None:
     """A new instance is given the epoch of the one before it, which so is not fenced."""
-    fence = requests.fence
+    fence = decisions.fence
 
     def ends_as_it_is(transaction: Transaction, *told: Any) -> tuple[Transaction, ...]:
         return tuple(each._replace(identity=transaction.identity) for each in fence(transaction, *told))
 
-    requests._raised = lambda current, producer_id: current
-    requests.fence = ends_as_it_is  # type: ignore[assignment]  # the fault
+    decisions._raised = lambda current, producer_id: current
+    decisions.fence = ends_as_it_is  # type: ignore[assignment]  # the fault
 
 
 def ignore_the_generation() -> None:

@@ -14,7 +14,7 @@ from oncelog.records.builder import build_batch, end_transaction_marker, seal
 from oncelog.records.columns import Selection, column_schema, decode
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from tests.unit.columns.naive import naive_rows
+from tests.unit.records.columns.naive import naive_rows
 
 TIME = 1_700_000_000_000
 

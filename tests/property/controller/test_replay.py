@@ -24,7 +24,7 @@ from oncelog.core.controller.topics import (
     create_topics,
     delete_topics,
 )
-from tests.unit.controller.cluster import ids
+from tests.unit.core.controller.cluster import ids
 
 CONFIG = BrokerConfig()
 NAMES = ["a", "b", "a.b", "a_b", "c-1"]

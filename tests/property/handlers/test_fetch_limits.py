@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.handlers.fetch import handle
+from oncelog.handlers.fetch.handler import handle
 from oncelog.records.batch import TruncatedBatch, iter_headers, read_header
 from oncelog.records.record import read_records
 from oncelog.storage.file_range import FileRange

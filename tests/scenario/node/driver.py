@@ -15,7 +15,7 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.registration import Registration, register
-from oncelog.handlers.audit import AuditRecord
+from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import (
     Audit,
@@ -25,9 +25,9 @@ from oncelog.node.events import (
     Continue,
     Continued,
     DeadlineReached,
-    FactsWritten,
     Fatal,
     JobFinished,
+    MetadataWritten,
     Pause,
     Report,
     RequestReceived,
@@ -38,10 +38,10 @@ from oncelog.node.events import (
     Stopped,
     Sync,
     Synced,
-    WriteFacts,
+    WriteMetadata,
 )
-from oncelog.node.log_configs import log_config
 from oncelog.node.node import Node
+from oncelog.node.partitions.log_configs import log_config
 from oncelog.ports import Conflict
 from oncelog.sim.files import MemoryFiles
 from oncelog.storage.directory import LogDirectory
@@ -204,9 +204,9 @@ class Driver:
                 self.held.append(effect)
             case Sync():
                 return self._sync(effect)
-            case WriteFacts() if self.hold_facts:
+            case WriteMetadata() if self.hold_facts:
                 self.held.append(effect)
-            case WriteFacts():
+            case WriteMetadata():
                 return self._write_facts(effect)
             case RunJob() if self.hold_jobs:
                 self.held.append(effect)
@@ -239,9 +239,9 @@ class Driver:
             return Synced(effect.token, error)
         return Synced(effect.token)
 
-    def _write_facts(self, effect: WriteFacts) -> FactsWritten:
+    def _write_facts(self, effect: WriteMetadata) -> MetadataWritten:
         try:
             self.session.commit(effect.operations)
         except Conflict:
-            return FactsWritten(effect.token, conflict=True)
-        return FactsWritten(effect.token)
+            return MetadataWritten(effect.token, conflict=True)
+        return MetadataWritten(effect.token)

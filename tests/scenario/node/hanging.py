@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TransactionalId
-from oncelog.node.orphans import AGAIN_MS, PADDING_MS
+from oncelog.node.hanging.watch import AGAIN_MS, PADDING_MS
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.node.orphans import AGAIN_MS
+from oncelog.node.hanging.watch import AGAIN_MS
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,

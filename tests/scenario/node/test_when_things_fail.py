@@ -8,7 +8,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition, uuid_text
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.storage.log import PartitionLog
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest

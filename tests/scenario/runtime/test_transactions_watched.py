@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from oncelog.handlers.audit import AuditRecord
-from oncelog.node.audit_repeats import IN_FULL, REPEATED, REQUESTERS
+from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.events import Audit
-from oncelog.node.orphans import AGAIN_MS, PADDING_MS
+from oncelog.node.hanging.watch import AGAIN_MS, PADDING_MS
+from oncelog.node.monitoring.audit_repeats import IN_FULL, REPEATED, REQUESTERS
 from oncelog.runtime.audit_log import FILE_NAME, KEPT, AuditLog
 from oncelog.runtime.files import DiskFiles
 from oncelog.runtime.transaction_metrics import transaction_metrics

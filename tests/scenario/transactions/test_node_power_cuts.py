@@ -13,9 +13,9 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.node.durability import Durability
-from oncelog.node.events import Send, Sync, WriteFacts
-from oncelog.node.transaction_coordinators import TransactionCoordinators
+from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
+from oncelog.node.events import Send, Sync, WriteMetadata
+from oncelog.node.partitions.group_commit import GroupCommit
 from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import create_topic
 from tests.scenario.transactions.node_client import (
@@ -47,7 +47,7 @@ class CutDriver(StepwiseDriver):
     done = 0
 
     def _event_of(self, effect):
-        if isinstance(effect, (Sync, WriteFacts, Send)):
+        if isinstance(effect, (Sync, WriteMetadata, Send)):
             if self.left is not None and self.done >= self.left:
                 raise PowerCut
             self.done += 1
@@ -260,7 +260,7 @@ def test_the_checks_notice_answers_before_the_disk_has_the_decision(monkeypatch:
     for left in range(boundaries(v2=True)):
         driver = new_driver()
         with monkeypatch.context() as planted:
-            planted.setattr(Durability, "when_durable", lambda self, log, offset, call: call())
+            planted.setattr(GroupCommit, "when_durable", lambda self, log, offset, call: call())
             clients = run_until_cut(driver, left, v2=True)
         try:
             restart_and_check(driver, clients, seed=left, cut_again=None)

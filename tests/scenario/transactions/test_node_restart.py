@@ -12,11 +12,11 @@ from oncelog.core.groups.model import GroupSettings
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.transactions.model import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.node.replaying import ApplyBatch, apply_slice, group_replayer, transaction_replayer
+from oncelog.node.coordinators.loading import ApplyBatch, apply_slice, group_replayer, transaction_replayer
 from oncelog.records.batch import iter_headers
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory
-from oncelog.storage.log import PartitionLog
+from oncelog.storage.log.partition_log import PartitionLog
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic
 from tests.scenario.transactions.node_client import GROUP, SETTINGS, SOURCE, TOPIC, Client, Steps, run

@@ -13,9 +13,9 @@ from oncelog.core.controller.image import ClusterImage, changes_of, load_image
 from oncelog.core.controller.producer_ids import ProducerIds, next_block
 from oncelog.core.controller.registration import Registration, register
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.context import Context
 from oncelog.handlers.registry import BY_KEY
-from oncelog.handlers.waits import CommitFacts, UntilProducerId
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.waits import CommitMetadata, UntilProducerId
 from oncelog.ports import Conflict
 
 HOST, PORT = "broker.test", 9092
@@ -96,7 +96,7 @@ class ClusterBroker:
                 wait = steps.send(outcome)
             except StopIteration as done:
                 return done.value
-            if isinstance(wait, CommitFacts):
+            if isinstance(wait, CommitMetadata):
                 outcome = self.commit(wait.operations)
             elif isinstance(wait, UntilProducerId):
                 outcome = self._producer_id()

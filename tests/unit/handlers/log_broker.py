@@ -14,16 +14,16 @@ from oncelog.core.controller.model import BrokerImage, PartitionImage, TopicImag
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.audit import AuditRecord
-from oncelog.handlers.context import Context
-from oncelog.handlers.waits import Steps, UntilReadable
+from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.waits import Steps, UntilReadable
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.sim.files import MemoryFiles
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory
-from oncelog.storage.log import Appended, PartitionLog
+from oncelog.storage.log.partition_log import Appended, PartitionLog
 
 NOW_MS = 1_700_000_000_000
 ME = BrokerId(1)

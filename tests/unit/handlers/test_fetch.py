@@ -7,7 +7,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicName, TopicPartition
 from oncelog.handlers.api import CLUSTER_NAME, Operation
-from oncelog.handlers.fetch import handle
+from oncelog.handlers.fetch.handler import handle
 from oncelog.records.batch import iter_headers
 from oncelog.records.builder import end_transaction_marker
 from oncelog.storage.file_range import FileRange

@@ -14,9 +14,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import ProducerEpoch, ProducerId, TopicName, TransactionalId
 from oncelog.core.transactions.model import AddReply, VerifyReply
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.handlers import produce
-from oncelog.handlers.context import Marker
-from oncelog.handlers.waits import Transact
+from oncelog.handlers.produce import handler as produce
+from oncelog.handlers.support.context import Marker
+from oncelog.handlers.support.waits import Transact
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

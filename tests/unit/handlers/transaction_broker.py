@@ -24,10 +24,10 @@ from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.transaction import Transaction, record_of
 from oncelog.handlers.api import Operation
-from oncelog.handlers.context import CoordinatorRefusal, Marker
 from oncelog.handlers.registry import BY_KEY
-from oncelog.handlers.waits import Transact, TransactEach, UntilDurable, UntilProducerId
-from oncelog.node.markers import append_marker
+from oncelog.handlers.support.context import CoordinatorRefusal, Marker
+from oncelog.handlers.support.waits import Transact, TransactEach, UntilDurable, UntilProducerId
+from oncelog.node.coordinators.markers import append_marker
 from tests.unit.handlers.log_broker import NOW_MS, LogBroker, context_of
 
 SHARDS = 2

@@ -1,4 +1,4 @@
-from oncelog.node.deadlines import ALARMS_A_TURN, Deadlines
+from oncelog.node.deadlines import ALARMS_PER_SLICE, Deadlines
 
 
 def test_alarms_run_in_order_of_time_then_of_setting():
@@ -41,11 +41,11 @@ def test_an_alarm_may_set_another_that_is_due_at_once():
 
 def test_thousands_that_are_due_together_leave_others_their_turn():
     deadlines, called = Deadlines(), []
-    for number in range(2 * ALARMS_A_TURN + 1):
+    for number in range(2 * ALARMS_PER_SLICE + 1):
         deadlines.at(5, lambda _now, number=number: called.append(number))
     turns = 0
     while (at_ms := deadlines.next_ms()) is not None and at_ms <= 7:
         deadlines.run_due(7)
         turns += 1
     assert turns == 3
-    assert called == list(range(2 * ALARMS_A_TURN + 1))
+    assert called == list(range(2 * ALARMS_PER_SLICE + 1))

@@ -13,8 +13,8 @@ from oncelog.records.record import Record, read_records
 from oncelog.sim.files import MemoryFiles
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.directory import LogDirectory
-from oncelog.storage.log import Appended, PartitionLog
-from oncelog.storage.reading import Read
+from oncelog.storage.log.partition_log import Appended, PartitionLog
+from oncelog.storage.log.read import Read
 
 PARTITION = TopicPartition(TopicName("t"), 0)
 TOPIC_ID = TopicId(bytes(range(16)))

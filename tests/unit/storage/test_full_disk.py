@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.sim.checkers.disk.observer import check_disk
 from oncelog.storage.config import LogConfig
-from oncelog.storage.log import PartitionLog
+from oncelog.storage.log.partition_log import PartitionLog
 from tests.unit.storage.support import World, batch
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=50)

@@ -13,10 +13,10 @@ from oncelog.runtime.files import DiskFiles
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.jobs import run_now
-from oncelog.storage.log import PartitionLog
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log.segments import Segments
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
-from oncelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from oncelog.storage.segments import Segments
+from oncelog.storage.snapshots.producer_snapshot import decode_snapshot, encode_snapshot
 from tests.unit.storage.support import headers, records
 
 RECORDED = Path(__file__).parent / "kafka_4_3_1"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from oncelog.storage import transactional_ids
-from oncelog.storage.open_transactions import KEPT_STALE, OpenTransaction
-from oncelog.storage.transactional_ids import FILE_NAME, MAGIC, KnownTransaction
+from oncelog.storage.transactions import transactional_ids
+from oncelog.storage.transactions.open_transactions import KEPT_STALE, OpenTransaction
+from oncelog.storage.transactions.transactional_ids import FILE_NAME, MAGIC, KnownTransaction
 from tests.unit.storage.support import NOW, PARTITION, World, batch
 
 NAMES: Mapping[int, str] = {7: "orders", 8: "zahlungen-äß𝄞"}

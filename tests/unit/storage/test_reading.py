@@ -7,7 +7,7 @@ import pytest
 from oncelog.records.batch import iter_headers, read_header
 from oncelog.records.compression import Codec
 from oncelog.storage.errors import OffsetOutOfRange
-from oncelog.storage.reading import found_by
+from oncelog.storage.log.read import found_by
 from tests.unit.storage.support import NOW, World, batch, content, records
 
 

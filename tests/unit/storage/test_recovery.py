@@ -12,8 +12,8 @@ from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
 from oncelog.storage.config import StorageConfig
 from oncelog.storage.file_names import CLEAN_SHUTDOWN
-from oncelog.storage.log import PartitionLog
-from oncelog.storage.reading import found_by
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log.read import found_by
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content, headers, records
 
 LAST = "t-0/{:020d}.log"

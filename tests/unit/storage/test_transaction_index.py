@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.storage.transaction_index import AbortedTransaction, load_transaction_index, overlapping
+from oncelog.storage.index.transaction_index import AbortedTransaction, load_transaction_index, overlapping
 
 
 @st.composite

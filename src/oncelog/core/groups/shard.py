@@ -22,6 +22,7 @@ from oncelog.base.invariant import invariant
 from oncelog.core.groups import persistence
 from oncelog.core.groups.commits import Commits
 from oncelog.core.groups.group import Group
+from oncelog.core.groups.member_quota import MemberQuota
 from oncelog.core.groups.membership import Membership
 from oncelog.core.groups.model import (
     CommitRequest,
@@ -44,7 +45,6 @@ from oncelog.core.groups.model import (
 )
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.rebalance import Rebalance
-from oncelog.core.groups.room import Room
 from oncelog.core.groups.states import GroupEvent, GroupState
 from oncelog.core.groups.timers import TimerKey, TimerKind, Timers
 from oncelog.records.internal import group_records
@@ -73,7 +73,7 @@ class GroupShard:
         self._timers = Timers()
         self._rebalance = Rebalance(settings, self._timers)
         self._membership = Membership(self._groups, settings, self._rebalance)
-        self._room = Room(self._groups, settings)
+        self._quota = MemberQuota(self._groups, settings)
         self._commits = Commits(self._groups, self._offsets, settings, self._rebalance)
         self._expiry_queue: list[GroupId] = []
 
@@ -81,7 +81,7 @@ class GroupShard:
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> Decision:
         """JoinGroup; replies JoinReply, perhaps later."""
-        if not self._room.has_room(request, now_ms):
+        if not self._quota.has_room(request, now_ms):
             return Decision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         return self._membership.join(request, token, now_ms)
 

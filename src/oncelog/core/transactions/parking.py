@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import ProducerId, TransactionalId
+from oncelog.core.transactions.decisions import Outcome
 from oncelog.core.transactions.model import Refusable, Reply
-from oncelog.core.transactions.requests import Outcome
 from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
 
 

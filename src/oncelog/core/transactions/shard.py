@@ -26,7 +26,7 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.base.invariant import InvariantViolation, invariant
-from oncelog.core.transactions import requests
+from oncelog.core.transactions import decisions
 from oncelog.core.transactions import transaction as transitions
 from oncelog.core.transactions.model import (
     AddReply,
@@ -43,7 +43,7 @@ from oncelog.core.transactions.model import (
 )
 from oncelog.core.transactions.parking import Parking, Waiting
 from oncelog.core.transactions.pending import PendingTransitions
-from oncelog.core.transactions.reading import ShardReading
+from oncelog.core.transactions.queries import ShardReading
 from oncelog.core.transactions.states import AT_REST, PREPARED, TransactionState, may_follow
 from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
 from oncelog.core.transactions.transaction import Transaction
@@ -89,7 +89,7 @@ class TransactionShard(ShardReading):
             Waiting(
                 token,
                 tid,
-                lambda new_id, now: requests.initialise(
+                lambda new_id, now: decisions.initialise(
                     self._transactions.get(tid), request, self.settings, new_id, now
                 ),
                 InitReply,
@@ -103,7 +103,7 @@ class TransactionShard(ShardReading):
         tid = request.transactional_id
         return self._ask(
             Waiting(
-                token, tid, lambda _, now: requests.add_partitions(self._transactions.get(tid), request, now), AddReply
+                token, tid, lambda _, now: decisions.add_partitions(self._transactions.get(tid), request, now), AddReply
             ),
             NO_PRODUCER_ID,
             now_ms,
@@ -111,13 +111,13 @@ class TransactionShard(ShardReading):
 
     def verify_partitions(self, request: AddRequest, token: int, now_ms: int) -> Decision:
         """A verify-only AddPartitionsToTxn of one transaction; replies VerifyReply at once."""
-        reply = requests.verify_partitions(self._transactions.get(request.transactional_id), request)
+        reply = decisions.verify_partitions(self._transactions.get(request.transactional_id), request)
         shown = request.transactional_id if reply.error_code is ErrorCode.NONE else None
         return Decision(reply=reply, shows=shown)
 
     def take_part(self, request: AddRequest) -> bool:
         """What ``verify_partitions`` would reply, as a yes or no; shows what is applied, durable or not."""
-        return requests.verify_partitions(self._transactions.get(request.transactional_id), request).take_part
+        return decisions.verify_partitions(self._transactions.get(request.transactional_id), request).take_part
 
     def end(
         self, request: EndRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
@@ -128,7 +128,7 @@ class TransactionShard(ShardReading):
             Waiting(
                 token,
                 tid,
-                lambda new_id, now: requests.end(self._transactions.get(tid), request, new_id, now),
+                lambda new_id, now: decisions.end(self._transactions.get(tid), request, new_id, now),
                 EndReply,
             ),
             producer_id,
@@ -150,7 +150,7 @@ class TransactionShard(ShardReading):
         if lacks_id and producer_id == NO_PRODUCER_ID:
             out.needs_producer_id = transactional_id
             return out
-        self._make(requests.fence(transaction, self.settings, producer_id, now_ms), out)
+        self._make(decisions.fence(transaction, self.settings, producer_id, now_ms), out)
         self.timed_out += 1
         return out
 
@@ -180,9 +180,9 @@ class TransactionShard(ShardReading):
         out.shows = waiting.transactional_id if outcome.waits_for_pending else None
         return out
 
-    def _outcome(self, waiting: Waiting, producer_id: ProducerId, now_ms: int) -> requests.Outcome:
+    def _outcome(self, waiting: Waiting, producer_id: ProducerId, now_ms: int) -> decisions.Outcome:
         if waiting.transactional_id in self._pending:
-            return requests.WAIT
+            return decisions.WAIT
         return waiting.decide(producer_id, now_ms)
 
     def _make(self, following: Iterable[Transaction], out: Decision) -> None:

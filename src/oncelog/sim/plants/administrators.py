@@ -8,10 +8,12 @@ from typing import Any, Final
 from oncelog.admin.transactions import hanging as tool
 from oncelog.base.errors import ErrorCode
 from oncelog.core.transactions.hanging import Verdict
-from oncelog.handlers import hanging, produce, write_txn_markers
-from oncelog.node import markers
+from oncelog.handlers import write_txn_markers
+from oncelog.handlers.produce import handler as produce
+from oncelog.handlers.support import transaction_findings
+from oncelog.node.coordinators import markers
+from oncelog.node.hanging.watch import OrphanWatch
 from oncelog.node.node import Node
-from oncelog.node.orphans import OrphanWatch
 from oncelog.sim.plants.planting import Plant, every
 from oncelog.storage.errors import AppendRefused
 
@@ -132,7 +134,7 @@ ADMINISTRATORS: Final = (
     Plant(
         "two-phase-not-protected",
         "an administrator's marker ends what is prepared in two phases",
-        hanging,
+        transaction_findings,
         "NOT_AN_ADMINISTRATORS",
         _two_phase_forgotten,
     ),

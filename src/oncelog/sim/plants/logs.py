@@ -9,23 +9,24 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.producers import entry as producer_entry
 from oncelog.core.producers import state as producer_state
 from oncelog.core.producers.state import ProducerState
-from oncelog.handlers import produce
-from oncelog.node.durability import Durability
-from oncelog.node.readers import Readers
+from oncelog.handlers.produce import handler as produce
+from oncelog.node.partitions.delayed_fetches import DelayedFetches
+from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.sim.plants.planting import Plant, every
-from oncelog.storage import reading, recovery
-from oncelog.storage.batch_scan import iter_batches
+from oncelog.storage import recovery
 from oncelog.storage.compaction.batch_filter import BatchFilter
 from oncelog.storage.compaction.offset_map import OffsetMap
 from oncelog.storage.compaction.transactions import WalkedTransactions
 from oncelog.storage.directory import LogDirectory, RemoveDirectories
 from oncelog.storage.file_names import LOG_START_OFFSETS
-from oncelog.storage.log import PartitionLog
-from oncelog.storage.maintenance import Maintenance
+from oncelog.storage.index.transaction_index import overlapping
+from oncelog.storage.log import read
+from oncelog.storage.log.maintenance import Maintenance
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.recovery import Recovery
-from oncelog.storage.segment import Segment
-from oncelog.storage.snapshots import Snapshots
-from oncelog.storage.transaction_index import overlapping
+from oncelog.storage.segment.batch_scan import iter_batches
+from oncelog.storage.segment.segment import Segment
+from oncelog.storage.snapshots.snapshot_files import Snapshots
 
 # Producers
 
@@ -83,7 +84,7 @@ def _lso_is_high_watermark(right: Any) -> Any:
 
 
 def _past_sync(right: Any) -> Any:
-    def synced(self: Durability, event: Any, effects: Any) -> None:
+    def synced(self: GroupCommit, event: Any, effects: Any) -> None:
         log, _ = self._syncs[event.token]
         right(self, event, effects)
         if event.failure is None:
@@ -93,7 +94,7 @@ def _past_sync(right: Any) -> Any:
 
 
 def _failed_sync_is_well(right: Any) -> Any:
-    def synced(self: Durability, event: Any, effects: Any) -> None:
+    def synced(self: GroupCommit, event: Any, effects: Any) -> None:
         event.failure = None
         right(self, event, effects)
 
@@ -132,7 +133,7 @@ def _index_points_past(right: Any) -> Any:
 def _fetch_forgotten(right: Any) -> Any:
     now = every(10)
 
-    def release(self: Readers, task: Any, until: Any) -> None:
+    def release(self: DelayedFetches, task: Any, until: Any) -> None:
         if now():
             self._forget(task, until)
         else:
@@ -281,15 +282,15 @@ LOGS: Final = (
     Plant(
         "watermark-past-sync",
         "a sync moves the high watermark over what was appended after it began",
-        Durability,
+        GroupCommit,
         "synced",
         _past_sync,
     ),
-    Plant("failed-sync-is-well", "a sync that failed counts as one", Durability, "synced", _failed_sync_is_well),
+    Plant("failed-sync-is-well", "a sync that failed counts as one", GroupCommit, "synced", _failed_sync_is_well),
     Plant(
         "aborts-of-one-segment",
         "a fetch is told the aborted transactions of its own segment only",
-        reading,
+        read,
         "aborted_in",
         _one_segment,
     ),
@@ -307,7 +308,13 @@ LOGS: Final = (
         "start_of",
         _index_points_past,
     ),
-    Plant("fetch-forgotten", "a waiting fetch is never answered, now and then", Readers, "_release", _fetch_forgotten),
+    Plant(
+        "fetch-forgotten",
+        "a waiting fetch is never answered, now and then",
+        DelayedFetches,
+        "_release",
+        _fetch_forgotten,
+    ),
     Plant("torn-batch-stays", "recovery believes batches unchecked", recovery, "iter_checked", _torn_batch_stays),
     Plant("always-clean", "every stop counts as a clean one", Recovery, "run", _always_clean),
     Plant(

@@ -9,7 +9,7 @@ from oncelog.core.producers.state import ProducerState
 from oncelog.core.transactions import transaction as transitions
 from oncelog.core.transactions.parking import Parking
 from oncelog.node import node as node_module
-from oncelog.node.durability import Durability
+from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.sim.plants.planting import Plant, every
 
 
@@ -25,7 +25,7 @@ def _skip_marker(right: Any) -> Any:
 
 
 def _acknowledge_before_sync(right: Any) -> Any:
-    def appended(self: Durability, log: Any, now_ms: int) -> None:
+    def appended(self: GroupCommit, log: Any, now_ms: int) -> None:
         right(self, log, now_ms)
         self._advance(log, log.log_end_offset)
 
@@ -77,7 +77,7 @@ REQUIRED: Final = (
     Plant(
         "acknowledge-before-sync",
         "records are acknowledged and readable before they are on disk",
-        Durability,
+        GroupCommit,
         "appended",
         _acknowledge_before_sync,
     ),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset
-from oncelog.core.transactions import requests
+from oncelog.core.transactions import decisions
 from oncelog.core.transactions import transaction as transitions
 from oncelog.core.transactions.markers import OutstandingMarkers
 from oncelog.core.transactions.model import EndReply
@@ -14,11 +14,11 @@ from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import COMPLETED, TransactionState
 from oncelog.core.transactions.timers import TimerKey, TimerKind
 from oncelog.core.transactions.transaction import Transaction
-from oncelog.node.coordinators import Coordinators
-from oncelog.node.group_coordinators import GroupCoordinators
+from oncelog.node.coordinators.group_coordinators import GroupCoordinators
+from oncelog.node.coordinators.producer_ids import ProducerIds
+from oncelog.node.coordinators.runner import Coordinators
+from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
 from oncelog.node.node import Node
-from oncelog.node.producer_ids import ProducerIds
-from oncelog.node.transaction_coordinators import TransactionCoordinators
 from oncelog.sim.plants.planting import Plant, every
 
 SOON_MS: Final = 3_000
@@ -97,8 +97,8 @@ def _two_phase_times_out(right: Any) -> Any:
 
 def _retry_is_always_well(right: Any) -> Any:
     def end(transaction: Transaction, request: Any, producer_id: Any, now_ms: int) -> Any:
-        if transaction.state in COMPLETED and requests._is_retry(transaction, request.identity):
-            return requests.Outcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
+        if transaction.state in COMPLETED and decisions._is_retry(transaction, request.identity):
+            return decisions.Outcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
         return right(transaction, request, producer_id, now_ms)
 
     return end
@@ -221,14 +221,14 @@ TRANSACTIONS: Final = (
     Plant(
         "retry-is-always-well",
         "a repeated EndTxn is answered well whatever became of the transaction",
-        requests,
+        decisions,
         "_end_v2",
         _retry_is_always_well,
     ),
     Plant(
         "late-end-decides",
         "a late request of an earlier epoch decides the present transaction (KAFKA-17754)",
-        requests,
+        decisions,
         "_identity_refusal",
         _late_end_decides,
     ),
@@ -249,7 +249,7 @@ TRANSACTIONS: Final = (
     Plant(
         "open-transaction-dropped",
         "a new instance forgets what the last one had open, instead of aborting it",
-        requests,
+        decisions,
         "initialise",
         _not_fenced,
     ),

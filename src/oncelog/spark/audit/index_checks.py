@@ -21,9 +21,9 @@ from oncelog.spark.audit.layout import SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Rank
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
-from oncelog.storage.offset_index import load_offset_index
-from oncelog.storage.time_index import load_time_index
-from oncelog.storage.transaction_index import AbortedTransaction, load_transaction_index
+from oncelog.storage.index.offset_index import load_offset_index
+from oncelog.storage.index.time_index import load_time_index
+from oncelog.storage.index.transaction_index import AbortedTransaction, load_transaction_index
 
 MAX_INDEX_BYTES: Final = 256 << 20
 _SHOWN: Final = 5

@@ -12,7 +12,7 @@ from typing import Final
 from oncelog.spark.audit.headers import PIECE_BYTES, walk
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import LOG, OFFSET_INDEX
-from oncelog.storage.offset_index import load_offset_index
+from oncelog.storage.index.offset_index import load_offset_index
 
 _MAX_INDEX_BYTES: Final = 64 << 20
 _FIRST_AND_DELTA: Final = slice(0, 27)

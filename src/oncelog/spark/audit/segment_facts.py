@@ -27,7 +27,7 @@ from oncelog.spark.audit.layout import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Part, Rank, SegmentStat, batches_of
 from oncelog.spark.audit.runs import believed, producer_facts
 from oncelog.storage.errors import CorruptFile
-from oncelog.storage.producer_snapshot import decode_snapshot
+from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
 
 _SHOWN: Final = 100
 """Findings of one kind that one segment reports one by one."""

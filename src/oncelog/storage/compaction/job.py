@@ -16,17 +16,17 @@ from oncelog.ports import OpenFile
 from oncelog.records.batch import BatchHeader, read_header
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.record import read_records
-from oncelog.storage.batch_scan import iter_batches
 from oncelog.storage.compaction.batch_filter import BatchFilter, LastRecord
 from oncelog.storage.compaction.offset_map import OffsetMap
 from oncelog.storage.compaction.selection import Cleanable, group_by_size
 from oncelog.storage.compaction.transactions import WalkedTransactions
 from oncelog.storage.file_names import CLEANED, SWAP
-from oncelog.storage.segment import IndexBudget, Segment
-from oncelog.storage.transaction_index import AbortedTransaction
+from oncelog.storage.index.transaction_index import AbortedTransaction
+from oncelog.storage.segment.batch_scan import iter_batches
+from oncelog.storage.segment.segment import IndexBudget, Segment
 
 if TYPE_CHECKING:
-    from oncelog.storage.log import PartitionLog
+    from oncelog.storage.log.partition_log import PartitionLog
 
 _READ_BYTES: Final = MIB
 _SLICE_BYTES: Final = 256 * KIB

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.base.units import INT64_MAX
-from oncelog.storage.segment import Segment
+from oncelog.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from oncelog.storage.log import PartitionLog
+    from oncelog.storage.log.partition_log import PartitionLog
 
 
 class Cleanable(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from oncelog.records.batch import BatchHeader
 from oncelog.records.control import ControlType
-from oncelog.storage.transaction_index import AbortedTransaction
+from oncelog.storage.index.transaction_index import AbortedTransaction
 
 
 class WalkedTransactions:

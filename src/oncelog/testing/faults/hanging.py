@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
-from oncelog.handlers.context import Marker
+from oncelog.handlers.support.context import Marker
 from oncelog.node.events import DeadlineReached
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import DAY_MS
-from oncelog.handlers.waits import Steps, UntilReadable
+from oncelog.handlers.support.waits import Steps, UntilReadable
 from oncelog.node.events import DeadlineReached
 from oncelog.testing.faults.fault import Fault, Hit, RequestFault
 from oncelog.testing.faults.leaderless import ASKING_LEADERS, LeaderlessBroker
@@ -22,9 +22,9 @@ from oncelog.testing.faults.refusals import put_errors, refuse
 
 if TYPE_CHECKING:
     from oncelog.handlers.api import Api
-    from oncelog.handlers.context import Context
+    from oncelog.handlers.support.context import Context
     from oncelog.node.node import Node
-    from oncelog.node.requests import Handle
+    from oncelog.node.requests.dispatch import Handle
     from oncelog.runtime.server import Server
 
 FOREVER_MS: Final = 10_000 * DAY_MS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.base.ids import NO_BROKER, TopicPartition
 
 if TYPE_CHECKING:
-    from oncelog.handlers.context import Broker
+    from oncelog.handlers.support.context import Broker
 
 ASKING_LEADERS: Final = frozenset(
     {

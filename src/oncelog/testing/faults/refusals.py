@@ -13,9 +13,9 @@ from oncelog.base.errors import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.handlers.api import Operation, ResourceType
-    from oncelog.handlers.context import Context
-    from oncelog.handlers.waits import Steps
-    from oncelog.node.requests import Handle
+    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.support.waits import Steps
+    from oncelog.node.requests.dispatch import Handle
 
 
 class DenyAll:

@@ -26,8 +26,8 @@ from oncelog.spark.audit.layout import plan
 from oncelog.spark.audit.local import LocalEngine
 from oncelog.spark.audit.model import Finding
 from oncelog.spark.audit.pipeline import AuditResult, audit
-from oncelog.storage.producer_snapshot import encode_snapshot
-from oncelog.storage.transaction_index import AbortedTransaction
+from oncelog.storage.index.transaction_index import AbortedTransaction
+from oncelog.storage.snapshots.producer_snapshot import encode_snapshot
 
 TIME = 1_700_000_000_000
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)

@@ -18,7 +18,7 @@ from oncelog.sim.checkers.disk.scan import Batch, ScannedLog
 from oncelog.sim.files import MemoryFiles
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.directory import LogDirectory
-from oncelog.storage.log import PartitionLog
+from oncelog.storage.log.partition_log import PartitionLog
 
 DIFFERS: Final = "D9 recovery differs from the log"
 READ: Final = "D10 read finds another batch"

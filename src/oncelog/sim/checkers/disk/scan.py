@@ -15,9 +15,9 @@ from oncelog.ports import Files
 from oncelog.records.batch import BatchHeader, Buffer, CorruptBatch
 from oncelog.records.control import end_transaction_marker_of
 from oncelog.records.record import Record, read_records
-from oncelog.storage.batch_scan import iter_checked
 from oncelog.storage.checkpoints import read_offsets, read_topic_id
 from oncelog.storage.file_names import LOG, LOG_START_OFFSETS, SWAP, parse_segment_file
+from oncelog.storage.segment.batch_scan import iter_checked
 
 _MAX_BATCH_BYTES: Final = 1 << 30
 _MAX_RECORDS_BYTES: Final = 1 << 28

@@ -21,7 +21,7 @@ from oncelog.sim.workloads.base import Stage
 from oncelog.sim.workloads.hangs.by_hand import ByHand
 from oncelog.sim.workloads.hangs.ground import Ground
 from oncelog.sim.world import ClientHost
-from oncelog.storage.batch_scan import iter_checked
+from oncelog.storage.segment.batch_scan import iter_checked
 
 TIMEOUT_MS: Final = 20_000
 UNTIL_US: Final = 50_000_000

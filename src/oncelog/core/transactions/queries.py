@@ -1,0 +1,85 @@
+"""What may be asked about the transactions of a shard without deciding anything: descriptions, listings, figures.
+
+The rule: nothing here changes anything, and whatever looks at every id does so without unpacking it (``held``), because
+there may be a million. What the shard decides is in ``shard``, which has all of this too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from oncelog.base.ids import NO_PRODUCER_EPOCH, CoordinatorEpoch, ProducerId, TopicPartition, TransactionalId
+from oncelog.core.transactions.markers import OutstandingMarkers
+from oncelog.core.transactions.model import TransactionDescription, TransactionListing
+from oncelog.core.transactions.states import AT_REST, STATE_NAMES, TransactionState
+from oncelog.core.transactions.store import Transactions
+from oncelog.core.transactions.transaction import Transaction
+
+
+class ShardReading:
+    """The transactions of one shard and the markers they wait for, to be looked at."""
+
+    def __init__(self, coordinator_epoch: CoordinatorEpoch) -> None:
+        self._transactions = Transactions()
+        self._markers = OutstandingMarkers(coordinator_epoch)
+
+    def id_count(self) -> int:
+        """How many transactional ids there are."""
+        return len(self._transactions)
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Records that could not be read, by reason; for the node to log."""
+        return self._transactions.skipped
+
+    def describe(self, transactional_id: TransactionalId) -> TransactionDescription | None:
+        """DescribeTransactions, one id; None when it does not exist."""
+        held = self._transactions.get(transactional_id)
+        if held is None:
+            return None
+        return TransactionDescription(
+            transactional_id, STATE_NAMES[held.state], held.identity, held.timeout_ms, held.start_ms, held.partitions
+        )
+
+    def listings(
+        self,
+        now_ms: int,
+        *,
+        states: Collection[TransactionState] | None = None,
+        producer_ids: Collection[ProducerId] | None = None,
+        longer_than_ms: int = -1,
+    ) -> list[TransactionListing]:
+        """ListTransactions; None: any. As in Apache Kafka an id without a transaction has been open since the epoch.
+        Patterns are the caller's."""
+        return [
+            TransactionListing(tid, producer_id, STATE_NAMES[state])
+            for tid, state, producer_id, start_ms in self._transactions.states()
+            if (states is None or state in states)
+            and (producer_ids is None or producer_id in producer_ids)
+            and (longer_than_ms < 0 or now_ms - start_ms > longer_than_ms)
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """How many ids are in each state that any is in (metrics)."""
+        return {STATE_NAMES[state]: count for state in STATE_NAMES if (count := self._transactions.counts[state])}
+
+    def outstanding_count(self) -> int:
+        """How many markers decided transactions wait for (metrics)."""
+        return self._markers.count()
+
+    def open_of(self, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
+        """Of these producers those whose transaction is open or being completed here, with its id."""
+        return {
+            held.identity.producer_id: tid
+            for tid, held in self._transactions.unpacked()
+            if held.identity.producer_id in producer_ids and held.state not in AT_REST
+        }
+
+    def outstanding(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...]:
+        """The partitions a prepared transaction waits for (console, debugging)."""
+        return self._markers.awaited(transactional_id) or ()
+
+    def persisted(self) -> dict[TransactionalId, Transaction]:
+        """What a replay of the log has to give, for tests: all but the last epochs."""
+        return {tid: held._replace(last_epoch=NO_PRODUCER_EPOCH) for tid, held in self._transactions.items()}

@@ -1,0 +1,294 @@
+"""Fetch, versions 4 to 18 (KIP-74, KIP-227, KIP-320, KIP-392, KIP-516, KIP-951): records as they lie in the log.
+
+The answer comes when ``min_bytes`` are there, when a partition has an error, or after ``max_wait_ms``. Consumers read
+up to the high watermark, or with read_committed up to the last stable offset and with the list of what was aborted.
+Nothing is read from disk here: records are ranges of files that are sent when the socket has room.
+
+Requests of other brokers (``replica_id`` ≥ 0) need the right of a broker; until partitions have followers, none of
+them is a replica of anything. Preferred replicas are not chosen: every answer says −1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicId, TopicName, TopicPartition
+from oncelog.core.sessions.fetch import FetchContext
+from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey
+from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
+from oncelog.handlers.fetch.reads import FetchReads, failed, topic_name
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leadership import exists
+from oncelog.handlers.support.waits import NextSlice, Steps, UntilReadable
+from oncelog.handlers.support.yielding import items_per_slice
+from oncelog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is below the log start offset or beyond the log end offset",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id (version 13)",
+    ErrorCode.INCONSISTENT_TOPIC_ID: "the topic of the session was deleted and another created under its name",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition, or the asking broker has no replica",
+    ErrorCode.FENCED_LEADER_EPOCH: "the client's leader epoch is older",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "the client's leader epoch is newer",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to read the topic",
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "the session is not cached: ask in full",
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH: "not the next request of the session",
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "the session was opened with names and goes on with ids, or the reverse",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the topic's records are zstd and the version is below 10",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be read",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "a negative size, or an isolation level that does not exist",
+}
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+_MANY: Final = 1000
+T = TypeVar("T")
+_TOPIC_IDS_SINCE: Final = 13
+_CURRENT_LEADER_SINCE: Final = 16
+_ZSTD_SINCE: Final = 10
+_STORAGE_ERROR_SINCE: Final = 6
+
+
+def handle(request: FetchRequest, context: Context) -> FetchResponse | Steps[FetchResponse]:
+    """Read what was asked for, or wait for it."""
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    replica_id = request.replica_state.replica_id if request.replica_state is not None else request.replica_id
+    session = context.broker.fetch_sessions.begin(
+        request.session_id,
+        request.session_epoch,
+        _asked(request, context, by_id=by_id),
+        _forgotten(request, by_id=by_id),
+        uses_topic_ids=by_id,
+        privileged=replica_id >= 0,
+        now_ms=context.now_ms,
+    )
+    if session.error_code != ErrorCode.NONE:
+        return FetchResponse(error_code=session.error_code)
+    sorting = _Sorting(context, from_broker=replica_id >= 0)
+    if len(session.partitions) > _MANY:
+        return _in_slices(request, context, session, sorting)
+    sorting.sort_out(session.partitions)
+    reads = _reads(request, context, sorting)
+    if reads is None:
+        return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
+    reads.read(reads.partitions)
+    if reads.urgent() or request.max_wait_ms <= 0:
+        return _respond(session, reads.answers + sorting.refused, context)
+    return _wait(request, context, session, reads, sorting.refused)
+
+
+def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchReads | None:
+    """What is to be read, None where the isolation level does not exist."""
+    if sorting.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return None
+    return FetchReads(
+        context.broker,
+        sorting.readable,
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, context.broker.config.get("fetch.max.bytes")),
+        read_committed=request.isolation_level == READ_COMMITTED,
+    )
+
+
+def _in_slices(
+    request: FetchRequest, context: Context, session: FetchContext, sorting: _Sorting
+) -> Steps[FetchResponse]:
+    """As any other, but others have their turn after a thousand partitions each time."""
+    for some in _slices(session.partitions, context):
+        yield NextSlice()
+        sorting.sort_out(some)
+    reads = _reads(request, context, sorting)
+    if reads is None:
+        return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
+    yield from _read_in_slices(reads, context)
+    if not reads.urgent() and request.max_wait_ms > 0:
+        missed = reads.ready()  # something came after its partition was read
+        return (yield from _wait(request, context, session, reads, sorting.refused, until_ready=not missed))
+    yield NextSlice()
+    return _respond(session, reads.answers + sorting.refused, context)
+
+
+def _read_in_slices(reads: FetchReads, context: Context) -> Steps[None]:
+    for some in _slices(reads.partitions, context):
+        yield NextSlice()
+        reads.read(some)
+
+
+def _slices(items: Sequence[T], context: Context) -> Iterator[Sequence[T]]:
+    start = 0
+    while start < len(items):
+        size = items_per_slice(context.broker)
+        yield items[start : start + size]
+        start += size
+
+
+def _wait(
+    request: FetchRequest,
+    context: Context,
+    session: FetchContext,
+    reads: FetchReads,
+    refused: list[tuple[FetchPartition, PartitionData]],
+    *,
+    until_ready: bool = True,
+) -> Steps[FetchResponse]:
+    partitions = [name for name, _ in reads.partitions]
+    if until_ready:
+        yield UntilReadable(partitions, reads.ready, context.now_ms + request.max_wait_ms)
+    reads.begin()
+    if len(partitions) > _MANY:
+        yield from _read_in_slices(reads, context)
+    else:
+        reads.read(reads.partitions)
+    return _respond(session, reads.answers + refused, context)
+
+
+def _asked(request: FetchRequest, context: Context, *, by_id: bool) -> Iterator[FetchPartition]:
+    for topic in request.topics:
+        topic_id = TopicId(topic.topic_id)
+        name = topic_name(context.broker, topic_id) if by_id else TopicName(topic.topic)
+        for partition in topic.partitions:
+            yield FetchPartition(
+                topic_id,
+                name,
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+            )
+
+
+def _forgotten(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey]:
+    for topic in request.forgotten_topics_data:
+        key: TopicId | TopicName = TopicId(topic.topic_id) if by_id else TopicName(topic.topic)
+        for partition in topic.partitions:
+            yield key, partition
+
+
+class _Sorting:
+    """What can be read, and the answers for what cannot."""
+
+    __slots__ = ("_allowed", "_context", "_from_broker", "_is_broker", "readable", "refused")
+
+    def __init__(self, context: Context, *, from_broker: bool) -> None:
+        self._context = context
+        self._from_broker = from_broker
+        self._is_broker = from_broker and context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        self._allowed: dict[TopicName, bool] = {}
+        self.readable: list[tuple[TopicPartition, FetchPartition]] = []
+        self.refused: list[tuple[FetchPartition, PartitionData]] = []
+
+    def sort_out(self, partitions: Iterable[FetchPartition]) -> None:
+        """Put each where it belongs."""
+        broker = self._context.broker
+        for asked in partitions:
+            topic = asked.topic
+            if topic is None:
+                topic = asked.topic = topic_name(broker, asked.topic_id)
+            if topic is None and (self._is_broker or not self._from_broker):
+                self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, read=False)))
+                continue
+            topic = topic or TopicName("")
+            name = TopicPartition(topic, asked.partition)
+            if not self._allows(topic):
+                self.refused.append((asked, failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED, read=False)))
+            elif broker.log(name) is None and not exists(broker, name):
+                self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, read=False)))
+            elif self._from_broker:
+                self.refused.append((asked, failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+            else:
+                self.readable.append((name, asked))
+
+    def _allows(self, topic: TopicName) -> bool:
+        allowed = self._allowed.get(topic)
+        if allowed is None:
+            allowed = self._is_broker
+            if not self._from_broker:
+                allowed = self._context.allows(Operation.READ, ResourceType.TOPIC, topic)
+            self._allowed[topic] = allowed
+        return allowed
+
+
+def _respond(
+    session: FetchContext, answers: list[tuple[FetchPartition, PartitionData]], context: Context
+) -> FetchResponse:
+    finished = session.finish(answers, context.now_ms)
+    response = FetchResponse(error_code=finished.error_code, session_id=finished.session_id)
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    current: FetchableTopicResponse | None = None
+    current_key: TopicId | TopicName | None = None
+    for asked, answer in finished.answers:
+        _suit_version(asked, answer, response, context)
+        key = asked.topic_id if by_id else asked.topic
+        if current is None or key != current_key:
+            current = FetchableTopicResponse(topic=asked.topic or "", topic_id=asked.topic_id)
+            current_key = key
+            response.responses.append(current)
+        current.partitions.append(answer)
+    return response
+
+
+def _suit_version(asked: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
+    """Say what the version has more, or knows less, than others."""
+    if context.version < _ZSTD_SINCE and asked.topic is not None:
+        log = context.broker.log(TopicPartition(asked.topic, asked.partition))
+        if log is not None and log.config.compression_type == "zstd":
+            answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
+            answer.aborted_transactions = []
+            answer.records = b""
+            return
+    if answer.error_code == ErrorCode.NONE:
+        return
+    if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < _STORAGE_ERROR_SINCE:
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    tells_leader = answer.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+    if tells_leader and context.version >= _CURRENT_LEADER_SINCE:
+        _tell_leader(asked, answer, response, context)
+
+
+def _tell_leader(asked: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
+    image = context.broker.image
+    topic = None if asked.topic is None else image.topics.get(asked.topic)
+    if topic is None or asked.partition >= len(topic.partitions):
+        return
+    partition = topic.partitions[asked.partition]
+    answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+    broker = image.brokers.get(partition.leader)
+    if broker is None or any(node.node_id == broker.broker_id for node in response.node_endpoints):
+        return
+    here = broker.broker_id == context.broker.broker_id
+    host, port = context.listener if here else (broker.host, broker.port)
+    response.node_endpoints.append(NodeEndpoint(node_id=broker.broker_id, host=host, port=port, rack=broker.rack))
+
+
+def _refused(request: FetchRequest, context: Context, error_code: ErrorCode) -> FetchResponse:
+    """The whole request is refused: up to version 12 for every partition too."""
+    response = FetchResponse(error_code=error_code, session_id=request.session_id)
+    if context.version < _TOPIC_IDS_SINCE:
+        response.responses = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(
+                        partition_index=partition.partition,
+                        error_code=error_code,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    return response

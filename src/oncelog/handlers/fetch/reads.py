@@ -1,0 +1,216 @@
+"""Reading partitions for a Fetch: what each gives within the limits, and when a waiting Fetch has enough.
+
+The rule: data is never read here, only found; the answer holds ranges of files. Within a request the first partition
+that has anything gives at least one whole batch, whatever the limits say (KIP-74), all others keep to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition
+from oncelog.core.sessions.fetch_cache import FetchPartition
+from oncelog.handlers.support.context import Broker
+from oncelog.handlers.support.leadership import led_log
+from oncelog.storage.errors import OffsetOutOfRange
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+
+NO_RECORDS: Final = b""
+UNKNOWN: Final = -1
+
+
+class FetchReads:
+    """The partitions of one request that are there and may be read, with the request's limits.
+
+    ``max_bytes`` is of the whole answer; ``min_bytes`` is what a waiting request waits for.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_found",
+        "_left",
+        "_max_bytes",
+        "_min_bytes",
+        "_read_committed",
+        "_sizes",
+        "_total",
+        "_urgent",
+        "answers",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        partitions: Sequence[tuple[TopicPartition, FetchPartition]],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        read_committed: bool,
+    ) -> None:
+        self._broker = broker
+        self.partitions = partitions
+        self._max_bytes = max_bytes
+        self._min_bytes = min(min_bytes, max_bytes)
+        self._read_committed = read_committed
+        self._sizes: dict[TopicPartition, tuple[FetchPartition, int]] | None = None
+        """While it waits: what each partition could give when it changed last; −1: something that must be told."""
+        self._total = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Read anew."""
+        self.answers: list[tuple[FetchPartition, PartitionData]] = []
+        self._left = self._max_bytes
+        self._found = 0
+        self._urgent = not self.partitions
+
+    def read(self, partitions: Iterable[tuple[TopicPartition, FetchPartition]]) -> None:
+        """What some of the partitions give now: to be called with all of them, in order."""
+        for name, asked in partitions:
+            answer, size = self._read_one(name, asked, min(asked.max_bytes, self._left), not self._found)
+            if size:
+                self._found += size
+                self._left = max(0, self._left - size)
+            if answer.error_code or answer.diverging_epoch is not None:
+                self._urgent = True
+            self.answers.append((asked, answer))
+
+    def urgent(self) -> bool:
+        """Whether something was read that must be told at once: an error, a divergence, enough bytes."""
+        return self._urgent or self._found >= self._min_bytes or (self._found > 0 and self.ready())
+
+    def ready(self, changed: Iterable[TopicPartition] | None = None) -> bool:
+        """Whether a waiting request has enough, or something has happened that it must be told. ``changed``: only these
+        of its partitions have changed since it was asked last."""
+        sizes = self._sizes
+        if sizes is None or changed is None:
+            sizes = self._sizes = {name: (asked, 0) for name, asked in self.partitions}
+            self._total = 0
+            changed = sizes
+        for name in changed:
+            asked, before = sizes[name]
+            size = self._could_give(name, asked)
+            if size is None:
+                return True
+            sizes[name] = asked, size
+            self._total += size - before
+            if self._total >= self._min_bytes:
+                return True
+        return self._total >= self._min_bytes
+
+    def _could_give(self, name: TopicPartition, asked: FetchPartition) -> int | None:
+        """Bytes that a partition could give, None where something else is to be told of it."""
+        log = self._log(name, asked)
+        if isinstance(log, ErrorCode):
+            return None
+        offset = asked.fetch_offset
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return None
+        end = log.last_stable_offset if self._read_committed else log.high_watermark
+        return self._size_bytes(log, asked) if offset < end else 0
+
+    def _size_bytes(self, log: PartitionLog, asked: FetchPartition) -> int:
+        """What a partition could give; as much as is waited for, when waiting would not make it more."""
+        if self._min_bytes <= 1 or asked.fetch_offset < log.segments.active.base_offset:
+            return self._min_bytes
+        try:
+            read = log.read(
+                asked.fetch_offset,
+                max_bytes=asked.max_bytes,
+                isolation_read_committed=self._read_committed,
+                minimum_one=False,
+            )
+        except (OffsetOutOfRange, OSError):
+            return self._min_bytes
+        return read.size_bytes
+
+    def _log(self, name: TopicPartition, asked: FetchPartition) -> PartitionLog | ErrorCode:
+        log = led_log(self._broker, name, max(asked.leader_epoch, UNKNOWN))
+        if not isinstance(log, ErrorCode) and asked.topic_id not in (NO_TOPIC_ID, log.topic_id):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return log
+
+    def _read_one(
+        self, name: TopicPartition, asked: FetchPartition, max_bytes: int, minimum_one: bool
+    ) -> tuple[PartitionData, int]:
+        log = self._log(name, asked)
+        if isinstance(log, ErrorCode):
+            return failed(asked, log), 0
+        if asked.last_fetched_epoch >= 0:
+            diverged = _divergence(log, asked)
+            if diverged is not None:
+                return diverged, 0
+        offset = asked.fetch_offset
+        end = log.last_stable_offset if self._read_committed else log.high_watermark
+        answer = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self._read_committed else None,
+            records=NO_RECORDS,
+        )
+        if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
+            return answer, 0
+        if max_bytes < 0:
+            return failed(asked, ErrorCode.UNKNOWN_SERVER_ERROR), 0
+        try:
+            read = log.read(
+                offset,
+                max_bytes=max_bytes,
+                isolation_read_committed=self._read_committed,
+                minimum_one=minimum_one,
+            )
+        except OffsetOutOfRange:
+            return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE), 0
+        except OSError:
+            return failed(asked, ErrorCode.KAFKA_STORAGE_ERROR), 0
+        if read.size_bytes:
+            answer.records = list(read.chunks)
+        if read.aborted:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                for producer_id, first_offset in read.aborted
+            ]
+        return answer, read.size_bytes
+
+
+def failed(asked: FetchPartition, error_code: ErrorCode, *, read: bool = True) -> PartitionData:
+    """The answer for a partition that could not be read. ``read``: it was found and reading it failed."""
+    return PartitionData(
+        partition_index=asked.partition,
+        error_code=error_code,
+        high_watermark=UNKNOWN,
+        last_stable_offset=UNKNOWN,
+        log_start_offset=UNKNOWN,
+        # Apache Kafka answers null where it tried to read and an empty list where it did not.
+        aborted_transactions=None if read else [],
+        records=NO_RECORDS,
+    )
+
+
+def _divergence(log: PartitionLog, asked: FetchPartition) -> PartitionData | None:
+    """Where the client's log and this one part, if the last epoch the client has seen says so (KIP-595)."""
+    epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch)
+    if epoch == UNKNOWN or end_offset == UNKNOWN or asked.fetch_offset < log.log_start_offset:
+        return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch >= asked.last_fetched_epoch and end_offset >= asked.fetch_offset:
+        return None
+    return PartitionData(
+        partition_index=asked.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        aborted_transactions=None,
+        records=NO_RECORDS,
+    )
+
+
+def topic_name(broker: Broker, topic_id: bytes) -> TopicName | None:
+    """The name of the topic with this id, None when there is none."""
+    return broker.image.topic_names.get(TopicId(topic_id))

@@ -1,0 +1,1 @@
+"""What handlers share: the context of a request, what they may wait for, and helpers that are no API."""

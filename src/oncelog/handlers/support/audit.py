@@ -1,0 +1,74 @@
+"""What is written down of every administrative end of a transaction: one JSON object a line. Not an API.
+
+The rule: who, from where, which transaction, what was checked, what came of it, when; nothing is left to be looked up
+elsewhere. A record is made where the decision is, and the runtime writes it (``docs/internals/hanging-transactions.md``
+has the fields). It is bounded by the request it is about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from oncelog.handlers.support.context import Context
+
+PARTITIONS_NAMED: Final = 100
+"""A record names so many partitions; the others are counted."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Value = str | int | bool | None | Sequence[str] | Mapping[str, "Value"] | Sequence[Mapping[str, "Value"]]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One line of the audit log."""
+
+    time_ms: int
+    action: str
+    who: Mapping[str, Value]
+    transaction: Mapping[str, Value]
+    checked: Sequence[str]
+    """The conditions that were looked at, in words."""
+    outcome: str
+    """NONE, or the error for which nothing was written; ``MIXED`` where the partitions differ."""
+    details: Mapping[str, Value] = field(default_factory=dict)
+
+    def line(self) -> bytes:
+        """The line, with its end; ASCII, so that no client id can forge another line."""
+        content = {
+            "time": timestamp(self.time_ms),
+            "time_ms": self.time_ms,
+            "action": self.action,
+            "outcome": self.outcome,
+            "who": self.who,
+            "transaction": self.transaction,
+            "checked": list(self.checked),
+            **self.details,
+        }
+        return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+
+def timestamp(time_ms: int) -> str:
+    """``2026-11-21T10:49:14.123Z``; the number where no calendar has it."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return str(time_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def requester(context: Context) -> Mapping[str, Value]:
+    """Who sent a request, and from where."""
+    return {
+        "principal": context.principal,
+        "client_id": context.client_id,
+        "host": context.client_host.removeprefix("/"),
+    }
+
+
+def summary(outcomes: Sequence[str]) -> str:
+    """The outcome of several partitions in one word."""
+    return outcomes[0] if len(set(outcomes)) == 1 else "MIXED"

@@ -1,0 +1,73 @@
+"""What AlterConfigs and IncrementalAlterConfigs share. Not an API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.config_changes import Alteration, alter_configs
+from oncelog.core.controller.outcomes import Refusal
+from oncelog.core.controller.resources import ConfigResourceType, Resource
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.metadata_changes import committed, may_cluster, may_topic, outcome_error
+from oncelog.handlers.support.waits import Steps
+
+T = TypeVar("T")
+ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
+    ErrorCode.INVALID_CONFIG: "a config is unknown or has a wrong value, or the change is not one for its type",
+    ErrorCode.INVALID_REQUEST: "a resource or key twice, a null value, an unknown resource type, another broker's id, "
+    "or a broker config that cannot change while it runs or has a wrong value",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "an unknown kind of change, except of a broker's configs (incremental)",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to alter the topic's configs",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to alter the group's configs",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster's configs",
+}
+
+
+def alter(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
+    """Change what can be changed, in one commit; one outcome for each alteration, in their order."""
+    denied = {each.resource: _denial(context, each.resource) for each in alterations}
+    allowed = [each for each in alterations if denied[each.resource] is None]
+    broker = context.broker
+    outcomes = yield from committed(
+        lambda: alter_configs(broker.image, broker.config, broker.broker_id, allowed), dry_run=dry_run
+    )
+    decided = iter(outcomes)
+    return [next(decided) if denied[each.resource] is None else denied[each.resource] for each in alterations]
+
+
+def responses(
+    alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., T]
+) -> list[T]:
+    """What is told of each alteration; ``response`` is the message of the API."""
+    told = []
+    for alteration, outcome in zip(alterations, outcomes, strict=True):
+        error_code, message = outcome_error(outcome)
+        resource = alteration.resource
+        told.append(
+            response(
+                error_code=error_code,
+                error_message=message,
+                resource_type=resource.type,
+                resource_name=resource.name,
+            )
+        )
+    return told
+
+
+def _denial(context: Context, resource: Resource) -> Refusal | None:
+    if resource.type == ConfigResourceType.TOPIC:
+        allowed = may_topic(context, Operation.ALTER_CONFIGS, resource.name)
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif resource.type == ConfigResourceType.GROUP:
+        allowed = context.allows(Operation.ALTER_CONFIGS, ResourceType.GROUP, resource.name)
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    else:
+        allowed = may_cluster(context, Operation.ALTER_CONFIGS)
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return None if allowed else Refusal(error)

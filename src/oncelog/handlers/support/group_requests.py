@@ -1,0 +1,60 @@
+"""What the group handlers share: asking the coordinator, and what a group may be asked for.
+
+Not an API. Every group request is decided by the shard that coordinates its group; the handlers translate between
+the wire's versions and the machine's values, and know which check Apache Kafka makes before it looks for the shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import GroupId
+from oncelog.base.units import INT16_MAX
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.support.context import Context, CoordinatorRefusal
+from oncelog.handlers.support.waits import Coordinate
+
+if TYPE_CHECKING:
+    from oncelog.core.groups.model import Decision
+    from oncelog.core.groups.shard import GroupShard
+
+COORDINATOR_ERRORS: Final = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator's log did not take the records in time",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is reading its log; try again",
+    ErrorCode.NOT_COORDINATOR: "another broker coordinates the group, or none does",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed for this group",
+}
+"""What every API that is decided by a coordinator may answer."""
+
+_GROUP_OPERATIONS: Final = (
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+
+
+def ask(group_id: str, decide: Callable[[GroupShard, int, int], Decision]) -> Generator[Coordinate, Any, Any]:
+    """The shard's reply, or the ErrorCode for which it cannot decide now."""
+    try:
+        return (yield Coordinate(GroupId(group_id), decide))
+    except CoordinatorRefusal as refusal:
+        return refusal.error_code
+
+
+def may(context: Context, operation: Operation, group_id: str) -> bool:
+    """Whether the requester may do ``operation`` on the group."""
+    return context.allows(operation, ResourceType.GROUP, group_id)
+
+
+def allowed_operations(context: Context, group_id: str) -> int:
+    """Bit field of what the requester may do to the group, by the codes of ``AclOperation`` (KIP-430)."""
+    return sum(1 << operation.value for operation in _GROUP_OPERATIONS if may(context, operation, group_id))
+
+
+def fits_record(text: str) -> bool:
+    """Whether a string can be stored: the record schemas say a length in 16 bits."""
+    return len(text) * 4 <= INT16_MAX or len(text.encode()) <= INT16_MAX

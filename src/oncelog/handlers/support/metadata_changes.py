@@ -1,0 +1,82 @@
+"""What the handlers that change cluster facts share: decide, commit, decide again on a conflict. Not an API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.outcomes import Decided, Refusal
+from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.waits import CommitMetadata, Steps
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 50
+"""Each conflict means that another request's change was committed; more in a row than this is not going to end."""
+
+CONTENDED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept coming in between; try again.")
+
+HURRIED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
+"""What every item of a request is told that gives no time at all: nothing is done."""
+
+CLUSTER_DENIED: Final = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+TOPIC_OPERATIONS: Final = (
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+CLUSTER_OPERATIONS: Final = (
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+
+
+def committed(decide: Callable[[], Decided[T]], *, dry_run: bool = False) -> Steps[Sequence[T | Refusal]]:
+    """The outcomes of ``decide``, called with the newest image until its operations are committed.
+
+    ``dry_run``: decided, not committed. After too many conflicts every item is refused with ``CONTENDED``.
+    """
+    decided = decide()
+    for _ in range(ATTEMPTS):
+        if dry_run or not decided.operations or (yield CommitMetadata(decided.operations)):
+            return decided.outcomes
+        decided = decide()
+    return [CONTENDED for _ in decided.outcomes]
+
+
+def may_cluster(context: Context, operation: Operation) -> bool:
+    """Whether the requester may do ``operation`` on the cluster."""
+    return context.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def may_topic(context: Context, operation: Operation, topic: str) -> bool:
+    """Whether the requester may do ``operation`` on the topic."""
+    return context.allows(operation, ResourceType.TOPIC, topic)
+
+
+def topic_operations(context: Context, topic: str) -> int:
+    """Bit field of what the requester may do to the topic, by the codes of ``AclOperation`` (KIP-430)."""
+    return sum(1 << operation.value for operation in TOPIC_OPERATIONS if may_topic(context, operation, topic))
+
+
+def cluster_operations(context: Context) -> int:
+    """Bit field of what the requester may do to the cluster."""
+    return sum(1 << operation.value for operation in CLUSTER_OPERATIONS if may_cluster(context, operation))
+
+
+def outcome_error(outcome: object) -> tuple[ErrorCode, str | None]:
+    """Error code and message of an item's outcome."""
+    return (outcome.error_code, outcome.message) if isinstance(outcome, Refusal) else (ErrorCode.NONE, None)

@@ -1,0 +1,69 @@
+"""What the coordinator of an open transaction says of it. Not an API.
+
+Asked by the node of transactions that have grown old, and in the very step in which an administrator's marker would be
+written. The coordinator is on this broker; asking another will take a message, and the answer will be as old as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final, Protocol
+
+from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from oncelog.core.transactions.hanging import FORGOTTEN, Finding, Verdict, judge
+from oncelog.core.transactions.model import Identity
+
+if TYPE_CHECKING:
+    from oncelog.handlers.support.context import Broker
+    from oncelog.storage.transactions.open_transactions import OpenTransaction
+
+NOT_AN_ADMINISTRATORS: Final = frozenset({Verdict.COMPLETING, Verdict.TWO_PHASE})
+"""What no marker but its coordinator's may end: what is decided, and what whoever prepared it decides."""
+
+
+class OnPartition(Protocol):
+    """An open transaction as the producer state of its partition has it."""
+
+    @property
+    def producer_id(self) -> int:
+        """Whose it is."""
+
+    @property
+    def epoch(self) -> int:
+        """The producer's current epoch there."""
+
+
+def finding_of(
+    broker: Broker, transactional_id: str, on_partition: OnPartition, partition: TopicPartition
+) -> Finding | None:
+    """What to think of what the id's producer has open on a partition; None when its coordinator cannot be asked."""
+    name = TransactionalId(transactional_id)
+    shard = broker.transaction_shard(name)
+    if shard is None:
+        return None if TRANSACTION_STATE in broker.image.topics else FORGOTTEN
+    identity = Identity(ProducerId(on_partition.producer_id), ProducerEpoch(on_partition.epoch))
+    return judge(shard.describe(name), shard.outstanding(name), identity, partition)
+
+
+def ids_of(broker: Broker, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
+    """The transactional ids whose open transactions these producers have, as far as coordinators here know: for what
+    came without an id. Looks at many ids, so it is for all producers in question at once."""
+    return {
+        producer_id: transactional_id
+        for shard in broker.transaction_shards()
+        for producer_id, transactional_id in shard.open_of(producer_ids).items()
+    }
+
+
+def is_protected(broker: Broker, transaction: OpenTransaction, on_partition: OnPartition, *, ends_live: bool) -> bool:
+    """Whether an administrator's marker must not end it, though it names the transaction.
+
+    A live one may be ended only by force: the producer of one that hung may have begun its next transaction here, at
+    the same epoch, since somebody looked. Its coordinator's decision and two-phase commit are out of reach."""
+    name = transaction.transactional_id
+    if name is None:  # a recovered log does not know it
+        name = ids_of(broker, (on_partition.producer_id,)).get(ProducerId(on_partition.producer_id))
+    finding = None if name is None else finding_of(broker, name, on_partition, transaction.partition)
+    if finding is None:
+        return False
+    return finding.verdict in NOT_AN_ADMINISTRATORS or (finding.verdict is Verdict.LIVE and not ends_live)

@@ -1,0 +1,135 @@
+"""What a handler may wait for.
+
+A handler that needs to wait is a generator: it yields one of these and is resumed with the outcome named in its
+docstring; it returns the response. The node drives it, so that a handler knows neither loop nor thread.
+While a generator waits, later requests of its connection are not decided, unless ``holds_connection`` is False:
+then only its response is held back, so that pipelined requests share one group commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from oncelog.base.ids import GroupId, Offset, TopicPartition, TransactionalId
+from oncelog.base.tree import Operation
+
+if TYPE_CHECKING:
+    from oncelog.core.groups.shard import Decision, GroupShard
+    from oncelog.core.transactions.model import Decision as TransactionDecision
+    from oncelog.core.transactions.shard import TransactionShard
+
+
+@dataclass(slots=True)
+class UntilDurable:
+    """Until every high watermark has reached the offset named for it (acks=all). Resumed with the set that has not
+    by ``deadline_ms`` (empty: all have)."""
+
+    offsets: Mapping[TopicPartition, Offset]
+    deadline_ms: int
+    holds_connection: bool = False
+    """Whether the requests behind this one have to wait too: where more of it is to be decided afterwards."""
+
+
+@dataclass(slots=True)
+class UntilReadable:
+    """Until ``ready(changed)`` is true, asked whenever some of ``partitions`` have new readable data, were truncated or
+    disappeared, and told which; or ``deadline_ms``. Resumed with None."""
+
+    partitions: Sequence[TopicPartition]
+    ready: Callable[[Sequence[TopicPartition]], bool]
+    deadline_ms: int
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class Coordinate:
+    """Decide in the shard that coordinates ``group_id``.
+
+    ``decide(shard, token, now_ms)`` returns a ``Decision``; its records are appended and applied, and when they are
+    durable the handler is resumed with its reply: at once, or when a later decision releases ``token``.
+    Raises ``CoordinatorRefusal(error_code)`` inside the handler when this broker does not coordinate the group,
+    is still loading, or could not append.
+    """
+
+    group_id: GroupId
+    decide: Callable[[GroupShard, int, int], Decision]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class Transact:
+    """Decide in the shard that coordinates ``transactional_id``; otherwise as :class:`Coordinate`.
+
+    Resumed with the reply, also when that is ``NeedsProducerId``: then get one (:class:`UntilProducerId`) and decide
+    again with it. Raises ``CoordinatorRefusal(error_code)`` inside the handler.
+    """
+
+    transactional_id: TransactionalId
+    decide: Callable[[TransactionShard, int, int], TransactionDecision]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class TransactEach:
+    """Decide several times, side by side: one that waits for its transaction to complete holds up no other.
+
+    Resumed with a list when all are answered: of each the reply or the ``CoordinatorRefusal``, in order.
+    """
+
+    asked: Sequence[Transact]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class CommitMetadata:
+    """Change the coordination tree atomically. Resumed with True when committed (and the cluster image has it, its
+    logs are created, altered or marked for deletion), with False on a conflict: read the image and decide again."""
+
+    operations: Sequence[Operation]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class UntilProducerId:
+    """A new producer id from the broker's block. Resumed with it, or None when no block could be had in time."""
+
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class NextSlice:
+    """Until other connections had their turn: a request of tens of thousands of items is worked on in slices of a few
+    milliseconds. Resumed with None; between two slices everything may have changed, so what is decided as one is
+    decided within one slice."""
+
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
+class Offload:
+    """Until a worker has driven ``steps`` to their end, when all that others have asked for before is through: what it
+    becomes is a hundred megabytes for a request of a few bytes, and is there for one of them at a time. The steps touch
+    nothing but what they were given; between two of them they are given up, if nobody waits any more. Resumed with what
+    they return; what they raise is raised inside the handler."""
+
+    steps: Generator[None, None, Any]
+    holds_connection: ClassVar[bool] = True
+
+
+Wait = (
+    UntilDurable
+    | UntilReadable
+    | Coordinate
+    | Transact
+    | TransactEach
+    | CommitMetadata
+    | UntilProducerId
+    | NextSlice
+    | Offload
+)
+
+R = TypeVar("R")
+Steps = Generator[Wait, Any, R]
+"""A handler that waits: yields Waits, returns a response. Parts of it compose with ``yield from``."""

@@ -1,0 +1,1 @@
+"""Coordinators of groups and of transactions: shards of internal topics that this broker leads."""

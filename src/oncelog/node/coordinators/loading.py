@@ -1,0 +1,72 @@
+"""Reads an internal topic's log back into the machine that wrote it, a slice at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.ids import Offset, ProducerId
+from oncelog.base.units import MIB
+from oncelog.core.groups.shard import GroupShard
+from oncelog.core.transactions.shard import TransactionShard
+from oncelog.records.batch import BatchHeader, TruncatedBatch, iter_headers
+from oncelog.records.control import end_transaction_marker_of
+from oncelog.records.record import read_keys_and_values, read_records
+
+if TYPE_CHECKING:
+    from oncelog.storage.log.partition_log import PartitionLog
+
+SLICE_BYTES: Final = MIB // 8
+"""What one slice reads: some milliseconds of the loop."""
+MAX_BATCH_BYTES: Final = 128 * MIB
+"""Bound on what one batch may decompress to."""
+
+ApplyBatch = Callable[[bytes, int, BatchHeader], None]
+"""(data, position, header): apply one batch of the log."""
+
+
+def apply_slice(apply: ApplyBatch, log: PartitionLog, offset: Offset) -> Offset | None:
+    """Apply the batches from ``offset`` on, about ``SLICE_BYTES`` of them; where to go on, None at the end."""
+    if offset >= log.high_watermark:
+        return None
+    read = log.read(offset, max_bytes=SLICE_BYTES, isolation_read_committed=False, minimum_one=True)
+    data = b"".join(piece.file.read(piece.position, piece.size_bytes) for piece in read.chunks)
+    following = offset
+    try:
+        for position, header in iter_headers(data):
+            apply(data, position, header)
+            following = Offset(header.next_offset)
+    except TruncatedBatch:
+        pass  # a read may end inside a batch; the next slice begins with it
+    return following if following > offset else None
+
+
+def group_replayer(shard: GroupShard) -> ApplyBatch:
+    """Applies batches of ``__consumer_offsets``: what a transaction committed is pending until its marker comes."""
+
+    def apply(data: bytes, position: int, header: BatchHeader) -> None:
+        producer_id = ProducerId(header.producer_id)
+        for record in read_records(data, position, header, MAX_BATCH_BYTES):
+            if header.is_control:
+                marker = end_transaction_marker_of(record)
+                if marker is not None:
+                    shard.apply_end_transaction(producer_id, committed=marker.committed)
+            elif record.key is not None and header.is_transactional:
+                shard.apply(record.key, record.value, producer_id=producer_id)
+            elif record.key is not None:
+                shard.apply(record.key, record.value)
+
+    return apply
+
+
+def transaction_replayer(shard: TransactionShard) -> ApplyBatch:
+    """Applies batches of ``__transaction_state``."""
+
+    def apply(data: bytes, position: int, header: BatchHeader) -> None:
+        if header.is_control:
+            return
+        for key, value in read_keys_and_values(data, position, header, MAX_BATCH_BYTES):
+            if key is not None:
+                shard.apply(key, value)
+
+    return apply

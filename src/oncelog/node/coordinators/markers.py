@@ -1,0 +1,59 @@
+"""Appends the marker that ends a transaction on one partition (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_OFFSET, LeaderEpoch, Offset
+from oncelog.records.builder import end_transaction_marker
+from oncelog.storage.errors import AppendRefused
+
+if TYPE_CHECKING:
+    from oncelog.handlers.support.context import Marker
+    from oncelog.storage.log.partition_log import PartitionLog
+
+
+def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, now_ms: int) -> Offset:
+    """Append ``marker``; the high watermark at which it is durable. Raises AppendRefused or OSError."""
+    if marker.start_offset != NO_OFFSET:
+        _check_administrators(log, marker)
+    batch = _encoded(marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch, now_ms)
+    appended = log.append(
+        memoryview(bytearray(batch)),  # a copy: the log writes the offset into it
+        now_ms=now_ms,
+        leader_epoch=leader_epoch,
+        internal=True,
+        transaction_version=marker.transaction_version,
+    )
+    return Offset(appended.last_offset + 1)
+
+
+@lru_cache(maxsize=16)
+def _encoded(producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, now_ms: int) -> bytes:
+    """The same for all partitions of a transaction."""
+    return bytes(
+        end_transaction_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=committed,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+        )
+    )
+
+
+def _check_administrators(log: PartitionLog, marker: Marker) -> None:
+    """An administrator names the transaction by where it starts: nothing else may be ended by mistake."""
+    entry = log.producers.entries.get(marker.producer_id)
+    if entry is None or entry.transaction_first_offset != marker.start_offset:
+        raise AppendRefused(
+            ErrorCode.INVALID_TXN_STATE,
+            f"No transaction of producer {marker.producer_id} begins at {marker.start_offset} in {log.partition}",
+        )
+    if entry.epoch != marker.producer_epoch:
+        raise AppendRefused(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Producer {marker.producer_id} has epoch {entry.epoch} in {log.partition}, not {marker.producer_epoch}",
+        )

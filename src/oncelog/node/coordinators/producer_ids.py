@@ -1,0 +1,73 @@
+"""Drives the producer id allocator: asks for blocks, parks those who come while there is none (KIP-730).
+
+The first block is asked for by the first producer, not at start: a broker that only consumers use takes no ids.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from oncelog.base.ids import BrokerId, ProducerId
+from oncelog.core.controller import producer_ids
+from oncelog.node.events import Effect, Report
+from oncelog.node.metadata import MetadataCommits
+from oncelog.node.requests.tasks import Runnable, Task
+
+if TYPE_CHECKING:
+    from oncelog.node.partitions.manager import Cluster
+
+
+class ProducerIds:
+    """Producer ids of this broker."""
+
+    def __init__(self, broker_id: BrokerId, cluster: Cluster, facts: MetadataCommits, runnable: Runnable) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+        self._facts = facts
+        self._runnable = runnable
+        self._allocator = producer_ids.ProducerIds()
+        self._waiting: deque[Callable[[ProducerId | None], None]] = deque()
+        self._in_use = False
+
+    def wait(self, task: Task) -> None:
+        """Wake ``task`` with an id as soon as there is one."""
+        self.when_available(lambda taken: self._runnable.wake(task, taken))
+
+    def when_available(self, take: Callable[[ProducerId | None], None]) -> None:
+        """Call ``take`` with an id as soon as there is one; with None when there never will be."""
+        self._in_use = True
+        self._waiting.append(take)
+        self._serve()
+
+    def prefetch(self, effects: list[Effect]) -> None:
+        """Ask for a block if one will be wanted soon."""
+        if not self._in_use or not self._allocator.wants_block:
+            return
+        try:
+            operation, first = producer_ids.next_block(self._cluster.image, self._broker_id)
+        except producer_ids.ProducerIdsExhausted:
+            effects.append(Report("error", "no producer ids are left in this cluster"))
+            self._refuse_all()
+            return
+        self._allocator.asked()
+        self._facts.commit([operation], lambda committed: self._granted(first, committed), effects)
+
+    def _granted(self, first: int, committed: bool) -> None:
+        if committed:
+            self._allocator.granted(first)
+        else:
+            self._allocator.failed()
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._waiting:
+            taken = self._allocator.take()
+            if taken is None:
+                return
+            self._waiting.popleft()(taken)
+
+    def _refuse_all(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()(None)

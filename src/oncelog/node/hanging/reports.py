@@ -1,0 +1,123 @@
+"""What an operator is told of transactions that hang: the whole story in one line, and what was done in the audit log.
+
+Text only; ``orphans`` decides. Times are given as ages, and as the moment since which.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from oncelog.handlers.support.audit import AuditRecord, Value, timestamp
+
+if TYPE_CHECKING:
+    from oncelog.core.transactions.hanging import Finding
+    from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.transactions.open_transactions import OpenTransaction
+
+SELF_ABORT: Final = "orphan-abort"
+_UNITS: Final = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
+_PLAIN: Final = re.compile(r"[\w.@:-]+", re.ASCII)
+_CHECKED: Final = (
+    "transaction.orphan.action is abort and the grace period is over",
+    "the coordinator, asked in the same step, does not know of it",
+    "not in two-phase commit",
+    "the open transaction begins at the start offset and the producer epoch is the latest",
+)
+
+
+def age(milliseconds: int) -> str:
+    """``1 h 2 min``: the two largest units."""
+    parts: list[str] = []
+    left = max(0, milliseconds)
+    for size, name in _UNITS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2]) or f"{left} ms"
+
+
+def _who(transaction: OpenTransaction, epoch: int) -> str:
+    name = transaction.transactional_id
+    whose = "an unknown transactional id" if name is None else f"transactional id {name!r}"
+    return f"{whose}, producer {transaction.producer_id} epoch {epoch}"
+
+
+def _where(transaction: OpenTransaction, log: PartitionLog, now_ms: int) -> str:
+    return (
+        f"open on {transaction.partition} from offset {transaction.start_offset} since "
+        f"{timestamp(transaction.started_ms)} ({age(now_ms - transaction.started_ms)})"
+    )
+
+
+def _blocks(transaction: OpenTransaction, log: PartitionLog) -> str:
+    behind = max(0, log.high_watermark - transaction.start_offset)
+    stuck = log.last_stable_offset == max(transaction.start_offset, log.log_start_offset)
+    held = f"read_committed consumers do not get past offset {log.last_stable_offset}" if stuck else "others hold more"
+    return f"{behind} record{'' if behind == 1 else 's'} from there on; {held}"
+
+
+def _way_out(partition: TopicPartition, start_offset: int) -> str:
+    return (
+        f"oncelog txn abort --topic {partition.topic} --partition {partition.partition} --start-offset {start_offset}"
+    )
+
+
+def _argument(name: str) -> str:
+    """A name in a command; what a shell or a terminal would read something into stands in quotes, escaped."""
+    return name if _PLAIN.fullmatch(name) else repr(name)
+
+
+def orphan(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
+    """An orphaned transaction, when it is first found."""
+    return (
+        f"hanging transaction of {_who(transaction, epoch)}: {_where(transaction, log, now_ms)}, but {finding.reason}, "
+        f"so nobody will end it. It blocks {_blocks(transaction, log)}. "
+        f"To end it: {_way_out(transaction.partition, transaction.start_offset)}"
+    )
+
+
+def late(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
+    """One that is older than any time-out and of which no coordinator could say anything."""
+    return (
+        f"a transaction of {_who(transaction, epoch)} is older than any time-out: {_where(transaction, log, now_ms)}; "
+        f"{finding.reason}. It blocks {_blocks(transaction, log)}. To look into it: oncelog txn explain --topic "
+        f"{transaction.partition.topic} --partition {transaction.partition.partition}"
+    )
+
+
+def overdue(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
+    """A transaction in two-phase commit that nobody has decided for long."""
+    return (
+        f"prepared transaction of {_who(transaction, epoch)} waits for its decision since "
+        f"{timestamp(finding.start_ms)} ({age(now_ms - finding.start_ms)}): {_where(transaction, log, now_ms)}, and it "
+        f"never times out. It blocks {_blocks(transaction, log)}. Its application has to decide it; if that is "
+        f"gone for good: oncelog txn force-terminate {_argument(transaction.transactional_id or '')}"
+    )
+
+
+def self_abort(
+    transaction: OpenTransaction, finding: Finding, epoch: int, found_ms: int, now_ms: int, outcome: str
+) -> AuditRecord:
+    """The record of an abort by this broker itself."""
+    what: dict[str, Value] = {
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": epoch,
+        "result": "ABORT",
+        "start_offset": transaction.start_offset,
+        "partitions": [
+            {
+                "topic": transaction.partition.topic,
+                "partition": transaction.partition.partition,
+                "outcome": outcome,
+                "open_since_ms": transaction.started_ms,
+            }
+        ],
+        "partition_count": 1,
+    }
+    details: dict[str, Value] = {"verdict": finding.verdict, "reason": finding.reason, "orphaned_since_ms": found_ms}
+    who: dict[str, Value] = {"principal": None, "client_id": None, "host": None, "broker": True}
+    return AuditRecord(now_ms, SELF_ABORT, who, what, _CHECKED, outcome, details)

@@ -1,0 +1,274 @@
+"""The broker finds its own hanging transactions (KIP-664 leaves that to an operator).
+
+A leader knows what is open on its partitions and, since producers say so, under which transactional id; the id's
+coordinator knows whether anybody is going to end it. What has been open for a while is looked at: its coordinator is
+asked, and asked again when the transaction is older than its own time-out, and then from time to time. What is found is
+a verdict (``core.transactions.hanging``) that DescribeProducers tells; an orphan is a metric and one line of the log.
+With ``transaction.orphan.action=abort`` it is ended too, never silently, and never one that is live or in two-phase
+commit: the coordinator's word is taken in the step in which the marker is written.
+
+Cost: a transaction that ends within a second costs a place in a queue, one that ends within ten an entry in a heap and
+the writing of its id; partitions without an open transaction cost nothing at all. A pass is bounded.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.base.units import MINUTE_MS, SECOND_MS
+from oncelog.core.transactions.hanging import ID_UNKNOWN, Finding, Verdict
+from oncelog.core.transactions.transaction import NEVER_TIMES_OUT
+from oncelog.handlers.support.context import Broker, Marker
+from oncelog.handlers.support.transaction_findings import finding_of, ids_of
+from oncelog.node.deadlines import Alarm, Deadlines
+from oncelog.node.events import Effect, Report
+from oncelog.node.hanging import reports
+from oncelog.storage.errors import AppendRefused
+
+if TYPE_CHECKING:
+    from oncelog.core.producers.entry import ProducerEntry
+    from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.transactions.open_transactions import OpenTransaction, OpenTransactions
+
+PASS_MS: Final = SECOND_MS
+"""Between two passes, and how long a transaction has to be open before its id is written down."""
+FIRST_LOOK_MS: Final = 10 * SECOND_MS
+AGAIN_MS: Final = MINUTE_MS
+PADDING_MS: Final = 5 * MINUTE_MS
+"""On top of ``transaction.max.timeout.ms``: from then on a transaction is late whatever its time-out (KIP-664)."""
+ADOPTED_PER_SLICE: Final = 100
+"""Each may write to a file of its own: some milliseconds of the loop."""
+LOOKS_PER_SLICE: Final = 100
+SLICE_PAUSE_MS: Final = 10
+_UNASKED: Final = Finding(Verdict.UNKNOWN, "its coordinator cannot be asked now")
+
+
+class _Watched:
+    """A transaction that has been open for a while, and when to look at it next."""
+
+    __slots__ = ("at_ms", "found_ms", "order", "reported", "timeout_ms", "transaction", "unknown_looks")
+
+    def __init__(self, transaction: OpenTransaction, at_ms: int, order: int) -> None:
+        self.transaction = transaction
+        self.at_ms = at_ms
+        self.order = order
+        self.timeout_ms = -1
+        """Its own time-out, once its coordinator has said so: it may be forgotten later."""
+        self.found_ms: int | None = None
+        """Since when it is known to be orphaned."""
+        self.reported = False
+        self.unknown_looks = 0
+        """How often nobody could say anything about it, in a row."""
+
+    def __lt__(self, other: _Watched) -> bool:
+        return (self.at_ms, self.order) < (other.at_ms, other.order)
+
+
+class OrphanWatch:
+    """See the module."""
+
+    def __init__(self, broker: Broker, transactions: OpenTransactions, deadlines: Deadlines) -> None:
+        self._broker = broker
+        self._transactions = transactions
+        self._deadlines = deadlines
+        self._alarm: Alarm | None = None
+        self._due: list[_Watched] = []
+        self._order = 0
+        self._reports: list[Effect] = []
+        self._overdue: dict[tuple[str, int, int], None] = {}
+        """Transactions in two-phase commit that were reported: by id, producer id and epoch."""
+        self.found = 0
+        self.aborted = 0
+        self.looks = 0
+        """How often a coordinator was asked."""
+
+    def notice(self, now_ms: int, effects: list[Effect]) -> None:
+        """After every event: see to it that what has begun is taken over, and tell what was found."""
+        if self._transactions.begun:
+            self._wake_at(now_ms + PASS_MS)
+        if self._reports:
+            effects += self._reports
+            self._reports.clear()
+
+    def overdue_count(self) -> int:
+        """How many transactions in two-phase commit, open here, are older than the alarm."""
+        return len(self._still_open())
+
+    def _wake_at(self, at_ms: int) -> None:
+        if self._alarm is not None and self._alarm.callback is not None:
+            if self._alarm.at_ms <= at_ms:
+                return
+            self._deadlines.cancel(self._alarm)
+        self._alarm = self._deadlines.at(at_ms, self._pass)
+
+    def _pass(self, now_ms: int) -> None:
+        more = self._adopt(now_ms) | self._look_at_due(now_ms)
+        if more:
+            self._wake_at(now_ms + SLICE_PAUSE_MS)
+        elif self._transactions.begun:
+            self._wake_at(now_ms + PASS_MS)
+        elif self._due:
+            self._wake_at(max(now_ms + PASS_MS, self._due[0].at_ms))
+
+    # Taking over
+
+    def _adopt(self, now_ms: int) -> bool:
+        """Watch what has been open for a second, and write its id down; whether there is more."""
+        begun = self._transactions.begun
+        written: dict[TopicPartition, None] = {}
+        adopted = 0
+        while begun and (begun[0].ended or not 0 <= now_ms - begun[0].started_ms < PASS_MS):
+            if adopted == ADOPTED_PER_SLICE:
+                break
+            transaction = begun.popleft()
+            if not transaction.ended:
+                adopted += 1
+                self._order += 1
+                # What a start has found waits as long: by then coordinators have read their logs.
+                heapq.heappush(self._due, _Watched(transaction, now_ms + FIRST_LOOK_MS - PASS_MS, self._order))
+                written[transaction.partition] = None
+        self._write_ids(written)
+        return adopted == ADOPTED_PER_SLICE
+
+    def _write_ids(self, partitions: dict[TopicPartition, None]) -> None:
+        for partition in partitions:
+            log = self._broker.log(partition)
+            try:
+                if log is not None:
+                    self._transactions.write_ids(log)
+            except OSError as error:  # costs a name after the next restart, no more
+                self._reports.append(Report("error", f"transactional ids of {partition} were not written: {error}"))
+
+    # Looking
+
+    def _look_at_due(self, now_ms: int) -> bool:
+        """Look at what is due; whether there is more."""
+        due: list[_Watched] = []
+        while self._due and self._due[0].at_ms <= now_ms and len(due) < LOOKS_PER_SLICE:
+            watched = heapq.heappop(self._due)
+            if not watched.transaction.ended:
+                due.append(watched)
+        unnamed = {w.transaction.producer_id for w in due if w.transaction.transactional_id is None}
+        names = ids_of(self._broker, unnamed) if unnamed else {}
+        for watched in due:
+            transaction = watched.transaction
+            if transaction.transactional_id is None:
+                transaction.transactional_id = names.get(transaction.producer_id)
+            again_ms = self._look(watched, now_ms)
+            if again_ms is not None:
+                watched.at_ms = max(again_ms, now_ms + PASS_MS)
+                heapq.heappush(self._due, watched)
+        return bool(self._due) and self._due[0].at_ms <= now_ms
+
+    def _look(self, watched: _Watched, now_ms: int) -> int | None:
+        """Find out about one; when to look again, None: never."""
+        transaction = watched.transaction
+        log = self._broker.log(transaction.partition)
+        entry = None if log is None else log.producers.entries.get(transaction.producer_id)
+        if log is None or entry is None or entry.transaction_first_offset != transaction.start_offset:
+            return None
+        finding = self._ask(transaction, entry)
+        if 0 < finding.timeout_ms < NEVER_TIMES_OUT:
+            watched.timeout_ms = finding.timeout_ms
+        if finding.verdict is Verdict.TWO_PHASE:
+            transaction.verdict = finding.verdict
+            self._see_overdue(transaction, finding, log, entry, now_ms)
+            return now_ms + AGAIN_MS
+        old_ms = transaction.started_ms + self._own_timeout_ms(watched)
+        if now_ms < old_ms:
+            return min(old_ms, now_ms + AGAIN_MS)
+        transaction.verdict = finding.verdict
+        if finding.verdict is Verdict.ORPHANED:
+            return self._orphaned(watched, finding, log, entry, now_ms)
+        watched.found_ms = None
+        watched.unknown_looks = watched.unknown_looks + 1 if finding.verdict is Verdict.UNKNOWN else 0
+        if watched.unknown_looks > 1 and not watched.reported:  # once may be a coordinator that reads its log
+            watched.reported = True
+            self._warn(reports.late(transaction, finding, log, entry.epoch, now_ms))
+        return now_ms + AGAIN_MS
+
+    def _ask(self, transaction: OpenTransaction, entry: ProducerEntry) -> Finding:
+        if transaction.transactional_id is None:
+            return ID_UNKNOWN
+        self.looks += 1
+        found = finding_of(self._broker, transaction.transactional_id, entry, transaction.partition)
+        return _UNASKED if found is None else found
+
+    def _own_timeout_ms(self, watched: _Watched) -> int:
+        """From which age on it is old: its own time-out where its coordinator has said so."""
+        if watched.timeout_ms > 0:
+            return watched.timeout_ms
+        return int(self._broker.config.get("transaction.max.timeout.ms")) + PADDING_MS
+
+    def _warn(self, message: str) -> None:
+        self._reports.append(Report("warning", message))
+
+    # Orphans
+
+    def _orphaned(
+        self, watched: _Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
+    ) -> int | None:
+        if watched.found_ms is None:
+            watched.found_ms = now_ms
+            self.found += 1
+            self._warn(reports.orphan(watched.transaction, finding, log, entry.epoch, now_ms))
+        config = self._broker.config
+        if config.get("transaction.orphan.action") != "abort":
+            return now_ms + AGAIN_MS
+        abort_ms = watched.found_ms + int(config.get("transaction.orphan.grace.ms"))
+        if now_ms < abort_ms:
+            return min(abort_ms, now_ms + AGAIN_MS)
+        # What was found was found in this very step: nobody can have made the transaction live since.
+        outcome = self._abort(watched.transaction, entry)
+        record = reports.self_abort(watched.transaction, finding, entry.epoch, watched.found_ms, now_ms, outcome.name)
+        self._broker.audit(record)
+        done = outcome is ErrorCode.NONE
+        self.aborted += done
+        self._warn(
+            f"{'aborted' if done else f'could not abort ({outcome.name})'} the hanging transaction of producer "
+            f"{entry.producer_id} on {watched.transaction.partition} from offset {watched.transaction.start_offset} on "
+            "(transaction.orphan.action=abort); see the audit log"
+        )
+        return None if done else now_ms + AGAIN_MS
+
+    def _abort(self, transaction: OpenTransaction, entry: ProducerEntry) -> ErrorCode:
+        marker = Marker(
+            ProducerId(entry.producer_id),
+            ProducerEpoch(entry.epoch),
+            entry.coordinator_epoch,
+            committed=False,
+            start_offset=Offset(transaction.start_offset),
+        )
+        try:
+            self._broker.write_marker(transaction.partition, marker)
+        except AppendRefused as refused:
+            return refused.error_code
+        except OSError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    # Two-phase commit
+
+    def _see_overdue(
+        self, transaction: OpenTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
+    ) -> None:
+        """Report a prepared transaction that waits for long, once for all its partitions."""
+        if now_ms - finding.start_ms <= int(self._broker.config.get("transaction.two.phase.commit.alarm.ms")):
+            return
+        key = (transaction.transactional_id or "", transaction.producer_id, transaction.epoch)
+        if key not in self._overdue:
+            self._overdue = {**self._still_open(), key: None}
+            self._warn(reports.overdue(transaction, finding, log, entry.epoch, now_ms))
+
+    def _still_open(self) -> dict[tuple[str, int, int], None]:
+        if not self._overdue:
+            return {}
+        return {
+            key: None
+            for open_here in self._transactions.partitions.values()
+            for t in open_here.values()
+            if (key := (t.transactional_id or "", t.producer_id, t.epoch)) in self._overdue
+        }

@@ -1,0 +1,1 @@
+"""Counters, figures for ``/metrics``, the flight recorder and the bounds of the audit log."""

@@ -1,0 +1,287 @@
+"""The flight recorder: what went into a node, in order, and a digest of what came out, so that it can happen again.
+
+A recording begins where the node begins: configuration, cluster facts, the files it finds. Then every random id, every
+event with its time, and a digest of the effects. ``oncelog sim --replay`` feeds the same to a new node: what failed in
+the field can be debugged. What it cannot hold is what workers do between two events: a job's slices run when it
+finished, and a disk that failed fails no more. One JSON document a line; bytes as base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oncelog.base.tree import TreeNode
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.node.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Continued,
+    DeadlineReached,
+    Effect,
+    Event,
+    FileRange,
+    JobFinished,
+    MetadataWritten,
+    RequestReceived,
+    Send,
+    Shutdown,
+    Synced,
+)
+from oncelog.ports import Entropy
+
+if TYPE_CHECKING:
+    from oncelog.node.node import Node
+
+FORMAT: Final = 1
+_EVENTS: Final[dict[str, type]] = {
+    kind.__name__: kind
+    for kind in (
+        ConnectionOpened,
+        ConnectionClosed,
+        RequestReceived,
+        Synced,
+        JobFinished,
+        MetadataWritten,
+        DeadlineReached,
+        Continued,
+        Shutdown,
+    )
+}
+
+
+class RecordingUnreadable(Exception):
+    """The file is no recording, or of a format this version does not know."""
+
+
+class RecordedFile(NamedTuple):
+    """A file of the data directory as it was when the node began."""
+
+    path: str
+    modified_ms: int
+    data: bytes
+
+
+class Moment(NamedTuple):
+    """One event and what came of it."""
+
+    event: Event
+    now_ms: int
+    digest: str
+
+
+@dataclass(slots=True)
+class Recording:
+    """All of it, read back."""
+
+    config: dict[str, str] = field(default_factory=dict)
+    listen: tuple[str, int] = ("", 0)
+    now_ms: int = 0
+    facts: list[TreeNode] = field(default_factory=list)
+    files: list[RecordedFile] = field(default_factory=list)
+    tokens: list[bytes] = field(default_factory=list)
+    disks: list[tuple[int, int]] = field(default_factory=list)
+    started: str = ""
+    """Digest of the effects with which the node began."""
+    moments: list[Moment] = field(default_factory=list)
+    end: str | None = None
+    """Why the recording ends: it is full, or the node stopped."""
+
+
+class FlightRecorder:
+    """Writes a recording line by line, until ``max_bytes``. ``write`` must not fail; it gets whole lines."""
+
+    def __init__(self, write: Callable[[bytes], None], max_bytes: int) -> None:
+        self._write = write
+        self._left = max_bytes
+        self.full = False
+
+    def begin(
+        self,
+        config: Mapping[str, str],
+        listen: tuple[str, int],
+        now_ms: int,
+        facts: Iterable[TreeNode],
+        files: Iterable[RecordedFile],
+    ) -> None:
+        """What the node begins with."""
+        self._line(what="begin", format=FORMAT, config=dict(config), listen=list(listen), now_ms=now_ms)
+        for fact in facts:
+            self._line(what="fact", path=fact.path, value=_text(fact.value), version=fact.version)
+        for file in files:
+            self._line(what="file", path=file.path, modified_ms=file.modified_ms, data=_text(file.data))
+
+    def entropy(self, source: Entropy) -> Entropy:
+        """The same ids, written down as they are given."""
+        return _RecordedEntropy(source, self)
+
+    def token(self, token: bytes) -> None:
+        """A random id was given."""
+        self._line(what="token", token=_text(token))
+
+    def disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
+        """The same sizes of the disk, written down as they are asked for."""
+
+        def measured() -> tuple[int, int]:
+            sizes = measure()
+            self._line(what="disk", sizes=list(sizes))
+            return sizes
+
+        return measured
+
+    def started(self, effects: Sequence[Effect]) -> None:
+        """What the node's start gave."""
+        self._line(what="started", digest=digest_of(effects))
+
+    def moment(self, event: Event, now_ms: int, effects: Sequence[Effect], before: Mapping[str, Any]) -> None:
+        """An event was handled; ``before`` is its encoding from before the node took it."""
+        self._line(what="event", now_ms=now_ms, digest=digest_of(effects), **before)
+
+    def end(self, reason: str) -> None:
+        """Nothing more comes."""
+        if not self.full:
+            self.full = True
+            self._write(json.dumps({"what": "end", "reason": reason}).encode() + b"\n")
+
+    def _line(self, **content: Any) -> None:
+        if self.full:
+            return
+        line = json.dumps(content, separators=(",", ":")).encode() + b"\n"
+        self._left -= len(line)
+        if self._left < 0:
+            self.end("the recording is full")
+        else:
+            self._write(line)
+
+
+class _RecordedEntropy:
+    def __init__(self, source: Entropy, recorder: FlightRecorder) -> None:
+        self._source = source
+        self._recorder = recorder
+
+    def token(self, size: int) -> bytes:
+        token = self._source.token(size)
+        self._recorder.token(token)
+        return token
+
+
+class RecordedNode:
+    """A node whose events are written down; to whoever drives it, the node itself."""
+
+    def __init__(self, node: Node, recorder: FlightRecorder) -> None:
+        self._node = node
+        self._recorder = recorder
+        self.backlog_bytes = node.backlog_bytes
+        self.next_deadline_ms = node.next_deadline_ms
+
+    @property
+    def config(self) -> BrokerConfig:
+        """As the node's."""
+        return self._node.config
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """As the node's."""
+        effects = self._node.start(now_ms)
+        self._recorder.started(effects)
+        return effects
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """As the node's. A request's buffer is the node's to change, so it is written down as it was before."""
+        before = {} if self._recorder.full else _encode_event(event)
+        effects = self._node.handle(event, now_ms)
+        self._recorder.moment(event, now_ms, effects, before)
+        return effects
+
+
+def digest_of(effects: Sequence[Effect]) -> str:
+    """A short digest of effects: kinds, tokens, and the bytes that are sent (of file ranges, how many)."""
+    digest = hashlib.blake2b(digest_size=8)
+    for effect in effects:
+        digest.update(type(effect).__name__.encode())
+        for name in ("token", "connection_id", "message"):
+            digest.update(str(getattr(effect, name, "")).encode())
+        if isinstance(effect, Send):
+            for chunk in effect.chunks:
+                digest.update(str(chunk.size_bytes).encode() if isinstance(chunk, FileRange) else bytes(chunk))  # type: ignore[arg-type]
+    return digest.hexdigest()
+
+
+def read_recording(lines: Iterable[bytes]) -> Recording:
+    """A recording as it was written; a torn last line is left out. Raises RecordingUnreadable."""
+    recording = Recording()
+    try:
+        for content in _contents(lines):
+            _take(recording, content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordingUnreadable(f"not a flight recording: {error!r}") from None
+    if not recording.now_ms:
+        raise RecordingUnreadable("not a flight recording: it has no beginning")
+    return recording
+
+
+def _contents(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        if not line.endswith(b"\n"):
+            return  # the process died while it wrote
+        yield json.loads(line)
+
+
+def _take(recording: Recording, content: dict[str, Any]) -> None:
+    match content["what"]:
+        case "begin":
+            if content["format"] != FORMAT:
+                raise RecordingUnreadable(
+                    f"a flight recording of format {content['format']}, this version reads {FORMAT}"
+                )
+            recording.config, recording.now_ms = content["config"], content["now_ms"]
+            recording.listen = (content["listen"][0], content["listen"][1])
+        case "fact":
+            recording.facts.append(TreeNode(content["path"], _bytes(content["value"]), content["version"]))
+        case "file":
+            file = RecordedFile(content["path"], content["modified_ms"], _bytes(content["data"]))
+            recording.files.append(file)
+        case "token":
+            recording.tokens.append(_bytes(content["token"]))
+        case "disk":
+            recording.disks.append((content["sizes"][0], content["sizes"][1]))
+        case "started":
+            recording.started = content["digest"]
+        case "event":
+            recording.moments.append(Moment(_decode_event(content), content["now_ms"], content["digest"]))
+        case "end":
+            recording.end = content["reason"]
+
+
+def _encode_event(event: Event) -> dict[str, Any]:
+    fields = {name: getattr(event, name) for name in event.__slots__}
+    for name, value in fields.items():
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            fields[name] = _text(value)
+        elif isinstance(value, Exception):
+            fields[name] = str(value)
+    return {"event": type(event).__name__, "fields": fields}
+
+
+def _decode_event(content: dict[str, Any]) -> Event:
+    fields = dict(content["fields"])
+    kind = _EVENTS[content["event"]]
+    if kind is RequestReceived:
+        fields["frame"] = memoryview(bytearray(_bytes(fields["frame"])))
+    if kind is ConnectionOpened:
+        fields["listener"] = tuple(fields["listener"])
+    if fields.get("failure") is not None:
+        fields["failure"] = OSError(fields["failure"])
+    event: Event = kind(**fields)
+    return event
+
+
+def _text(data: bytes | bytearray | memoryview) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)

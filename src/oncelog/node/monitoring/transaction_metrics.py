@@ -1,0 +1,93 @@
+"""What is counted of transactions, and what ``/metrics`` reads of them; ``docs/metrics.md`` has the names.
+
+Counters are plain integers. What follows from the logs is worked out when somebody asks, from the partitions that have
+something open or undecided: a scrape with 10,000 idle partitions looks at one attribute of each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.base.ids import TopicPartition
+from oncelog.node.hanging.watch import PADDING_MS
+
+if TYPE_CHECKING:
+    from oncelog.handlers.support.audit import AuditRecord
+    from oncelog.node.node import Node
+    from oncelog.storage.log.partition_log import PartitionLog
+
+
+class TransactionCounters:
+    """Counts since the start."""
+
+    __slots__ = ("administrative", "verification_failures")
+
+    def __init__(self) -> None:
+        self.verification_failures = 0
+        """Partitions of transactional writes that were refused: the coordinator did not know of them."""
+        self.administrative: Counter[tuple[str, str]] = Counter()
+        """Records of the audit log by action and outcome."""
+
+    def audited(self, record: AuditRecord) -> None:
+        """A record was written."""
+        self.administrative[(record.action, record.outcome)] += 1
+
+
+class PartitionTransactions(NamedTuple):
+    """One partition that has something open, or decided and not durable yet."""
+
+    partition: TopicPartition
+    last_stable_offset_lag: int
+    longest_ms: int
+    """Age of the transaction that has been open longest, 0: none is open."""
+
+
+class CoordinatedTransactions(NamedTuple):
+    """What the coordinators of this broker have."""
+
+    by_state: dict[str, int]
+    timed_out: int
+    """Aborts because the time-out had passed, since the start."""
+    markers_outstanding: int
+    markers_retried: int
+    """Of those outstanding: refused by their log, waiting to be tried again."""
+
+
+def partitions(node: Node, now_ms: int) -> Iterator[PartitionTransactions]:
+    """Partitions with a last stable offset that lags or a transaction that is open."""
+    opened = node.logs.transactions.partitions
+    for partition, log in node.logs.logs.items():
+        producers = log.producers
+        if producers.ongoing or producers.unreplicated:
+            started = [t.started_ms for t in opened.get(partition, {}).values()]
+            longest_ms = max(1, now_ms - min(started)) if started else 0
+            yield PartitionTransactions(partition, _lag(log), longest_ms)
+
+
+def _lag(log: PartitionLog) -> int:
+    return max(0, log.high_watermark - log.last_stable_offset)
+
+
+def late_after_ms(node: Node) -> int:
+    """From which age on a transaction is late whatever its time-out."""
+    return int(node.config.get("transaction.max.timeout.ms")) + PADDING_MS
+
+
+def verdicts(node: Node) -> Counter[str]:
+    """Open transactions (one a partition) by what was found out about them; ``young`` where nothing was yet."""
+    return Counter(
+        t.verdict or "young" for open_here in node.logs.transactions.partitions.values() for t in open_here.values()
+    )
+
+
+def coordinated(node: Node) -> CoordinatedTransactions:
+    """See the class."""
+    by_state: Counter[str] = Counter()
+    timed_out = outstanding = 0
+    for shard in node.transaction_shards():
+        by_state.update(shard.counts())
+        timed_out += shard.timed_out
+        outstanding += shard.outstanding_count()
+    return CoordinatedTransactions(dict(by_state), timed_out, outstanding, node.markers_retried())

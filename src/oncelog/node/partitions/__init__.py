@@ -1,0 +1,1 @@
+"""The partitions of this broker: their logs, group commit, delayed fetches, maintenance."""

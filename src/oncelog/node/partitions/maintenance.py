@@ -1,0 +1,137 @@
+"""What has to be done from time to time: retention, compaction, expiry of producer state, checkpoints.
+
+Jobs run one after the other in a worker, so that they never take more than one core from the loop; what they made is
+applied on the loop. A pass over the logs only collects jobs; with many thousand logs it goes in slices.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.events import Effect, JobFinished, Report, RunJob
+
+if TYPE_CHECKING:
+    from oncelog.node.partitions.delayed_fetches import DelayedFetches
+    from oncelog.node.partitions.group_commit import GroupCommit
+    from oncelog.node.partitions.manager import Cluster
+    from oncelog.storage.directory import LogDirectory
+    from oncelog.storage.jobs import Job
+
+LOGS_PER_SLICE: Final = 500
+SLICE_PAUSE_MS: Final = 10
+FIRST_RETENTION_MS: Final = 30_000
+"""After the start, unless the interval is shorter; Apache Kafka's initial delay."""
+
+
+class Maintenance:
+    """Schedules the jobs of all logs of a directory."""
+
+    def __init__(
+        self,
+        logs: LogDirectory,
+        cluster: Cluster,
+        readers: DelayedFetches,
+        deadlines: Deadlines,
+        durability: GroupCommit,
+    ) -> None:
+        self._logs = logs
+        self._cluster = cluster
+        self._readers = readers
+        self._deadlines = deadlines
+        self._durability = durability
+        self._waiting: deque[Job] = deque()
+        self._running: tuple[int, Job] | None = None
+        self._next_token = 1
+        self._reports: list[Report] = []
+        self._retention_due_ms = 0
+
+    def start(self, now_ms: int) -> None:
+        """Set the first passes."""
+        self._retention_due_ms = now_ms + min(FIRST_RETENTION_MS, self._retention_interval_ms())
+        self._deadlines.at(now_ms + self._interval_ms(), self._begin_pass)
+        self._deadlines.at(now_ms + self._checkpoint_interval_ms(), self._checkpoint)
+        for job in self._logs.startup_jobs():
+            self.add(job)
+
+    def _interval_ms(self) -> int:
+        """Retention and compaction share their passes: the shorter of Kafka's two intervals. Compaction looks each
+        time; retention has its own interval waited out, until when records stamped long ago can be read."""
+        return max(1, min(self._retention_interval_ms(), int(self._cluster.config.get("log.cleaner.backoff.ms"))))
+
+    def _retention_interval_ms(self) -> int:
+        return int(self._cluster.config.get("log.retention.check.interval.ms"))
+
+    def _checkpoint_interval_ms(self) -> int:
+        return max(1, int(self._cluster.config.get("log.flush.offset.checkpoint.interval.ms")))
+
+    def _begin_pass(self, now_ms: int) -> None:
+        retention = now_ms >= self._retention_due_ms
+        if retention:
+            self._retention_due_ms = now_ms + self._retention_interval_ms()
+        self._go_on(iter(list(self._logs.logs)), now_ms, retention=retention)
+
+    def _go_on(self, partitions: Iterator[TopicPartition], now_ms: int, *, retention: bool) -> None:
+        for _ in range(LOGS_PER_SLICE):
+            partition = next(partitions, None)
+            if partition is None:
+                self._deadlines.at(now_ms + self._interval_ms(), self._begin_pass)
+                return
+            self._collect(partition, now_ms, retention=retention)
+        self._deadlines.at(
+            now_ms + SLICE_PAUSE_MS, lambda later_ms: self._go_on(partitions, later_ms, retention=retention)
+        )
+
+    def _collect(self, partition: TopicPartition, now_ms: int, *, retention: bool) -> None:
+        log = self._logs.logs.get(partition)
+        if log is None:
+            return
+        start_offset = log.log_start_offset
+        try:
+            for job in log.due_jobs(now_ms, retention=retention):
+                self.add(job)
+        except OSError as error:  # a full disk: the next pass may free something, and the other logs must have theirs
+            self._reports.append(Report("error", f"housekeeping of {partition} failed: {error}"))
+        if log.log_start_offset != start_offset:
+            self._readers.changed(partition)
+        if log.has_unsynced_segments:
+            self._durability.flush(log)  # retention may have rolled; what it deleted keeps its disk space until then
+
+    def add(self, job: Job) -> None:
+        """Run a job when those before it are done."""
+        self._waiting.append(job)
+
+    def start_jobs(self, effects: list[Effect]) -> None:
+        """Start the next job if none is running, and tell what went wrong outside of jobs."""
+        if self._reports:
+            effects += self._reports
+            self._reports.clear()
+        if self._running is None and self._waiting:
+            job = self._waiting.popleft()
+            token = self._next_token
+            self._next_token += 1
+            self._running = (token, job)
+            effects.append(RunJob(token, job.run()))
+
+    def job_finished(self, event: JobFinished, effects: list[Effect]) -> None:
+        """A job came to its end: take over what it made."""
+        if self._running is None or self._running[0] != event.token:
+            return
+        job = self._running[1]
+        self._running = None
+        if event.failure is None:
+            job.apply()
+            self._readers.changed(job.partition)
+        else:
+            job.abandon()
+            effects.append(Report("error", f"{job.name} of {job.partition} failed: {event.failure}"))
+
+    def _checkpoint(self, now_ms: int) -> None:
+        try:
+            self._logs.checkpoints()
+        except OSError as error:  # they only save work at the next start; the disk may have room again by then
+            self._reports.append(Report("error", f"checkpoints were not written: {error}"))
+        self._deadlines.at(now_ms + self._checkpoint_interval_ms(), self._checkpoint)

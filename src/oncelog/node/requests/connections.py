@@ -1,0 +1,130 @@
+"""Per connection: the order of its responses, and what is not decided yet.
+
+Invariants:
+1. Responses leave in the order of their requests. A slot is reserved when a request is decided; what is filled from
+   the front of the queue is sent, nothing else.
+   A request that closes the connection takes its own slot and those after it away; those before are answered first.
+2. While a request holds the connection (a parked fetch, join or metadata change), later ones wait undecided in
+   ``backlog``: Apache Kafka mutes the channel. A produce that waits for its sync holds back only its response.
+3. Reading is paused while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` are waiting here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.units import MIB
+from oncelog.ports import Buffer
+
+if TYPE_CHECKING:
+    from oncelog.node.requests.tasks import Task
+    from oncelog.wire.chunks import Chunk
+
+MAX_UNANSWERED: Final = 100
+MAX_BACKLOG_BYTES: Final = MIB
+
+
+class Slot:
+    """The place of one response in its connection's order."""
+
+    __slots__ = ("chunks", "held")
+
+    def __init__(self) -> None:
+        self.chunks: Sequence[Chunk] | None = None
+        self.held = False
+        """Whether the request behind this slot holds the connection now."""
+
+
+class Connection:
+    """One client connection as the node sees it."""
+
+    __slots__ = (
+        "backlog",
+        "backlog_bytes",
+        "holder",
+        "host",
+        "id",
+        "listener",
+        "open",
+        "paused",
+        "principal",
+        "refusal",
+        "refused",
+        "slots",
+    )
+
+    def __init__(self, connection_id: int, host: str, listener: tuple[str, int], principal: str) -> None:
+        self.id = connection_id
+        self.host = host
+        self.listener = listener
+        self.principal = principal
+        self.open = True
+        self.paused = False
+        self.refused = False
+        """Something was asked that closes the connection: nothing more is decided, what came before is answered."""
+        self.refusal: str | None = None
+        self.slots: deque[Slot] = deque()
+        self.backlog: deque[Buffer] = deque()
+        self.backlog_bytes = 0
+        self.holder: Task | None = None
+        """The newest task that held the connection; ended with it, while a produce goes on without it."""
+
+    def reserve(self) -> Slot:
+        """A slot for the request being decided."""
+        slot = Slot()
+        self.slots.append(slot)
+        return slot
+
+    def is_newest(self, slot: Slot) -> bool:
+        """Whether no request was decided after the one behind ``slot``."""
+        return bool(self.slots) and self.slots[-1] is slot
+
+    def is_held(self) -> bool:
+        """Whether the newest decided request holds the deciding of the next."""
+        return bool(self.slots) and self.slots[-1].held
+
+    def postpone(self, frame: Buffer) -> None:
+        """Keep a frame until the connection is no longer held."""
+        self.backlog.append(frame)
+        self.backlog_bytes += len(frame)
+
+    def next_postponed(self) -> Buffer | None:
+        """The next frame to decide, None when there is none or the connection is held."""
+        if not self.backlog or self.is_held():
+            return None
+        frame = self.backlog.popleft()
+        self.backlog_bytes -= len(frame)
+        return frame
+
+    def take_ready(self) -> list[Chunk]:
+        """Chunks of all responses at the front that are complete, in order; empty when the first is not."""
+        slots = self.slots
+        ready: list[Chunk] = []
+        while slots and slots[0].chunks is not None:
+            ready.extend(slots.popleft().chunks or ())
+        return ready
+
+    def refuse(self, slot: Slot | None, reason: str | None) -> None:
+        """Decide nothing more; of what was decided, answer only what came before ``slot``."""
+        self.refused, self.refusal = True, reason
+        self.backlog.clear()
+        self.backlog_bytes = 0
+        if slot in self.slots:
+            while self.slots.pop() is not slot:
+                pass
+
+    def shut(self) -> None:
+        """Nothing more is decided or sent; what was postponed is dropped, a request that holds it is abandoned."""
+        self.open = False
+        self.slots.clear()
+        self.backlog.clear()
+        self.backlog_bytes = 0
+        if self.holder is not None and self.holder.waiting:
+            self.holder.abandon()
+        self.holder = None
+
+    def is_full(self) -> bool:
+        """Whether reading should pause."""
+        return len(self.slots) + len(self.backlog) >= MAX_UNANSWERED or self.backlog_bytes >= MAX_BACKLOG_BYTES

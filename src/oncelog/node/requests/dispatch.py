@@ -1,0 +1,307 @@
+"""From a frame to its response: find the API, decode, decide, wait, encode, in order.
+
+What a peer gets for what it should not have sent: an unknown API or version, or a body that does not decode, closes
+its connection and nothing else happens (ApiVersions alone answers an unknown version, KIP-511). A handler that raises
+what it should not is our bug: it is reported and costs that connection, not the broker; a broken invariant is fatal.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Callable
+from importlib import import_module
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.base.errors import PeerError
+from oncelog.base.invariant import InvariantViolation
+from oncelog.base.units import KIB
+from oncelog.handlers import registry
+from oncelog.handlers.api import Api
+from oncelog.handlers.support.chunking import in_slices
+from oncelog.handlers.support.context import Authoriser, Broker, Context
+from oncelog.handlers.support.waits import Wait
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.events import Close, Effect, Fatal, Pause, Report, Resume, Send
+from oncelog.node.monitoring.traffic import Traffic
+from oncelog.node.requests.connections import Connection, Slot
+from oncelog.node.requests.large_responses import encoded_in_slices, is_large
+from oncelog.node.requests.tasks import Runnable, Task
+from oncelog.ports import Buffer
+from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
+from oncelog.wire.message import ELEMENT_BYTES
+
+if TYPE_CHECKING:
+    from oncelog.wire.chunks import Chunk
+    from oncelog.wire.message import Message
+
+PRODUCE_KEY: Final = 0
+FETCH_KEY: Final = 1
+API_VERSIONS_KEY: Final = 18
+MAX_TRACE: Final = 4096
+"""Characters of a trace that are reported: what a peer sent may be in it."""
+LARGE_BYTES: Final = 64 * KIB
+"""A request from which on it is worked on in turns with others'. Produce is not: its bytes are records, its partitions
+few."""
+LARGE_WHILE_CREATING_BYTES: Final = KIB
+"""The same while logs of new partitions are created: asking for a hundred of them would create them all at once."""
+RESUMES_PER_SLICE: Final = 500
+"""How often a handler that asks coordinators about one item after the other goes on before others have their turn."""
+
+
+Handle = Callable[[Any, Context], Any]
+"""A handler: a request and its circumstances; the response, None, or a generator that returns one of them."""
+
+
+class _Loaded:
+    """An API whose modules are imported: at its first request, so that what nobody asks for costs no start-up."""
+
+    __slots__ = ("api", "handle", "request_type")
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        messages = import_module(f"oncelog.wire.messages.{api.module}")
+        self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
+        self.handle: Handle = import_module(f"oncelog.handlers.{api.module}").handle
+
+
+def _range_size(chunk: Chunk) -> int:
+    """Bytes of records in a chunk: a buffer is the response around them."""
+    return 0 if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.size_bytes
+
+
+class Requests:
+    """Decides requests and drives the handlers that wait."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        authoriser: Authoriser,
+        park: Callable[[Task, Wait], None],
+        deadlines: Deadlines,
+        runnable: Runnable,
+        traffic: Traffic,
+    ) -> None:
+        self._broker = broker
+        self._authoriser = authoriser
+        self._park = park
+        self._deadlines = deadlines
+        self._runnable = runnable
+        self._traffic = traffic
+        self._loaded: dict[int, _Loaded] = {}
+        self.around: Callable[[Api, Handle], Handle] | None = None
+        """Puts something around every handler (a test's faults); set before the first request."""
+        self._turns: deque[tuple[Task, object, Exception | None]] = deque()
+        """Who goes on when others had their turn, with what they are resumed with."""
+        self.now_ms = 0
+        self.effects: list[Effect] = []
+
+    def receive(self, connection: Connection, frame: Buffer) -> None:
+        """A frame arrived: decide it, or keep it until the connection is no longer held."""
+        if connection.refused:
+            return
+        if connection.is_held():
+            connection.postpone(frame)
+        else:
+            self._decide(connection, frame)
+        if not connection.paused and connection.is_full():
+            connection.paused = True
+            self.effects.append(Pause(connection.id))
+
+    def run_woken(self) -> bool:
+        """Let every task that was woken go on; whether there was one."""
+        ran = False
+        while (entry := self._runnable.take()) is not None:
+            task, value, error = entry
+            ran = True
+            if task.alarm is not None:
+                self._deadlines.cancel(task.alarm)
+                task.alarm = None
+            task.resumes += 1
+            if task.resumes > RESUMES_PER_SLICE:
+                self.wait_for_slice(task, value, error)
+                continue
+            task.slot.held = False
+            task.context.now_ms = self.now_ms
+            self._advance(task, value, error)
+            self._decide_postponed(task.connection)
+        return ran
+
+    def wait_for_slice(self, task: Task, value: object = None, error: Exception | None = None) -> None:
+        """Let ``task`` go on when others had their turn."""
+        task.waiting, task.resumes = True, 0
+        self._turns.append((task, value, error))
+
+    def waits_for_slice(self) -> bool:
+        """Whether somebody does."""
+        return bool(self._turns)
+
+    def next_slice(self) -> None:
+        """The others had theirs: one goes on, or a hundred large requests would take a hundred turns in one."""
+        while self._turns:
+            task, value, error = self._turns.popleft()
+            if task.waiting:  # or its client has gone
+                self._runnable.wake(task, value, error)
+                return
+
+    def _decide_postponed(self, connection: Connection) -> None:
+        while connection.open and not connection.refused and (frame := connection.next_postponed()) is not None:
+            self._decide(connection, frame)
+        if connection.paused and connection.open and not connection.is_full():
+            connection.paused = False
+            self.effects.append(Resume(connection.id))
+
+    def _decide(self, connection: Connection, frame: Buffer) -> None:
+        try:
+            header, position = decode_request_header(frame)
+            loaded = self._find(header, connection)
+            if loaded is None:
+                return
+            self._traffic.received(loaded.api.key, len(frame))
+            # Who is allowed larger requests (``oncelog.request.max.bytes``) may say more in them.
+            most = 0 if header.api_key == PRODUCE_KEY else len(frame) // ELEMENT_BYTES
+            request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version, most)
+        except Exception as error:  # noqa: BLE001 - whatever a frame does to us costs one connection, see _failed
+            self._failed(connection, None, "a request that cannot be decoded", error)
+            return
+        context = self._context(connection, header)
+        slot = connection.reserve()
+        outcome: Any
+        try:
+            if header.api_key != PRODUCE_KEY and self._is_large(len(frame)):
+                outcome = in_slices(loaded.api.name, loaded.handle, request, context)
+            else:
+                outcome = loaded.handle(request, context)
+            if outcome is not None and not isinstance(outcome, GeneratorType) and is_large(outcome):
+                outcome = encoded_in_slices(outcome, header.api_version)
+            if not isinstance(outcome, GeneratorType):
+                self._answer(connection, slot, loaded.api, header.correlation_id, context, outcome)
+                self._traffic.answered(loaded.api.key, 0)
+                return
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(connection, slot, loaded.api.name, error)
+            return
+        task = Task(outcome, loaded.api, header.correlation_id, context, connection, slot, self.now_ms)
+        self._advance(task, None, None)
+
+    def _is_large(self, frame_bytes: int) -> bool:
+        return frame_bytes > LARGE_BYTES or (frame_bytes > LARGE_WHILE_CREATING_BYTES and self._broker.creates_logs())
+
+    def _find(self, header: RequestHeader, connection: Connection) -> _Loaded | None:
+        key, version = header.api_key, header.api_version
+        loaded = self._loaded.get(key)
+        if loaded is None:
+            api = registry.BY_KEY.get(key)
+            if api is None:
+                raise PeerError(f"request for API {key}, which this broker does not have")
+            loaded = self._loaded[key] = _Loaded(api)
+            if self.around is not None:
+                loaded.handle = self.around(api, loaded.handle)
+        if loaded.api.min_version <= version <= loaded.api.max_version:
+            return loaded
+        if key != API_VERSIONS_KEY:
+            raise PeerError(f"request for {loaded.api.name} version {version}, which this broker does not have")
+        from oncelog.handlers.api_versions import unsupported_version
+
+        slot = connection.reserve()
+        slot.chunks = encode_response(header.correlation_id, key, 0, unsupported_version())
+        self._flush(connection)
+        return None
+
+    def _context(self, connection: Connection, header: RequestHeader) -> Context:
+        return Context(
+            broker=self._broker,
+            authoriser=self._authoriser,
+            api_key=header.api_key,
+            version=header.api_version,
+            connection_id=connection.id,
+            client_id=header.client_id,
+            client_host=connection.host,
+            principal=connection.principal,
+            listener=connection.listener,
+            now_ms=self.now_ms,
+        )
+
+    def _advance(self, task: Task, value: object, error: Exception | None) -> None:
+        """Run a handler to its next wait, or to its response."""
+        try:
+            wait = task.steps.throw(error) if error is not None else task.steps.send(value)
+        except StopIteration as stop:
+            self._finish_in_slices(task, stop.value)
+            return
+        except Exception as failure:  # noqa: BLE001 - as in _decide
+            self._failed(task.connection, task.slot, task.api.name, failure)
+            return
+        task.waiting = True
+        if task.connection.open:
+            task.slot.held = wait.holds_connection
+            if wait.holds_connection and task.connection.is_newest(task.slot):
+                task.connection.holder = task
+        try:
+            self._park(task, wait)
+        except Exception as failure:  # noqa: BLE001 - as in _decide
+            task.waiting = False
+            self._failed(task.connection, task.slot, task.api.name, failure)
+
+    def _finish_in_slices(self, task: Task, response: Message | None) -> None:
+        if response is None or not is_large(response):
+            self._finish(task, response)
+            return
+        task.steps = encoded_in_slices(response, task.context.version)
+        self._advance(task, None, None)
+
+    def _finish(self, task: Task, response: Message | None) -> None:
+        try:
+            self._answer(task.connection, task.slot, task.api, task.correlation_id, task.context, response)
+        except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
+            self._failed(task.connection, task.slot, task.api.name, failure)
+            return
+        self._traffic.answered(task.api.key, self.now_ms - task.started_ms)
+
+    def _answer(
+        self,
+        connection: Connection,
+        slot: Slot,
+        api: Api,
+        correlation_id: int,
+        context: Context,
+        response: Message | None,
+    ) -> None:
+        """Fill a slot; None means that the protocol has no response here (Produce with acks=0)."""
+        if not connection.open:
+            return
+        if response is None:
+            slot.chunks = ()
+        else:
+            slot.chunks = chunks = encode_response(correlation_id, api.key, context.version, response)
+            if api.key == FETCH_KEY:
+                self._traffic.record_bytes_out += sum(map(_range_size, chunks))
+        self._flush(connection)
+
+    def _flush(self, connection: Connection) -> None:
+        chunks = connection.take_ready()
+        if chunks:
+            self.effects.append(Send(connection.id, chunks))
+        if connection.refused and connection.open and not connection.slots:
+            connection.shut()
+            self.effects.append(Close(connection.id, connection.refusal))
+            return
+        if connection.paused and not connection.is_held() and not connection.is_full():
+            connection.paused = False
+            self.effects.append(Resume(connection.id))
+
+    def _failed(self, connection: Connection, slot: Slot | None, what: str, error: Exception) -> None:
+        if isinstance(error, InvariantViolation):
+            self.effects.append(Fatal(str(error)))
+        elif isinstance(error, PeerError):
+            self._refuse(connection, slot, str(error))
+        else:
+            trace = "".join(traceback.format_exception(error, chain=False))[-MAX_TRACE:]
+            self.effects.append(Report("error", f"{what} failed, its connection is closed\n{trace}"))
+            self._refuse(connection, slot, None)
+
+    def _refuse(self, connection: Connection, slot: Slot | None, reason: str | None) -> None:
+        """Close a connection, after the answers to what was asked before (as Apache Kafka does)."""
+        connection.refuse(slot, reason)
+        self._flush(connection)

@@ -1,0 +1,120 @@
+"""Large answers, encoded in slices: the metadata of ten thousand topics takes longer than others should wait.
+
+The rule: an array of a response that has many elements is encoded by itself, a slice of bytes at a time with other
+connections' turns in between; then it stands in the response as one element that knows how many it is. So does an array
+within an element, which is copied for it: elements may be shared by other answers.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.base.units import KIB
+from oncelog.handlers.support.waits import NextSlice, Steps
+
+if TYPE_CHECKING:
+    from oncelog.wire.message import Message
+    from oncelog.wire.writer import Writer
+
+FEW: Final = 500
+"""Elements, with those in them, that are encoded with the rest."""
+SLICE_BYTES: Final = 64 * KIB
+_Arrays = tuple[tuple[str, Any], ...]
+"""Fields that are arrays of structs, each with the same of those structs."""
+_ARRAYS: Final[dict[type, _Arrays]] = {}
+_ARRAY: Final = re.compile(r"list\[(\w+)\]")
+
+
+class EncodedArray:
+    """What stands for the structs of an array."""
+
+    __slots__ = ("_count", "_encoded")
+
+    def __init__(self, count: int, encoded: Writer) -> None:
+        self._count = count
+        self._encoded = encoded
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[EncodedArray]:
+        yield self
+
+    def write(self, writer: Writer, version: int) -> None:
+        """As a generated struct does, for all of them."""
+        writer.written(self._encoded)  # with the records that are still in their files
+
+
+def is_large(response: Message) -> bool:
+    """Whether a response should be encoded in turns."""
+    arrays = _ARRAYS.get(type(response))
+    if arrays is None:
+        arrays = _arrays_of(type(response))
+    return _weight(response, arrays) > FEW
+
+
+def _weight(struct: Any, arrays: _Arrays) -> int:
+    """How many structs there are in one, at all depths; not counted on once they are many."""
+    weight = 0
+    for name, inner in arrays:
+        elements = getattr(struct, name)
+        if elements and type(elements) is list:
+            weight += len(elements)
+            if inner and weight <= FEW:
+                for element in elements:
+                    weight += _weight(element, inner)
+                    if weight > FEW:
+                        break
+    return weight
+
+
+def _arrays_of(cls: type) -> _Arrays:
+    """The fields of a message class that are arrays of structs, and what is in those."""
+    found = _ARRAYS.get(cls)
+    if found is None:
+        found = _ARRAYS[cls] = tuple(
+            (name, _arrays_of(element))
+            for name, field in getattr(cls, "__dataclass_fields__", {}).items()
+            if (element := _element(cls, str(field.type))) is not None
+        )
+    return found
+
+
+def _element(cls: type, annotation: str) -> type | None:
+    """The struct in an array of that type."""
+    named = _ARRAY.match(annotation)
+    if named is not None:
+        for base in cls.__mro__:
+            element = getattr(sys.modules[base.__module__], named[1], None)
+            if isinstance(element, type) and hasattr(element, "write"):
+                return element
+    return None
+
+
+def encoded_in_slices(response: Message, version: int) -> Steps[Message]:
+    """The same response with its arrays encoded. The response is changed; its elements are not."""
+    yield from _encode_arrays(response, _arrays_of(type(response)), response, version)
+    return response
+
+
+def _encode_arrays(struct: Any, arrays: _Arrays, response: Message, version: int) -> Steps[None]:
+    for name, inner in arrays:
+        elements = getattr(struct, name)
+        if not elements or type(elements) is not list:
+            continue
+        writer = response.writer(version)
+        buffer, turn_ends = writer.buffer, SLICE_BYTES
+        for element in elements:
+            if len(buffer) >= turn_ends:
+                yield NextSlice()
+                turn_ends = len(buffer) + SLICE_BYTES
+            if inner and _weight(element, inner) > FEW:
+                element = copy(element)
+                yield from _encode_arrays(element, inner, response, version)
+                turn_ends = len(buffer) + SLICE_BYTES
+            element.write(writer, version)
+        setattr(struct, name, EncodedArray(len(elements), writer))

@@ -1,0 +1,65 @@
+"""A request under way, and the queue of those that can go on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oncelog.handlers.api import Api
+    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.support.waits import Steps
+    from oncelog.node.deadlines import Alarm
+    from oncelog.node.requests.connections import Connection, Slot
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """One request whose handler waits. Whoever wakes it first wins: ``waiting`` is cleared then, and what the
+    others still hold of it is stale."""
+
+    steps: Steps[Any]
+    api: Api
+    correlation_id: int
+    context: Context
+    connection: Connection
+    slot: Slot
+    started_ms: int
+    waiting: bool = False
+    alarm: Alarm | None = None
+    resumes: int = 0
+    """How often it went on since others had their turn."""
+    forget: Callable[[], None] | None = None
+    """Takes the task out of what it waits in, where that could keep it for long."""
+
+    def abandon(self) -> None:
+        """Its client is gone: end it where it waits."""
+        self.waiting = False
+        if self.forget is not None:
+            self.forget()
+        self.steps.close()
+
+
+class Runnable:
+    """Tasks that were woken in this event, with what they are resumed with; drained before ``handle`` returns.
+
+    A queue and not a call, so that an append deep inside one handler never runs another handler's code."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Task, object, Exception | None]] = deque()
+
+    def wake(self, task: Task, value: object = None, error: Exception | None = None) -> None:
+        """Let ``task`` go on with ``value``, or with ``error`` raised at its yield. Nothing happens if it was woken."""
+        if task.waiting:
+            task.waiting = False
+            self._queue.append((task, value, error))
+
+    def take(self) -> tuple[Task, object, Exception | None] | None:
+        """The next one to run."""
+        return self._queue.popleft() if self._queue else None
+
+    def is_empty(self) -> bool:
+        """Whether nobody was woken."""
+        return not self._queue

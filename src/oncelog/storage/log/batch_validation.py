@@ -1,0 +1,173 @@
+"""What a batch must be to enter a log, by Apache Kafka's rules, looked at in the header alone wherever that suffices.
+
+What only the records can say is ``looking``'s. Nothing is changed here but the bytes of a batch that the broker must
+rewrite, and those only after everything has been checked.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.ports import Buffer
+from oncelog.records.batch import (
+    LENGTH_PREFIX,
+    MAGIC,
+    BatchHeader,
+    CorruptBatch,
+    crc_matches,
+    magic_at,
+    read_header,
+)
+from oncelog.storage.config import LogConfig
+from oncelog.storage.errors import AppendRefused
+from oncelog.storage.log.record_validation import ValidatedRecords, needs_validation_of_header, validate_at_once
+
+_SMALLEST_MESSAGE: Final = 14
+"""What a message of the oldest format takes at least, after its length."""
+
+
+class Checked(NamedTuple):
+    """A batch that may be appended, as far as its bytes go; ``data`` differs from what came only if rewritten."""
+
+    data: bytearray | memoryview
+    header: BatchHeader
+
+
+def check_client_batch(
+    data: bytearray | memoryview,
+    config: LogConfig,
+    now_ms: int,
+    max_decompressed_bytes: int,
+    where: object,
+    validated: ValidatedRecords | None = None,
+) -> Checked:
+    """The one batch of a Produce request for the log ``where``. Raises AppendRefused."""
+    data, header = _read_only_batch(data, where)
+    if header.base_offset != 0:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            f"The baseOffset of the record batch in the append to {where} should be 0, but it is {header.base_offset}",
+        )
+    check_size(header.size_bytes, config, where)
+    _check_crc(data, header, where)
+    _check_counts(header, where)
+    _check_codec(header, where)
+    if header.attributes & 0x20:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD, f"Clients are not allowed to write control records in topic partition {where}"
+        )
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId "
+            f"{header.producer_id} in topic partition {where}",
+        )
+    if validated is None and needs_validation_of_header(header, config, now_ms):
+        validated = validate_at_once(data, header, config, now_ms, max_decompressed_bytes, where)
+    if validated is None:
+        return Checked(data, header)
+    if validated.refusal is not None:
+        raise validated.refusal
+    if validated.rebuilt is None:
+        return Checked(data, header)
+    check_size(len(validated.rebuilt), config, where)
+    return Checked(validated.rebuilt, read_header(validated.rebuilt))
+
+
+def check_internal_batch(data: bytearray | memoryview, config: LogConfig, where: object) -> Checked:
+    """A batch that this broker made: coordinator records or a marker. Only size and integrity are looked at."""
+    data, header = _read_only_batch(data, where)
+    check_size(header.size_bytes, config, where)
+    _check_crc(data, header, where)
+    return Checked(data, header)
+
+
+def check_size(size_bytes: int, config: LogConfig, where: object) -> None:
+    """``max.message.bytes``. Raises AppendRefused."""
+    if size_bytes > config.max_message_bytes:
+        raise AppendRefused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {where} is {size_bytes} bytes which exceeds the maximum "
+            f"configured value of {config.max_message_bytes}.",
+        )
+
+
+def _read_only_batch(data: bytearray | memoryview, where: object) -> Checked:
+    """The header of the one batch that is there. As in Apache Kafka, half a batch at the end does not count: alone it
+    is no batch, after a whole one it is cut off."""
+    size = _whole_batch_size(data, where)
+    if size is None:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests must contain at least one record batch per partition ({where})",
+            by_log=False,
+        )
+    magic = magic_at(data)
+    if magic != MAGIC:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            "Produce requests with version 3 and above are only allowed to contain record batches with magic version "
+            f"2, but partition {where} got magic {magic}",
+            by_log=False,
+        )
+    if size != len(data):
+        if _whole_batch_size(memoryview(data)[size:], where) is not None:
+            raise AppendRefused(
+                ErrorCode.INVALID_RECORD,
+                "Produce requests with version 3 and above are only allowed to contain exactly one record batch per "
+                f"partition ({where})",
+                by_log=False,
+            )
+        data = memoryview(data)[:size]
+    try:
+        return Checked(data, read_header(data))
+    except CorruptBatch as error:
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {where}") from None
+
+
+def _whole_batch_size(data: Buffer, where: object) -> int | None:
+    """Size of the batch or message set that begins here, None when it is not whole. Raises AppendRefused."""
+    magic = magic_at(data)
+    if magic is None:
+        return None
+    length = int.from_bytes(data[8:LENGTH_PREFIX], "big", signed=True)
+    if length < _SMALLEST_MESSAGE:
+        raise AppendRefused(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record size {length} is less than the minimum record overhead ({_SMALLEST_MESSAGE}) in {where}",
+        )
+    if not 0 <= magic <= MAGIC:
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}", spoken=True)
+    size = LENGTH_PREFIX + length
+    return size if size <= len(data) else None
+
+
+def _check_crc(data: Buffer, header: BatchHeader, where: object) -> None:
+    if not crc_matches(data, 0, header):
+        raise AppendRefused(
+            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}) in topic partition {where}."
+        )
+
+
+def _check_counts(header: BatchHeader, where: object) -> None:
+    count = header.record_count
+    if header.last_offset_delta < 0:
+        message = f"Batch has an invalid offset range: [0, {header.last_offset_delta}] in topic partition {where}"
+    elif count <= 0:
+        message = f"Invalid reported count for record batch: {count} in topic partition {where}"
+    elif header.last_offset_delta + 1 != count:
+        message = (
+            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {count} "
+            f"in topic partition {where}"
+        )
+    else:
+        return
+    raise AppendRefused(ErrorCode.INVALID_RECORD, message)
+
+
+def _check_codec(header: BatchHeader, where: object) -> None:
+    try:
+        _ = header.codec
+    except CorruptBatch as error:
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {where}") from None

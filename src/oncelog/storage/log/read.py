@@ -1,0 +1,202 @@
+"""Reading a log: offsets and timestamps to places in files. Records are read only where a time is looked for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import NO_LEADER_EPOCH
+from oncelog.base.units import KIB
+from oncelog.records.batch import BatchHeader, CorruptBatch
+from oncelog.records.errors import TooMuchOutput
+from oncelog.records.record import Record, read_records, records_data
+from oncelog.storage.file_range import FileRange
+from oncelog.storage.index.transaction_index import AbortedTransaction, overlapping
+from oncelog.storage.log.segments import Segments
+from oncelog.storage.log.tail import TailPositions
+from oncelog.storage.segment.segment import Segment
+
+
+@dataclass(slots=True)
+class Read:
+    """What a read found. ``chunks`` are whole batches but for the last, which may be cut by ``max_bytes``."""
+
+    chunks: list[FileRange]
+    size_bytes: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    """(producer id, first offset) of aborted transactions that overlap the chunks; only for read_committed."""
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time; ``leader_epoch`` −1 when unknown."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Place(NamedTuple):
+    """Where a read begins and how far it may go."""
+
+    segment: int
+    position: int
+    first_batch_size: int
+    end: int
+
+
+def locate(
+    segments: Segments, tail: TailPositions, offset: int, upper_offset: int, log_end_offset: int
+) -> Place | None:
+    """Where the batch with ``offset`` lies, and the end of what is before ``upper_offset`` in its segment."""
+    last = len(segments) - 1
+    index = segments.floor(offset)
+    while index <= last:
+        segment = segments[index]
+        if index == last and (near := tail.find(offset, segment.size_bytes)) is not None:
+            position, size = near
+        else:
+            found = segment.find(offset)
+            if found is None:
+                index += 1
+                continue
+            position, size = found[0], found[1].size_bytes
+        end = _end_position(segments, tail, index, position, upper_offset, log_end_offset)
+        return Place(index, position, size, end)
+    return None
+
+
+def _end_position(
+    segments: Segments, tail: TailPositions, index: int, position: int, upper_offset: int, log_end_offset: int
+) -> int:
+    segment = segments[index]
+    if upper_offset >= segments.end_of(index, log_end_offset):
+        return segment.size_bytes
+    if index == len(segments) - 1 and (near := tail.position_of(upper_offset)) is not None:
+        return near
+    found = segment.find(upper_offset, position)
+    return segment.size_bytes if found is None else found[0]
+
+
+def aborted_in(
+    segments: Segments, place: Place, first_offset: int, size_bytes: int, log_end_offset: int
+) -> list[tuple[int, int]]:
+    """Aborted transactions that overlap a range that was located, from the index of every segment they may be in."""
+    index = place.segment
+    upper: int | None = None
+    found: list[AbortedTransaction] = []
+    for later in range(index, len(segments)):
+        entries = segments[later].aborted
+        if entries:
+            if upper is None:  # not before it is needed: it takes a look at the file
+                upper = segments[index].bound_from(place.position + size_bytes)
+                upper = segments.end_of(index, log_end_offset) if upper is None else upper
+            more, complete = overlapping(entries, first_offset, upper)
+            found += more
+            if complete:
+                break
+    return [(entry.producer_id, entry.first_offset) for entry in found]
+
+
+Scan = Generator[None, None, "TimestampOffset | None"]
+"""Looks for a record in the bytes of one batch, and pauses after some: a batch of a megabyte may have millions."""
+Search = Generator[Scan, "TimestampOffset | None", "TimestampOffset | None"]
+"""Looks for a record in a log; wants to have every scan driven that may be long, and sent what that found."""
+RECORDS_A_STEP: Final = 5000
+RECORDS_AT_ONCE: Final = 500
+AT_ONCE_BYTES: Final = 64 * KIB
+"""What a batch becomes at most that is scanned within the search."""
+
+
+def found_by(search: Search) -> TimestampOffset | None:
+    """What a search finds, without a pause."""
+    found: TimestampOffset | None = None
+    try:
+        scan = next(search)
+        while True:
+            scan = search.send(_found_in(scan))
+    except StopIteration as end:
+        found = end.value
+    return found
+
+
+def _found_in(scan: Scan) -> TimestampOffset | None:
+    while True:
+        try:
+            next(scan)
+        except StopIteration as end:
+            found: TimestampOffset | None = end.value
+            return found
+
+
+def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int, max_decompressed_bytes: int) -> Search:
+    """The first record from the log's start on whose timestamp is at or after ``timestamp``, or None."""
+
+    def is_it(record: Record) -> bool:
+        return record.timestamp >= timestamp and record.offset >= log_start_offset
+
+    for segment in segments:
+        if segment.max_timestamp[0] < timestamp:
+            continue
+        start = max(segment.time_index.offset_before(timestamp), log_start_offset)
+        for position, header in segment.batches(segment.start_of(start)):
+            if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
+                continue
+            found = yield from _in_batch(segment, position, header, max_decompressed_bytes, is_it)
+            if found is not None:
+                return found
+    return None
+
+
+def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> Search:
+    """The first record with the largest timestamp of the log, None when there is none."""
+    newest = max(segments, key=lambda segment: segment.max_timestamp[0])
+    timestamp, last_offset = newest.max_timestamp
+    if timestamp < 0:
+        return None
+
+    def is_it(record: Record) -> bool:
+        return record.timestamp == timestamp
+
+    for position, header in newest.batches(newest.start_of(last_offset)):
+        if header.max_timestamp == timestamp:
+            found = yield from _in_batch(newest, position, header, max_decompressed_bytes, is_it)
+            if found is not None:
+                return found
+    return None
+
+
+def _in_batch(
+    segment: Segment, position: int, header: BatchHeader, max_bytes: int, is_it: Callable[[Record], bool]
+) -> Search:
+    """The first such record of a batch, as far as what is stored can be decoded."""
+    data = segment.file.read(position, header.size_bytes)
+    scan = _scan(data, header, max_bytes, is_it)
+    if header.record_count > RECORDS_AT_ONCE:
+        return (yield scan)
+    try:
+        records_data(data, 0, header, AT_ONCE_BYTES)
+    except TooMuchOutput:
+        return (yield scan)
+    except CorruptBatch:
+        return None
+    return _found_in(scan)
+
+
+def _scan(data: bytes, header: BatchHeader, max_bytes: int, is_it: Callable[[Record], bool]) -> Scan:
+    with contextlib.suppress(CorruptBatch):
+        for number, record in enumerate(read_records(data, 0, header, max_bytes), 1):
+            if number % RECORDS_A_STEP == 0:
+                yield
+            if is_it(record):
+                return TimestampOffset(record.timestamp, record.offset, _epoch(header))
+    return None
+
+
+def _epoch(header: BatchHeader) -> int:
+    epoch = header.partition_leader_epoch
+    return epoch if epoch >= 0 else NO_LEADER_EPOCH

@@ -1,0 +1,90 @@
+"""Which files of a log are not on disk yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.ports import Buffer, Files, OpenFile
+from oncelog.storage.segment.segment import Segment
+
+
+class FileAndDirectory:
+    """A file that is new in its directory: its sync makes the directory's entry durable too."""
+
+    __slots__ = ("_directories", "_file", "_files")
+
+    def __init__(self, file: OpenFile, files: Files, directories: Sequence[str]) -> None:
+        self._file = file
+        self._files = files
+        self._directories = directories
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        return self._file.append(chunks)
+
+    def read(self, position: int, size: int) -> bytes:
+        return self._file.read(position, size)
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        return self._file.read_cached(position, size)
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def sync(self) -> None:
+        self._file.sync()
+        for directory in self._directories:
+            self._files.sync_directory(directory)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class UnsyncedFiles:
+    """Sealed segments whose end is not durable, and new ones whose name is not."""
+
+    __slots__ = ("_directory", "_files", "_first", "_new", "_sealed")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._sealed: list[tuple[int, list[OpenFile]]] = []
+        self._new: list[int] = []
+        """Offsets at which a file appeared in the directory."""
+        self._first = True
+        """The directory itself may be new in the data directory, or what is in it: the last run may not have synced."""
+
+    def sealed(self, files: list[OpenFile], end_offset: int) -> None:
+        """A segment does not grow any more; its files, and the snapshot at its end, may not be on disk."""
+        self._sealed.append((end_offset, files))
+
+    def file_appeared(self, offset: int) -> None:
+        """A file that is needed for the record at ``offset`` was created."""
+        self._new.append(offset)
+
+    @property
+    def has_sealed(self) -> bool:
+        """Whether sealed segments are among them."""
+        return bool(self._sealed)
+
+    def files(self, active: Segment) -> list[OpenFile]:
+        """All that must be synced for the log to be durable up to its end."""
+        found: list[OpenFile] = []
+        for _, files in self._sealed:
+            found += files
+        found += active.files_with_data()
+        if self._first:
+            found[-1] = FileAndDirectory(found[-1], self._files, (self._directory, ""))
+        elif self._new:
+            found[-1] = FileAndDirectory(found[-1], self._files, (self._directory,))
+        return found
+
+    def synced(self, upto: int) -> None:
+        """Everything before ``upto`` is on disk."""
+        if self._sealed:
+            self._sealed = [(end, files) for end, files in self._sealed if end > upto]
+        self._first = False
+        if self._new:
+            self._new = [base for base in self._new if base >= upto]

@@ -1,0 +1,1 @@
+"""One segment: its file, its indexes, and walking over its batches."""

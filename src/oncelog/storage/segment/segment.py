@@ -1,0 +1,425 @@
+"""One segment of a log: its file of batches and the three indexes beside it.
+
+The rule: only the newest segment grows, and only at its end. Its offset and time index live in memory and are written
+when it is sealed, at checkpoints and at shutdown; those of sealed segments are read when first needed and let go again
+under :class:`IndexBudget`. Nothing is opened before it is needed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final
+
+from oncelog.base.units import MIB
+from oncelog.ports import Buffer, Files, OpenFile
+from oncelog.records.batch import HEADER_SIZE, BatchHeader
+from oncelog.storage.errors import CorruptFile
+from oncelog.storage.file_names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, segment_file
+from oncelog.storage.index.offset_index import OffsetIndex, load_offset_index
+from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex, load_time_index
+from oncelog.storage.index.transaction_index import ENTRY_SIZE, AbortedTransaction, load_transaction_index
+from oncelog.storage.segment.batch_scan import LOOKUP_CHUNK, SCAN_CHUNK, iter_batches
+
+_MAX_INDEX_BYTES: Final = 64 * MIB
+"""No honest index is larger; a file that is counts as damaged."""
+
+
+class IndexBudget:
+    """Bounds the memory that indexes of sealed segments take, least recently used first."""
+
+    def __init__(self, limit_bytes: int = 64 * MIB) -> None:
+        self._limit = limit_bytes
+        self._held: OrderedDict[int, Segment] = OrderedDict()
+        self._bytes = 0
+
+    def used(self, segment: Segment) -> None:
+        """``segment``'s indexes were loaded or looked at."""
+        key = id(segment)
+        if key in self._held:
+            self._held.move_to_end(key)
+            return
+        self._held[key] = segment
+        self._bytes += segment.index_bytes()
+        while self._bytes > self._limit and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self._bytes -= oldest.index_bytes()
+            oldest.forget_indexes()
+
+    def forget(self, segment: Segment) -> None:
+        """``segment`` is gone or became the newest one again."""
+        if self._held.pop(id(segment), None) is not None:
+            self._bytes -= segment.index_bytes()
+
+
+class Segment:
+    """See the module's rule. ``size_bytes`` is how much of the file is log."""
+
+    __slots__ = (
+        "_aborted",
+        "_budget",
+        "_bytes_since_index_entry",
+        "_damaged",
+        "_directory",
+        "_file",
+        "_files",
+        "_index_written",
+        "_max_timestamp",
+        "_offset_index",
+        "_sealed",
+        "_suffix",
+        "_time_index",
+        "_time_index_written",
+        "_transaction_file",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, size_bytes: int, budget: IndexBudget, suffix: str = ""
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._budget = budget
+        self._suffix = suffix
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.created_ms = -1
+        self.first_timestamp: int | None = None
+        """Max timestamp of the first batch, from which ``segment.ms`` counts; None when not known yet."""
+        self._file: OpenFile | None = None
+        self._transaction_file: OpenFile | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._aborted: list[AbortedTransaction] | None = None
+        self._max_timestamp: tuple[int, int] | None = None
+        self._bytes_since_index_entry = 0
+        self._index_written = self._time_index_written = 0
+        self._sealed = True
+        self._damaged = False
+
+    def __repr__(self) -> str:
+        return f"Segment({self._directory}/{self.base_offset}, {self.size_bytes} bytes)"
+
+    def path(self, extension: str) -> str:
+        """Path of one of the segment's files."""
+        return f"{self._directory}/{segment_file(self.base_offset, extension, self._suffix)}"
+
+    @property
+    def file(self) -> OpenFile:
+        """The file of batches."""
+        if self._file is None:
+            self._file = self._files.open(self.path(LOG))
+        return self._file
+
+    # Growing
+
+    def begin(self, now_ms: int) -> None:
+        """Create the files of a new, empty segment."""
+        self._file = self._files.open(self.path(LOG), create=True)
+        self.created_ms = now_ms
+        self.start_growing(OffsetIndex(self.base_offset), TimeIndex(self.base_offset), (NO_TIMESTAMP, -1), [])
+
+    def start_growing(
+        self,
+        offset_index: OffsetIndex,
+        time_index: TimeIndex,
+        max_timestamp: tuple[int, int],
+        aborted: list[AbortedTransaction],
+    ) -> None:
+        """Hold what is needed to append, and nothing of it written yet."""
+        self._budget.forget(self)
+        self._offset_index, self._time_index, self._aborted = offset_index, time_index, aborted
+        self._max_timestamp = max_timestamp
+        self._index_written = self._time_index_written = -1
+        self._sealed = False
+        self._damaged = False
+
+    def unseal(self) -> None:
+        """Let a sealed segment grow again (the newest one after a clean start)."""
+        self.start_growing(self.offset_index, self.time_index, self.max_timestamp, self.aborted)
+        self._index_written = len(self.offset_index.data)
+        self._time_index_written = len(self.time_index.data)
+
+    def append(self, data: Buffer, last_offset: int, timestamp: int, index_interval_bytes: int) -> int:
+        """Write batches at the end; return their position. ``timestamp`` is the latest in them."""
+        position = self.file.append((data,))
+        self.note_appended(position, len(data), last_offset, timestamp, index_interval_bytes)
+        return position
+
+    def note_appended(
+        self, position: int, size: int, last_offset: int, timestamp: int, index_interval_bytes: int
+    ) -> None:
+        """Keep the indexes for a batch that is in the file."""
+        if self.first_timestamp is None and position == 0:
+            self.first_timestamp = timestamp
+        if timestamp > self.max_timestamp[0]:
+            self._max_timestamp = (timestamp, last_offset)
+        if self._bytes_since_index_entry > index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(*self.max_timestamp)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+        self.size_bytes = position + size
+
+    def add_aborted(self, entry: AbortedTransaction) -> bool:
+        """Add to the transaction index, in memory and in the file; True when the file is new."""
+        file = self._transaction_file or self._files.open(self.path(TRANSACTION_INDEX), create=True)
+        file.append((entry.encode(),))
+        new = self._transaction_file is None
+        self._transaction_file = file
+        self.aborted.append(entry)
+        return new
+
+    def take_back_aborted(self) -> None:
+        """Remove the entry added last: its marker could not be written."""
+        self.aborted.pop()
+        assert self._transaction_file is not None
+        self._transaction_file.truncate(self._transaction_file.size() - ENTRY_SIZE)
+
+    def rewrite_aborted(self) -> None:
+        """Make the transaction index's file say what memory says."""
+        path = self.path(TRANSACTION_INDEX)
+        if not self.aborted and self._files.size(path) is None:
+            return
+        self._transaction_file = self._files.open(path, create=True)
+        self._transaction_file.truncate(0)
+        self._transaction_file.append([entry.encode() for entry in self.aborted])
+
+    def files_with_data(self) -> list[OpenFile]:
+        """What must be synced for the segment's records to be durable, aborted transactions included."""
+        files = [self.file]
+        if self._transaction_file is not None:
+            files.append(self._transaction_file)
+        if self._sealed:
+            files += [
+                self._files.open(path)
+                for extension in (OFFSET_INDEX, TIME_INDEX)
+                if self._files.size(path := self.path(extension)) is not None
+            ]
+        return files
+
+    def is_full(self, more_bytes: int, segment_bytes: int, index_bytes: int) -> bool:
+        """Whether ``more_bytes`` do not fit any more, into the file or its indexes."""
+        if self.size_bytes > segment_bytes - more_bytes:
+            return True
+        return len(self.offset_index) >= index_bytes // 8 or len(self.time_index) >= index_bytes // 12 - 1
+
+    def write_indexes(self, *, seal: bool = False) -> None:
+        """Bring the index files up to what memory holds; ``seal`` adds the largest timestamp, which ends them."""
+        if self._sealed or (not self.size_bytes and self._index_written < 0):
+            return
+        if seal:
+            self.time_index.append(*self.max_timestamp)
+        self._index_written = self._write_index(OFFSET_INDEX, self.offset_index.data, self._index_written)
+        self._time_index_written = self._write_index(TIME_INDEX, self.time_index.data, self._time_index_written)
+
+    def seal(self) -> None:
+        """No more appends: indexes are written and may be let go."""
+        self.write_indexes(seal=True)
+        self._sealed = True
+        self._budget.used(self)
+
+    def _write_index(self, extension: str, data: bytearray, written: int) -> int:
+        if written == len(data):
+            return written
+        file = self._files.open(self.path(extension), create=True)
+        if written < 0 or file.size() != written:
+            file.truncate(0)
+            written = 0
+        file.append((data[written:],))
+        return len(data)
+
+    # Looking up
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index; empty (and noted for rebuilding) when its file is damaged or missing."""
+        if self._offset_index is None:
+            self._load_indexes()
+        elif self._sealed:
+            self._budget.used(self)
+        return self._offset_index  # type: ignore[return-value]  # just loaded
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, as :attr:`offset_index`."""
+        if self._time_index is None:
+            self._load_indexes()
+        return self._time_index  # type: ignore[return-value]  # just loaded
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """The transaction index."""
+        if self._aborted is None:
+            self._aborted = self._load_aborted()
+        return self._aborted
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """Largest timestamp and the last offset of the batch that has it; (−1, …) when there is none."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self._find_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def needs_index(self) -> bool:
+        """Whether an index file was found damaged: lookups are slow until it is rebuilt."""
+        return self._damaged
+
+    def batches(self, position: int = 0, *, chunk_size: int = LOOKUP_CHUNK) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from ``position`` on."""
+        return iter_batches(self.file, position, self.size_bytes, chunk_size)
+
+    def start_of(self, offset: int) -> int:
+        """Where to begin reading to find ``offset``: where the index says, or at 0 when that batch is not there."""
+        claimed, position = self.offset_index.entry_before(offset)
+        if position and not self._ends_with(claimed, position):
+            self._distrust_index()
+            return 0
+        return position
+
+    def bound_from(self, position: int) -> int | None:
+        """An offset that batches before ``position`` do not reach; None when the index does not tell."""
+        entry = self.offset_index.entry_from(position)
+        if entry is None or self._ends_with(*entry):
+            return None if entry is None else entry[0]
+        self._distrust_index()
+        return None
+
+    def find(self, offset: int, from_position: int = 0) -> tuple[int, BatchHeader] | None:
+        """The first batch whose last offset is not before ``offset``, or None."""
+        for position, header in self.batches(max(from_position, self.start_of(offset))):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def next_offset(self) -> int:
+        """The offset after the last batch: the next segment's base, or the log's end."""
+        last_offset, position = self.offset_index.last()
+        following = self.base_offset if not self.size_bytes else last_offset
+        for _, header in self.batches(position, chunk_size=SCAN_CHUNK):
+            following = header.next_offset
+        return following
+
+    def ends_whole(self) -> bool:
+        """Whether the file ends with its last batch: what is appended behind bytes that are none is never read."""
+        position = self.offset_index.last()[1] if self.size_bytes else 0
+        for at, header in self.batches(position, chunk_size=SCAN_CHUNK):
+            position = at + header.size_bytes
+        return position == self.size_bytes
+
+    def first_batch_timestamp(self) -> int:
+        """Max timestamp of the first batch, −1 when the segment is empty."""
+        if self.first_timestamp is None:
+            for _, header in self.batches():
+                self.first_timestamp = header.max_timestamp
+                break
+            else:
+                return NO_TIMESTAMP
+        return self.first_timestamp
+
+    def largest_timestamp(self) -> int:
+        """What retention goes by: the largest timestamp, or the file's time where records have none."""
+        timestamp = self.max_timestamp[0]
+        return timestamp if timestamp >= 0 else self._files.modified_ms(self.path(LOG))
+
+    def index_bytes(self) -> int:
+        """Bytes the offset and time index take in memory."""
+        offsets = 0 if self._offset_index is None else len(self._offset_index.data)
+        return offsets + (0 if self._time_index is None else len(self._time_index.data))
+
+    def forget_indexes(self) -> None:
+        """Let go of what can be read again."""
+        if self._sealed:
+            self._offset_index = self._time_index = None
+            if self._file is not None:
+                self._file.close()
+
+    def replace_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Put rebuilt indexes in place, in memory and on disk. No effect on a segment that grows."""
+        if not self._sealed:
+            return
+        self._budget.forget(self)
+        self._offset_index, self._time_index, self._damaged = offset_index, time_index, False
+        self._write_index(OFFSET_INDEX, offset_index.data, -1)
+        self._write_index(TIME_INDEX, time_index.data, -1)
+        self._budget.used(self)
+
+    def _load_indexes(self) -> None:
+        self._offset_index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        if self.size_bytes:
+            try:
+                offsets = load_offset_index(self._content(OFFSET_INDEX), self.base_offset, self.size_bytes)
+                self._check_last_entry(offsets)
+                self._offset_index = offsets
+                self._time_index = load_time_index(self._content(TIME_INDEX), self.base_offset)
+            except (CorruptFile, FileNotFoundError):
+                self._damaged = True
+        if self._sealed:
+            self._budget.used(self)
+
+    def _check_last_entry(self, index: OffsetIndex) -> None:
+        """The last entry is where a write that was cut short would show. Raises CorruptFile."""
+        if len(index) and not self._ends_with(*index.last()):
+            raise CorruptFile("offset index says that {} is at {}".format(*index.last()))
+
+    def _ends_with(self, offset: int, position: int) -> bool:
+        """Whether the batch at ``position`` ends with ``offset``, as an entry of the index says."""
+        for _, header in iter_batches(self.file, position, self.size_bytes, HEADER_SIZE):
+            return header.last_offset == offset
+        return False
+
+    def _distrust_index(self) -> None:
+        """An entry lies. Lookups begin at the segment's start until the index is made anew, once nothing is added."""
+        self._offset_index, self._index_written, self._damaged = OffsetIndex(self.base_offset), -1, True
+
+    def _load_aborted(self) -> list[AbortedTransaction]:
+        path = self.path(TRANSACTION_INDEX)
+        if self._files.size(path) is None:
+            return []
+        self._transaction_file = self._files.open(path)
+        return load_transaction_index(self._content(TRANSACTION_INDEX), self.base_offset)
+
+    def _content(self, extension: str) -> bytes:
+        file = self._files.open(self.path(extension))
+        size = file.size()
+        if size > _MAX_INDEX_BYTES:
+            raise CorruptFile(f"{extension} file of {size} bytes")
+        data = file.read(0, size)
+        file.close()
+        return data
+
+    def _find_max_timestamp(self) -> tuple[int, int]:
+        found = self.time_index.last()
+        for _, header in self.batches(self.start_of(found[1]), chunk_size=SCAN_CHUNK):
+            if header.max_timestamp > found[0]:
+                found = (header.max_timestamp, header.last_offset)
+        return found
+
+    # Going away
+
+    def rename(self, suffix: str, extensions: tuple[str, ...] = SEGMENT_FILES) -> None:
+        """Give all files of the segment another suffix; those that do not exist are left out."""
+        old = [(self.path(extension), extension) for extension in extensions]
+        self._suffix = suffix
+        for path, extension in old:
+            if extension == LOG or self._files.size(path) is not None:
+                self._files.rename(path, self.path(extension))
+
+    def remove(self) -> None:
+        """Remove the files; a reader that has them open reads on."""
+        self._budget.forget(self)
+        for extension in SEGMENT_FILES:
+            self._files.remove(self.path(extension))
+
+    def adopt(self, budget: IndexBudget) -> None:
+        """Belong to a log: a segment that compaction made."""
+        self._budget.forget(self)
+        self._budget = budget
+
+    def moved_to(self, directory: str) -> None:
+        """The partition's directory was renamed."""
+        self._directory = directory

@@ -1,0 +1,1 @@
+"""Producer state in files, as Apache Kafka writes it."""

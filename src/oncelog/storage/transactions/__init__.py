@@ -1,0 +1,1 @@
+"""The open transactions of a directory's logs, and their transactional ids."""

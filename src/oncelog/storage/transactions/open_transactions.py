@@ -1,0 +1,156 @@
+"""The transactions that are open in the logs of one directory, each with the transactional id it came with.
+
+The producer state knows them by producer id and offset, for the last stable offset; here is what an operator and the
+search for hanging transactions need beside that: whose they are and since when. Logs tell what begins and ends; the
+node takes from :attr:`OpenTransactions.begun` what is new, and decides when ids are worth writing down.
+
+Invariant: ``partitions`` holds exactly the open transactions of the producer states of the directory's logs, and no
+partition without one: whoever looks for open transactions looks at these and not at all logs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.storage.transactions import transactional_ids
+from oncelog.storage.transactions.transactional_ids import KnownTransaction
+
+if TYPE_CHECKING:
+    from oncelog.storage.log.partition_log import PartitionLog
+
+KEPT_STALE: Final = 64
+"""Entries of ended transactions that a file may hold before it is written anew."""
+
+
+class OpenTransaction:
+    """One transaction on one partition. ``transactional_id`` is None where it is not known (older data)."""
+
+    __slots__ = (
+        "ended",
+        "epoch",
+        "partition",
+        "producer_id",
+        "start_offset",
+        "started_ms",
+        "transactional_id",
+        "verdict",
+        "written",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+        start_offset: int,
+        started_ms: int,
+        transactional_id: str | None,
+    ) -> None:
+        self.partition = partition
+        self.producer_id = producer_id
+        self.epoch = epoch
+        """When it began; the producer state has the current one."""
+        self.start_offset = start_offset
+        self.started_ms = started_ms
+        """When its first batch was appended here; where that is not known, that batch's own timestamp."""
+        self.transactional_id = transactional_id
+        self.verdict: str | None = None
+        """What the node has found out about it; None while it is young."""
+        self.ended = False
+        self.written = False
+        """Whether its id is in the partition's file."""
+
+    def known(self) -> KnownTransaction | None:
+        """Its entry in the file, None without an id."""
+        name = self.transactional_id
+        if name is None:
+            return None
+        return KnownTransaction(self.producer_id, self.epoch, self.start_offset, self.started_ms, name)
+
+
+class OpenTransactions:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[TopicPartition, dict[int, OpenTransaction]] = {}
+        """By producer id, in the order in which they began."""
+        self.begun: deque[OpenTransaction] = deque()
+        """Those that nobody has taken from here yet, in the order in which they began."""
+        self._entries: dict[TopicPartition, int] = {}
+        """How many entries the file of a partition holds, where that is known."""
+
+    def get(self, partition: TopicPartition, producer_id: int) -> OpenTransaction | None:
+        """What the producer has open there."""
+        open_here = self.partitions.get(partition)
+        return None if open_here is None else open_here.get(producer_id)
+
+    # What logs tell
+
+    def began(self, transaction: OpenTransaction) -> None:
+        """Its first batch was appended, or was found in the log."""
+        self.partitions.setdefault(transaction.partition, {})[transaction.producer_id] = transaction
+        self.begun.append(transaction)
+
+    def named(self, partition: TopicPartition, producer_id: int, transactional_id: str) -> None:
+        """A later batch of an open transaction came with an id."""
+        transaction = self.get(partition, producer_id)
+        if transaction is not None and transaction.transactional_id is None:
+            transaction.transactional_id = transactional_id
+
+    def ended(self, partition: TopicPartition, producer_id: int) -> None:
+        """Its marker was appended."""
+        open_here = self.partitions.get(partition)
+        if open_here is None:
+            return
+        transaction = open_here.pop(producer_id, None)
+        if transaction is not None:
+            transaction.ended = True
+        if not open_here:
+            del self.partitions[partition]
+
+    def dropped(self, partition: TopicPartition) -> None:
+        """The partition is gone."""
+        for transaction in self.partitions.pop(partition, {}).values():
+            transaction.ended = True
+        self._entries.pop(partition, None)
+
+    # Files
+
+    def restore(self, log: PartitionLog) -> None:
+        """Take in what recovery found open in a log; ids from its file, where they are exactly of that."""
+        producers = log.producers
+        if not producers.ongoing:
+            return
+        known = {entry[:3]: entry for entry in transactional_ids.read(log.files, log.directory)}
+        for start_offset, producer_id in producers.ongoing.items():
+            entry = producers.entries[producer_id]
+            found = known.get((producer_id, entry.epoch, start_offset))
+            started_ms = _first_timestamp(log, start_offset, entry.last_timestamp) if found is None else found[3]
+            name = None if found is None else found.transactional_id
+            self.began(OpenTransaction(log.partition, producer_id, entry.epoch, start_offset, started_ms, name))
+
+    def write_ids(self, log: PartitionLog, *, anew: bool = False) -> None:
+        """Bring the file of a log up to date: append what it lacks, or write it anew when it holds much that is over
+        (and the first time, as its end may be damaged). Raises OSError; then it is tried again with the next one."""
+        open_here = self.partitions.get(log.partition, {})
+        held = self._entries.get(log.partition)
+        anew = anew or held is None or held > KEPT_STALE + 2 * len(open_here)
+        lacking = {t: entry for t in open_here.values() if (anew or not t.written) and (entry := t.known()) is not None}
+        if not lacking:
+            return
+        self._entries.pop(log.partition, None)
+        transactional_ids.write(log.files, log.directory, lacking.values(), anew=anew)
+        self._entries[log.partition] = len(lacking) + (0 if anew else held or 0)
+        for transaction in lacking:
+            transaction.written = True
+
+
+def _first_timestamp(log: PartitionLog, offset: int, otherwise: int) -> int:
+    """The timestamp of the batch at ``offset``, if it is still there."""
+    index = log.segments.floor(offset)
+    found = log.segments[index].find(offset) if index >= 0 else None
+    if found is None or found[1].base_offset != offset or found[1].base_timestamp < 0:
+        return otherwise
+    return found[1].base_timestamp
