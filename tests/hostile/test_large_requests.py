@@ -89,7 +89,7 @@ def test_too_many_topics_are_not_created_a_part_at_a_time(driver):
     wanted = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(MANY)]
     created = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)
     assert {topic.error_code for topic in created.topics} == {ErrorCode.POLICY_VIOLATION}
-    assert not driver.node.image.topics
+    assert not driver.node.cluster.image.topics
 
 
 def test_thousands_of_topics_are_created_some_at_a_time_as_if_at_once(driver, monkeypatch):
@@ -102,13 +102,13 @@ def test_thousands_of_topics_are_created_some_at_a_time_as_if_at_once(driver, mo
     ]
     driver.turns = 0
     tried = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000, validate_only=True), 5)
-    assert not driver.node.image.topics
+    assert not driver.node.cluster.image.topics
     created = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)
     assert driver.turns >= 6
     for response in (tried, created):
         codes = [topic.error_code for topic in response.topics]
         assert codes == [0, 0, ErrorCode.INVALID_PARTITIONS, 0, 0]
-    assert {name: len(topic.partitions) for name, topic in driver.node.image.topics.items()} == {
+    assert {name: len(topic.partitions) for name, topic in driver.node.cluster.image.topics.items()} == {
         "a": 1,
         "a.b": 2,
         "a_b": 1,
@@ -247,9 +247,9 @@ def test_a_large_answer_behind_which_a_fetch_waits_does_not_keep_it_for_a_client
     peer.send(fetch("t", 1, max_wait_ms=1 << 30), FETCH_VERSION)
     driver.release()
     assert len(peer.responses) == 1
-    assert driver.node._readers._by_partition
+    assert driver.node._delayed_fetches._by_partition
     driver.disconnect(peer)
-    assert not driver.node._readers._by_partition
+    assert not driver.node._delayed_fetches._by_partition
 
 
 def test_a_shutdown_lets_a_large_request_be_decided(driver):
@@ -302,12 +302,12 @@ def test_what_comes_behind_a_large_request_of_markers_is_decided_behind_all_of_t
     marker = WritableTxnMarker(topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])])
     peer.send(WriteTxnMarkersRequest(markers=[replace(marker, producer_id=number) for number in range(2100)]), 1)
     peer.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
-    assert "t" in driver.node.image.topics
+    assert "t" in driver.node.cluster.image.topics
     while driver.held:
         driver.release()
     answers = [each.topics[0].partitions[0].error_code for each in peer.responses[0].markers]
     assert answers == [0] * 2100
-    assert "t" not in driver.node.image.topics
+    assert "t" not in driver.node.cluster.image.topics
 
 
 @pytest.mark.slow

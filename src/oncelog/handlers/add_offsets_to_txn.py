@@ -33,9 +33,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def handle(
-    request: AddOffsetsToTxnRequest, context: Context
-) -> AddOffsetsToTxnResponse | Steps[AddOffsetsToTxnResponse]:
+def handle(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsToTxnResponse]:
     """Add the partition that keeps the group's offsets."""
     if not may(context, Operation.WRITE, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -43,15 +41,15 @@ def handle(
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return _add(request, context)
+    return (yield from _add(request, context))
 
 
 def _add(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsToTxnResponse]:
-    broker = context.broker
-    created = yield from ensure_internal_topic(broker, CONSUMER_OFFSETS)
+    cluster = context.cluster
+    created = yield from ensure_internal_topic(cluster, CONSUMER_OFFSETS)
     if created is not ErrorCode.NONE:
         return AddOffsetsToTxnResponse(error_code=created)
-    count = len(broker.image.topics[CONSUMER_OFFSETS].partitions)
+    count = len(cluster.image.topics[CONSUMER_OFFSETS].partitions)
     added = AddRequest(
         TransactionalId(request.transactional_id),
         Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),

@@ -16,7 +16,6 @@ from oncelog.core.transactions.errors import add_error
 from oncelog.core.transactions.model import TRANSACTIONS_V2, AddReply, AddRequest, Identity, VerifyReply
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
-from oncelog.handlers.support.leadership import exists
 from oncelog.handlers.support.metadata_changes import may_cluster, may_topic
 from oncelog.handlers.support.transaction_requests import COORDINATOR_ERRORS, by_topic, may, partitions_of
 from oncelog.handlers.support.waits import Steps, Transact, TransactEach
@@ -54,21 +53,19 @@ Outcomes = Mapping[TopicPartition, ErrorCode]
 TopicResults = list[AddPartitionsToTxnTopicResult]
 
 
-def handle(
-    request: AddPartitionsToTxnRequest, context: Context
-) -> AddPartitionsToTxnResponse | Steps[AddPartitionsToTxnResponse]:
+def handle(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
     """Add, or verify, the partitions of every transaction named."""
     if context.version >= _FROM_BROKERS_SINCE:
         if not may_cluster(context, Operation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return _for_brokers(request, context)
+        return (yield from _for_brokers(request, context))
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return _for_client(transaction, context)
+    return (yield from _for_client(transaction, context))
 
 
 def _for_client(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[AddPartitionsToTxnResponse]:
@@ -149,7 +146,7 @@ def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:
         partition.topic in INTERNAL_TOPICS or not may_topic(context, Operation.WRITE, partition.topic)
     ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.NONE if exists(context.broker, partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if context.cluster.image.has_partition(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _same_for_all(transaction: AddPartitionsToTxnTransaction, error_code: ErrorCode) -> TopicResults:

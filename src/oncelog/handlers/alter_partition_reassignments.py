@@ -62,7 +62,7 @@ def _answer(
 ) -> ReassignablePartitionResponse:
     if refusal is _NONE:
         try:
-            check_reassignment(context.broker.image, topic, asked.partition_index, asked.replicas)
+            check_reassignment(context.cluster.image, topic, asked.partition_index, asked.replicas)
         except Refused as refused:
             refusal = refused.refusal
     return ReassignablePartitionResponse(

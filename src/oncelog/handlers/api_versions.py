@@ -38,7 +38,7 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    image = context.broker.image
+    image = context.cluster.image
     return ApiVersionsResponse(
         api_keys=_API_VERSIONS,
         supported_features=[

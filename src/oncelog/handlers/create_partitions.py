@@ -32,13 +32,11 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def handle(
-    request: CreatePartitionsRequest, context: Context
-) -> CreatePartitionsResponse | Steps[CreatePartitionsResponse]:
+def handle(request: CreatePartitionsRequest, context: Context) -> Steps[CreatePartitionsResponse]:
     """Add what can be added, in one commit; or only say what would be (``validate_only``)."""
     if request.timeout_ms <= 0:
         return CreatePartitionsResponse(results=[_result(topic.name, HURRIED) for topic in request.topics])
-    return _create(request, context)
+    return (yield from _create(request, context))
 
 
 def _create(request: CreatePartitionsRequest, context: Context) -> Steps[CreatePartitionsResponse]:
@@ -54,7 +52,7 @@ def _create(request: CreatePartitionsRequest, context: Context) -> Steps[CreateP
         else:
             results.append(_result(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
     outcomes = yield from committed(
-        lambda: create_partitions(context.broker.image, wanted), dry_run=request.validate_only
+        lambda: create_partitions(context.cluster.image, wanted), dry_run=request.validate_only
     )
     results.extend(_result(topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True))
     return CreatePartitionsResponse(results=results)

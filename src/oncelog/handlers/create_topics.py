@@ -47,11 +47,11 @@ _CONFIGS_SINCE: Final = 5
 TOPICS_A_COMMIT: Final = 1000
 
 
-def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Steps[CreateTopicsResponse]:
+def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
     """Create what can be created, a thousand topics a commit; or only say what would be (``validate_only``)."""
     if request.timeout_ms <= 0:
         return CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
-    return _create(request, context)
+    return (yield from _create(request, context))
 
 
 def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
@@ -80,13 +80,13 @@ def _outcomes(
 ) -> Steps[Sequence[CreatedTopic | Refusal]]:
     """What becomes of each topic. Thousands are created some at a time: deciding on them, and taking over what was
     committed, are turns that others wait for."""
-    broker = context.broker
+    cluster = context.cluster
     if len(wanted) > TOPICS_A_COMMIT:
         yield NextSlice()
     topics = [_new_topic(topic) for topic in wanted]
     if len(wanted) > TOPICS_A_COMMIT:
         yield NextSlice()
-    if too_many(broker.config, topics):
+    if too_many(cluster.config, topics):
         return [TOO_MANY_PARTITIONS for _ in topics]
     outcomes: list[CreatedTopic | Refusal] = []
     created: set[TopicName] = set()
@@ -94,9 +94,9 @@ def _outcomes(
         if len(topics) > TOPICS_A_COMMIT:
             yield NextSlice()
         some = topics[start : start + TOPICS_A_COMMIT]
-        decide = partial(create_topics, topics=some, new_topic_id=lambda: new_topic_id(broker), beside=created)
+        decide = partial(create_topics, topics=some, new_topic_id=lambda: new_topic_id(cluster), beside=created)
         found = yield from committed(
-            lambda decide=decide: decide(broker.image, broker.config),  # type: ignore[misc]  # bound now
+            lambda decide=decide: decide(cluster.image, cluster.config),  # type: ignore[misc]  # bound now
             dry_run=request.validate_only,
         )
         outcomes += found
@@ -145,7 +145,7 @@ def _created(
 
 def _configs(topic: CreatedTopic, context: Context) -> list[CreatableTopicConfigs]:
     """What the topic's logs will obey, and where each value comes from (KIP-525)."""
-    config = context.broker.config
+    config = context.cluster.config
     found = []
     for key in sorted(TOPIC_KEYS, key=lambda key: key.name):
         if key.internal and key.name not in topic.configs:

@@ -14,7 +14,6 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, Offset, TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.leadership import led_log
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -53,14 +52,14 @@ def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResp
     response, rises = _decide(request, context)
     if rises:
         try:
-            context.broker.keep_log_starts({rise.log.partition: rise.start for rise in rises})
+            context.partitions.keep_log_starts({rise.log.partition: rise.start for rise in rises})
         except OSError:
             for rise in rises:
                 rise.answer.error_code, rise.answer.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, NO_LOW_WATERMARK
         else:
             for rise in rises:
                 rise.log.raise_log_start(rise.start)
-                context.broker.readable_changed(rise.log.partition)
+                context.partitions.readable_changed(rise.log.partition)
     return response
 
 
@@ -95,13 +94,14 @@ def _decide(request: DeleteRecordsRequest, context: Context) -> tuple[DeleteReco
 
 def _to_delete_from(partition: TopicPartition, offset: int, context: Context) -> PartitionLog | ErrorCode:
     """The log in which it may be done, or why not."""
-    log = led_log(context.broker, partition)
-    if log is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    leader = context.partitions.leader_log(partition)
+    if leader is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.topic in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if isinstance(log, ErrorCode):
-        return log
+    if isinstance(leader, ErrorCode):
+        return leader
+    log = leader.log
     if not log.config.delete:
         return ErrorCode.POLICY_VIOLATION
     if offset != TO_HIGH_WATERMARK and not 0 <= offset <= log.high_watermark:

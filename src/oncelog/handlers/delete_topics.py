@@ -44,18 +44,18 @@ Target = tuple[str | None, TopicId]
 """A topic as the request names it."""
 
 
-def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse | Steps[DeleteTopicsResponse]:
+def handle(request: DeleteTopicsRequest, context: Context) -> Steps[DeleteTopicsResponse]:
     """Delete what can be deleted, in one commit."""
     targets: list[Target] = (
         [(topic.name, TopicId(topic.topic_id)) for topic in request.topics]
         if context.version >= _STATES_SINCE
         else [(name, NO_TOPIC_ID) for name in request.topic_names]
     )
-    if not context.broker.config.get("delete.topic.enable"):
+    if not context.cluster.config.get("delete.topic.enable"):
         return _disabled(targets, context)
     if request.timeout_ms <= 0:
         return DeleteTopicsResponse(responses=[_result(name, topic_id, HURRIED) for name, topic_id in targets])
-    return _delete(targets, context)
+    return (yield from _delete(targets, context))
 
 
 def _disabled(targets: Sequence[Target], context: Context) -> DeleteTopicsResponse:
@@ -105,7 +105,7 @@ def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult],
 
 def _resolve(context: Context, wanted: Sequence[Target]) -> list[TopicImage | Refusal]:
     """The topic each target means, or why it cannot be deleted."""
-    image = context.broker.image
+    image = context.cluster.image
     may_all = may_cluster(context, Operation.DELETE)
     by_id = {image.topic_names.get(topic_id) for name, topic_id in wanted if name is None}
     found: list[TopicImage | Refusal] = []

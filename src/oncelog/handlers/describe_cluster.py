@@ -35,13 +35,13 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
     if request.endpoint_type != _BROKERS:
         message = f"Unsupported endpoint type {request.endpoint_type}"
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=message)
-    broker = context.broker
+    cluster = context.cluster
     brokers = []
-    for broker_id, found in sorted(broker.image.brokers.items()):
-        host, port = context.listener if broker_id == broker.broker_id else (found.host, found.port)
+    for broker_id, found in sorted(cluster.image.brokers.items()):
+        host, port = context.listener if broker_id == cluster.broker_id else (found.host, found.port)
         brokers.append(DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=found.rack))
     response = DescribeClusterResponse(
-        cluster_id=broker.cluster_id, controller_id=broker.image.controller_id, brokers=brokers
+        cluster_id=cluster.cluster_id, controller_id=cluster.image.controller_id, brokers=brokers
     )
     if request.include_cluster_authorized_operations:
         allowed = may_cluster(context, Operation.DESCRIBE)

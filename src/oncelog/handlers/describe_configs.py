@@ -91,7 +91,7 @@ class _Describer:
 
     def __init__(self, request: DescribeConfigsRequest, context: Context) -> None:
         self._context = context
-        self._config: BrokerConfig = context.broker.config
+        self._config: BrokerConfig = context.cluster.config
         self._with_synonyms = request.include_synonyms
         self._with_documentation = request.include_documentation
         self._topic_entries: dict[frozenset[tuple[str, str]], list[Entry]] = {}
@@ -119,7 +119,7 @@ class _Describer:
         refusal = name_refusal(name)
         if refusal is not None:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, refusal)
-        topic = self._context.broker.image.topics.get(TopicName(name))
+        topic = self._context.cluster.image.topics.get(TopicName(name))
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         overrides = frozenset(topic.configs.items())
@@ -143,7 +143,7 @@ class _Describer:
             ]
         check_broker_name(
             name,
-            self._context.broker.broker_id,
+            self._context.cluster.broker_id,
             "Broker id must be an integer, but it is: ",
             " or empty string, but received ",
         )
@@ -172,20 +172,20 @@ class _Describer:
         """None: log levels are not changed through the protocol here."""
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        broker_id = self._context.broker.broker_id
+        broker_id = self._context.cluster.broker_id
         check_broker_name(name, broker_id, "Broker id must be an integer, but it is: ", " but received ")
         return []
 
     def _client_metrics(self, name: str) -> Sequence[Entry]:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-        configs = current(self._context.broker.image, Resource(ConfigResourceType.CLIENT_METRICS, name)).configs
+        configs = current(self._context.cluster.image, Resource(ConfigResourceType.CLIENT_METRICS, name)).configs
         return [self._own_entry(key, configs, Source.CLIENT_METRICS, []) for key in CLIENT_METRICS_KEYS.values()]
 
     def _group(self, name: str) -> Sequence[Entry]:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        configs = current(self._context.broker.image, Resource(ConfigResourceType.GROUP, name)).configs
+        configs = current(self._context.cluster.image, Resource(ConfigResourceType.GROUP, name)).configs
         return [
             self._own_entry(key, configs, Source.GROUP, self._config.synonyms(key.synonym or ""))
             for key in GROUP_KEYS.values()

@@ -27,32 +27,29 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _ERROR_SINCE: Final = 3
 
 
-def handle(
-    request: DescribeLogDirsRequest, context: Context
-) -> DescribeLogDirsResponse | Steps[DescribeLogDirsResponse]:
+def handle(request: DescribeLogDirsRequest, context: Context) -> Steps[DescribeLogDirsResponse]:
     """All partitions this broker has, or those asked for that it has."""
     if not may_cluster(context, Operation.DESCRIBE):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= _ERROR_SINCE else ErrorCode.NONE
         return DescribeLogDirsResponse(error_code=error)
-    return _describe(list(_wanted(request, context)), context)
+    return (yield from _describe(list(_wanted(request, context)), context))
 
 
 def _describe(wanted: Sequence[TopicPartition], context: Context) -> Steps[DescribeLogDirsResponse]:
-    budget = SliceBudget(context.broker)
+    budget = SliceBudget(context.partitions)
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in wanted:
-        log = context.broker.log(partition)
-        if log is not None:
+        size_bytes = context.partitions.replica_size_bytes(partition)
+        if size_bytes is not None:
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
-            size_bytes = log.size_bytes
             topic.partitions.append(
                 DescribeLogDirsPartition(partition_index=partition.partition, partition_size=size_bytes)
             )
         if budget.spent():
             yield NextSlice()
-    total_bytes, usable_bytes = context.broker.disk_bytes()
+    total_bytes, usable_bytes = context.partitions.disk_bytes()
     result = DescribeLogDirsResult(
-        log_dir=context.broker.config.data_directory,
+        log_dir=context.cluster.config.data_directory,
         topics=list(topics.values()),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
@@ -62,7 +59,7 @@ def _describe(wanted: Sequence[TopicPartition], context: Context) -> Steps[Descr
 
 def _wanted(request: DescribeLogDirsRequest, context: Context) -> Iterable[TopicPartition]:
     if request.topics is None:
-        for topic in context.broker.image.topics.values():
+        for topic in context.cluster.image.topics.values():
             for partition in range(len(topic.partitions)):
                 yield TopicPartition(topic.name, partition)
         return

@@ -15,7 +15,6 @@ from oncelog.base.ids import NO_OFFSET, TopicName, TopicPartition
 from oncelog.core.controller.names import name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.leadership import led_log
 from oncelog.handlers.support.metadata_changes import may_topic
 from oncelog.handlers.support.transaction_requests import may
 from oncelog.handlers.support.waits import NextSlice, Steps
@@ -41,7 +40,7 @@ def handle(request: DescribeProducersRequest, context: Context) -> Steps[Describ
     and after so many others have their turn."""
     seen: set[tuple[str, int]] = set()
     response = DescribeProducersResponse()
-    budget = SliceBudget(context.broker)
+    budget = SliceBudget(context.partitions)
     for topic in request.topics:
         name = topic.name
         indexes = [index for index in dict.fromkeys(topic.partition_indexes) if (name, index) not in seen]
@@ -66,18 +65,18 @@ def _topic_refusal(name: str, context: Context) -> tuple[ErrorCode, str | None]:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, reason
     if not may_topic(context, Operation.READ, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
-    if TopicName(name) not in context.broker.image.topics:
+    if TopicName(name) not in context.cluster.image.topics:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
     return ErrorCode.NONE, None
 
 
 def _producers(partition: TopicPartition, context: Context) -> PartitionResponse:
-    log = led_log(context.broker, partition)
+    leader = context.partitions.leader_log(partition)
     answer = PartitionResponse(partition_index=partition.partition)
-    if isinstance(log, ErrorCode):
-        answer.error_code = log
+    if isinstance(leader, ErrorCode):
+        answer.error_code = leader
         return answer
-    for entry in log.producers.entries.values():
+    for entry in leader.log.producers.entries.values():
         first_offset = entry.transaction_first_offset
         state = ProducerState(
             producer_id=entry.producer_id,
@@ -87,7 +86,7 @@ def _producers(partition: TopicPartition, context: Context) -> PartitionResponse
             coordinator_epoch=entry.coordinator_epoch,
             current_txn_start_offset=NO_OFFSET if first_offset is None else first_offset,
         )
-        opened = None if first_offset is None else log.transactions.get(partition, entry.producer_id)
+        opened = None if first_offset is None else leader.log.transactions.get(partition, entry.producer_id)
         if opened is not None:
             state.verdict = opened.verdict
             name = opened.transactional_id

@@ -36,28 +36,21 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _TOPICS_A_TURN: Final = 1000
 
 
-def handle(
-    request: DescribeTopicPartitionsRequest, context: Context
-) -> DescribeTopicPartitionsResponse | Steps[DescribeTopicPartitionsResponse]:
+def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Steps[DescribeTopicPartitionsResponse]:
     """One page of the topics asked for, or of all."""
     all_topics = not request.topics
     cursor = request.cursor
     first_topic = "" if cursor is None else cursor.topic_name
-    asked = context.broker.image.topics if all_topics else {TopicName(topic.name): None for topic in request.topics}
+    asked = context.cluster.image.topics if all_topics else {TopicName(topic.name): None for topic in request.topics}
     names = sorted(name for name in asked if name >= first_topic)
     if cursor is not None and (cursor.partition_index < 0 or (not all_topics and first_topic not in names)):
         return _refuse(request)
     visible = [name for name in names if may_topic(context, Operation.DESCRIBE, name)]
-    limit = max(1, min(request.response_partition_limit, context.broker.config.get("max.request.partition.size.limit")))
+    limit = max(
+        1, min(request.response_partition_limit, context.cluster.config.get("max.request.partition.size.limit"))
+    )
     hidden = [] if all_topics else sorted(set(names) - set(visible))
-    page = _page(context, visible, cursor, limit, hidden)
-    if len(visible) >= _TOPICS_A_TURN:
-        return page
-    try:
-        next(page)
-    except StopIteration as stop:
-        response: DescribeTopicPartitionsResponse = stop.value
-    return response
+    return (yield from _page(context, visible, cursor, limit, hidden))
 
 
 def _page(
@@ -73,7 +66,7 @@ def _page(
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=start)
             break
-        topic = context.broker.image.topics.get(name)
+        topic = context.cluster.image.topics.get(name)
         if topic is None:
             known_bad = name_refusal(name) is not None
             error = ErrorCode.INVALID_TOPIC_EXCEPTION if known_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -35,15 +35,15 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _FEW: Final = 100
 
 
-def handle(
-    request: DescribeTransactionsRequest, context: Context
-) -> DescribeTransactionsResponse | Steps[DescribeTransactionsResponse]:
+def handle(request: DescribeTransactionsRequest, context: Context) -> Steps[DescribeTransactionsResponse]:
     """Every id named, in order; of many each is answered once: its transaction can be large."""
     names = [TransactionalId(name) for name in _once(request.transactional_ids)]
     response = DescribeTransactionsResponse(transaction_states=[_describe(name, context) for name in names])
     known = [state for state in response.transaction_states if state.error_code == ErrorCode.NONE]
-    ends = context.broker.transactions_durable_at(TransactionalId(state.transactional_id) for state in known)
-    return _when_durable(response, known, ends, context) if ends else response
+    ends = context.transactions.durable_at(TransactionalId(state.transactional_id) for state in known)
+    if ends:
+        return (yield from _when_durable(response, known, ends, context))
+    return response
 
 
 def _when_durable(
@@ -52,11 +52,11 @@ def _when_durable(
     ends: Mapping[TopicPartition, Offset],
     context: Context,
 ) -> Steps[DescribeTransactionsResponse]:
-    deadline_ms = context.now_ms + context.broker.config.get("request.timeout.ms")
+    deadline_ms = context.now_ms + context.cluster.config.get("request.timeout.ms")
     late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms)
     if late:
         for state in known:
-            of_coordinator = context.broker.transactions_durable_at([TransactionalId(state.transactional_id)])
+            of_coordinator = context.transactions.durable_at([TransactionalId(state.transactional_id)])
             if not late.isdisjoint(of_coordinator):
                 response.transaction_states[response.transaction_states.index(state)] = TransactionState(
                     transactional_id=state.transactional_id, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -71,7 +71,7 @@ def _once(names: list[str]) -> list[str]:
 def _describe(transactional_id: TransactionalId, context: Context) -> TransactionState:
     answer = TransactionState(transactional_id=transactional_id)
     answer.error_code = _refusal(transactional_id, context)
-    shard = context.broker.transaction_shard(transactional_id) if answer.error_code == ErrorCode.NONE else None
+    shard = context.transactions.shard_of(transactional_id) if answer.error_code == ErrorCode.NONE else None
     if shard is None:
         return answer
     described = shard.describe(transactional_id)
@@ -96,4 +96,4 @@ def _refusal(transactional_id: TransactionalId, context: Context) -> ErrorCode:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
-    return context.broker.coordinates_transaction(transactional_id)
+    return context.transactions.refusal(transactional_id)

@@ -39,7 +39,7 @@ _MANY: Final = 1000
 Partitions = Sequence[tuple[str, Sequence[int]]]
 
 
-def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse | Steps[ElectLeadersResponse]:
+def handle(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeadersResponse]:
     """Elect for the partitions asked for, or for all that need it."""
     if not may_cluster(context, Operation.ALTER):
         return _refuse(request, Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."))
@@ -48,12 +48,12 @@ def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersRespon
         return _refuse(request, Refusal(ErrorCode.INVALID_REQUEST, message))
     if request.timeout_ms <= 0:
         return _refuse(request, HURRIED)
-    return _elect(request, context)
+    return (yield from _elect(request, context))
 
 
 def _elect(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeadersResponse]:
     everything = request.topic_partitions is None
-    image = context.broker.image
+    image = context.cluster.image
     asked: Partitions = (
         [(name, range(len(topic.partitions))) for name, topic in sorted(image.topics.items())]
         if request.topic_partitions is None
@@ -61,7 +61,7 @@ def _elect(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeaders
     )
     flat = [(TopicName(topic), partition) for topic, partitions in asked for partition in partitions]
     election = ElectionType(request.election_type)
-    outcomes = yield from committed(lambda: elect(context.broker.image, election, flat))
+    outcomes = yield from committed(lambda: elect(context.cluster.image, election, flat))
     if len(flat) > _MANY:
         yield NextSlice()
     results = {topic: ReplicaElectionResult(topic=topic) for topic, _ in asked}

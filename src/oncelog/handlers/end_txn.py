@@ -32,13 +32,13 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _V2_SINCE: Final = 5
 
 
-def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse | Steps[EndTxnResponse]:
+def handle(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
     """Decide the transaction."""
     if not may(context, Operation.WRITE, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return _end(request, context)
+    return (yield from _end(request, context))
 
 
 def _end(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:

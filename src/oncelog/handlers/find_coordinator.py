@@ -62,7 +62,7 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoord
     refusals = {key: _refusal(request.key_type, key, context) for key in keys}
     topic = _TOPICS.get(request.key_type, CONSUMER_OFFSETS)
     if ErrorCode.NONE in refusals.values():
-        yield from ensure_internal_topic(context.broker, topic)
+        yield from ensure_internal_topic(context.cluster, topic)
     found = [
         (key, _locate(key, topic, context) if refusals[key] is ErrorCode.NONE else _Found(refusals[key]))
         for key in keys
@@ -106,12 +106,12 @@ def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
 
 def _locate(key: str, name: TopicName, context: Context) -> _Found:
     """The leader of the partition of an internal topic that coordinates the key."""
-    image = context.broker.image
+    image = context.cluster.image
     topic = image.topics.get(name)
     if topic is None or not topic.partitions:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     leader = topic.partitions[coordinator_partition(key, len(topic.partitions))].leader
-    if leader == context.broker.broker_id:
+    if leader == context.cluster.broker_id:
         host, port = context.listener
         return _Found(ErrorCode.NONE, leader, host, port)
     broker = image.brokers.get(leader)

@@ -47,7 +47,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse | Steps[InitProducerIdResponse]:
+def handle(request: InitProducerIdRequest, context: Context) -> Steps[InitProducerIdResponse]:
     """Give an id and an epoch, or say why not."""
     transactional_id = request.transactional_id
     if transactional_id is None:
@@ -58,16 +58,16 @@ def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdRe
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refuse(ErrorCode.INVALID_REQUEST)
     if transactional_id is None:
-        return _new_id()
+        return (yield from _new_id())
     if transactional_id == "":
         return _refuse(ErrorCode.INVALID_REQUEST)
-    return _initialise(_init_request(request, transactional_id), context)
+    return (yield from _initialise(_init_request(request, transactional_id), context))
 
 
 def _may_write(context: Context) -> bool:
     """Idempotent writing is allowed to whom it is given, and to everyone who may write to some topic."""
     return may_cluster(context, Operation.IDEMPOTENT_WRITE) or any(
-        may_topic(context, Operation.WRITE, topic) for topic in context.broker.image.topics
+        may_topic(context, Operation.WRITE, topic) for topic in context.cluster.image.topics
     )
 
 
@@ -97,7 +97,7 @@ def _new_id() -> Steps[InitProducerIdResponse]:
 
 
 def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdResponse]:
-    yield from ensure_internal_topic(context.broker, TRANSACTION_STATE)
+    yield from ensure_internal_topic(context.cluster, TRANSACTION_STATE)
     ended = None if request.keep_prepared else _open_transaction(request, context)
     reply: InitReply | ErrorCode = yield from ask(
         request.transactional_id,
@@ -107,7 +107,7 @@ def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdR
     )
     error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
     if ended is not None:
-        context.broker.audit(_record(ended, request, error_code, context))
+        context.transactions.audit(_record(ended, request, error_code, context))
     if isinstance(reply, ErrorCode):
         return _refuse(reply)
     if reply.error_code is not ErrorCode.NONE:
@@ -122,7 +122,7 @@ def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdR
 
 def _open_transaction(request: InitRequest, context: Context) -> TransactionDescription | None:
     """What the id has open, and this request is going to abort."""
-    shard = context.broker.transaction_shard(request.transactional_id)
+    shard = context.transactions.shard_of(request.transactional_id)
     found = None if shard is None else shard.describe(request.transactional_id)
     return found if found is not None and found.state == STATE_NAMES[TransactionState.ONGOING] else None
 

@@ -54,7 +54,7 @@ def handle(request: JoinGroupRequest, context: Context) -> Steps[JoinGroupRespon
 def _join_request(request: JoinGroupRequest, context: Context) -> JoinRequest:
     client_id = context.client_id or ""
     named_after = client_id if request.group_instance_id is None else request.group_instance_id
-    new_id = UUID(bytes=context.broker.random_bytes(16), version=4)
+    new_id = UUID(bytes=context.cluster.random_bytes(16), version=4)
     return JoinRequest(
         group_id=GroupId(request.group_id),
         member_id=MemberId(request.member_id),

@@ -43,7 +43,7 @@ def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigR
         config_resources=[
             ConfigResource(resource_name=name, resource_type=each)
             for each in types
-            for name in _names(context.broker.image, each)
+            for name in _names(context.cluster.image, each)
         ]
     )
 

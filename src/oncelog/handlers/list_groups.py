@@ -28,17 +28,17 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _GROUPS_A_TURN: Final = 5000
 
 
-def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse | Steps[ListGroupsResponse]:
+def handle(request: ListGroupsRequest, context: Context) -> Steps[ListGroupsResponse]:
     """All groups that the filters and the authoriser let through; none while some are still being loaded."""
-    shards = list(context.broker.group_shards())
-    offsets_topic = context.broker.image.topics.get(CONSUMER_OFFSETS)
+    shards = list(context.groups.shards())
+    offsets_topic = context.cluster.image.topics.get(CONSUMER_OFFSETS)
     if offsets_topic is not None:
-        led = sum(partition.leader == context.broker.broker_id for partition in offsets_topic.partitions)
+        led = sum(partition.leader == context.cluster.broker_id for partition in offsets_topic.partitions)
         if len(shards) < led:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     groups = [group for shard in shards for group in shard.listings()]
     if len(groups) > _GROUPS_A_TURN:
-        return _in_slices(groups, request, context)
+        return (yield from _in_slices(groups, request, context))
     return ListGroupsResponse(groups=_listed(groups, request, context))
 
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.base.invariant import InvariantViolation
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.support.context import Broker, Context
-from oncelog.handlers.support.leadership import led_log
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.handlers.support.waits import NextSlice, Offload, Steps
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -29,7 +28,6 @@ from oncelog.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log.read import Search, TimestampOffset
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -72,25 +70,13 @@ Found = tuple[int, int, int]
 """Timestamp, offset and leader epoch; −1 for what is not known or not asked."""
 
 
-def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse | Steps[ListOffsetsResponse]:
-    """Every partition is answered once, in the order of the request. Where a record has to be searched for, others have
-    their turn meanwhile."""
-    steps = _answer_all(request, context)
-    if any(_is_searched(partition) for topic in request.topics for partition in topic.partitions):
-        return steps
-    try:
-        next(steps)
-    except StopIteration as end:
-        response: ListOffsetsResponse = end.value
-        return response
-    raise InvariantViolation("who searches for nothing does not wait", {})
-
-
 def _is_searched(asked: ListOffsetsPartition) -> bool:
     return asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
 
 
-def _answer_all(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
+def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
+    """Answer every partition once, in the order of the request. Where a record has to be searched for, others have
+    their turn meanwhile."""
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in request.topics:
         of_topic = asked.setdefault(topic.name, {})
@@ -133,9 +119,10 @@ def _look_up(
     timestamp = asked[0].timestamp
     if timestamp < 0 and context.version < KNOWN_SINCE.get(timestamp, context.version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
-    log = led_log(context.broker, partition, asked[0].current_leader_epoch)
-    if isinstance(log, ErrorCode):
-        return log
+    leader = context.partitions.leader_log(partition, asked[0].current_leader_epoch)
+    if isinstance(leader, ErrorCode):
+        return leader
+    log = leader.log
     if request.replica_id != CLIENT:
         readable_end = log.log_end_offset
     elif request.isolation_level == READ_COMMITTED:
@@ -143,13 +130,13 @@ def _look_up(
     else:
         readable_end = log.high_watermark
     try:
-        return (yield from _find(log, timestamp, readable_end, context.broker))
+        return (yield from _find(leader, timestamp, readable_end))
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _find(log: PartitionLog, timestamp: int, readable_end: int, broker: Broker) -> Steps[Found]:
-    leader_epoch = broker.leader_epoch(log.partition)
+def _find(leader: LeaderLog, timestamp: int, readable_end: int) -> Steps[Found]:
+    log, leader_epoch = leader.log, leader.leader_epoch
     if timestamp == LATEST:
         return -1, readable_end, leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

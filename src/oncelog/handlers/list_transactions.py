@@ -36,14 +36,11 @@ MAX_PROGRAM: Final = 5000
 """Instructions a pattern may compile to: a match takes microseconds up to there, and a tenth of a second far beyond."""
 
 
-def handle(
-    request: ListTransactionsRequest, context: Context
-) -> ListTransactionsResponse | Steps[ListTransactionsResponse]:
+def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTransactionsResponse]:
     """All that the filters and the authoriser let through; none while some are still being loaded."""
-    broker = context.broker
-    shards = list(broker.transaction_shards())
-    topic = broker.image.topics.get(TRANSACTION_STATE)
-    led = 0 if topic is None else sum(partition.leader == broker.broker_id for partition in topic.partitions)
+    shards = list(context.transactions.shards())
+    topic = context.cluster.image.topics.get(TRANSACTION_STATE)
+    led = 0 if topic is None else sum(partition.leader == context.cluster.broker_id for partition in topic.partitions)
     if len(shards) < led:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     matches = _matcher(request.transactional_id_pattern)
@@ -68,7 +65,7 @@ def handle(
         ]
 
     if sum(shard.id_count() for shard in shards) > _MANY:
-        return _in_slices(shards, list_in, response)
+        return (yield from _in_slices(shards, list_in, response))
     for shard in shards:
         list_in(shard)
     return response

@@ -47,7 +47,7 @@ _CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
 _TOPIC_OPERATIONS_SINCE: Final = 8
 
 
-def handle(request: MetadataRequest, context: Context) -> MetadataResponse | Steps[MetadataResponse]:
+def handle(request: MetadataRequest, context: Context) -> Steps[MetadataResponse]:
     """Describe all topics, or those named or given by id."""
     if request.topics is None or (context.version == 0 and not request.topics):
         return _all_topics(request, context)
@@ -59,23 +59,21 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse | Ste
     if any(topic.name is None for topic in request.topics):
         return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     names = list(dict.fromkeys(TopicName(topic.name or "") for topic in request.topics))
-    return _by_name(request, context, names)
+    return (yield from _by_name(request, context, names))
 
 
-def _by_name(
-    request: MetadataRequest, context: Context, names: Sequence[TopicName]
-) -> MetadataResponse | Steps[MetadataResponse]:
+def _by_name(request: MetadataRequest, context: Context, names: Sequence[TopicName]) -> Steps[MetadataResponse]:
     refused = {
         name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in names if not may_topic(context, Operation.DESCRIBE, name)
     }
-    image = context.broker.image
+    image = context.cluster.image
     missing = [name for name in names if name not in refused and name not in image.topics]
     for name in missing:
         if name_refusal(name) is not None:
             refused[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
     missing = [name for name in missing if name not in refused]
-    if missing and request.allow_auto_topic_creation and context.broker.config.get("auto.create.topics.enable"):
-        return _create_then_answer(request, context, names, missing, refused)
+    if missing and request.allow_auto_topic_creation and context.cluster.config.get("auto.create.topics.enable"):
+        return (yield from _create_then_answer(request, context, names, missing, refused))
     return _answer_names(request, context, names, refused)
 
 
@@ -94,7 +92,7 @@ def _create_then_answer(
                 refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     creatable = [name for name in missing if name not in refused]
     if creatable:
-        refusals = yield from auto_create(context.broker, creatable)
+        refusals = yield from auto_create(context.cluster, creatable)
         refused.update((TopicName(name), refusal.error_code) for name, refusal in refusals.items())
     if len(missing) > _MANY:
         yield NextSlice()
@@ -104,7 +102,7 @@ def _create_then_answer(
 def _answer_names(
     request: MetadataRequest, context: Context, names: Sequence[TopicName], refused: Mapping[TopicName, ErrorCode]
 ) -> MetadataResponse:
-    image = context.broker.image
+    image = context.cluster.image
     topics = []
     for name in names:
         topic = image.topics.get(name)
@@ -118,7 +116,7 @@ def _answer_names(
 
 
 def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -> MetadataResponse:
-    image = context.broker.image
+    image = context.cluster.image
     topics = []
     for topic_id in ids:
         topic = image.topic_of_id(topic_id)
@@ -134,7 +132,7 @@ def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -
 
 
 def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
-    image = context.broker.image
+    image = context.cluster.image
     version = context.version
     visible = [name for name in image.topics if may_topic(context, Operation.DESCRIBE, name)]
     plain = not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
@@ -153,8 +151,8 @@ def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
 def _respond(request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     response = MetadataResponse(
         brokers=_brokers(context),
-        cluster_id=context.broker.cluster_id,
-        controller_id=context.broker.image.controller_id,
+        cluster_id=context.cluster.cluster_id,
+        controller_id=context.cluster.image.controller_id,
         topics=topics,
     )
     if request.include_cluster_authorized_operations and context.version in _CLUSTER_OPERATIONS_VERSIONS:
@@ -179,8 +177,8 @@ def _with_operations(context: Context, topic: MetadataResponseTopic) -> Metadata
 def _brokers(context: Context) -> list[MetadataResponseBroker]:
     """Live brokers; this one by the address of the listener the client came by."""
     found = []
-    for broker_id, broker in sorted(context.broker.image.brokers.items()):
-        here = broker_id == context.broker.broker_id
+    for broker_id, broker in sorted(context.cluster.image.brokers.items()):
+        here = broker_id == context.cluster.broker_id
         host, port = context.listener if here else (broker.host, broker.port)
         found.append(MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=broker.rack))
     return found

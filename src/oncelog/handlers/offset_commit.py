@@ -26,7 +26,6 @@ from oncelog.core.groups.model import CommitReply, CommitRequest, PartitionCommi
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.support.leadership import exists
 from oncelog.handlers.support.metadata_changes import may_topic
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.handlers.support.yielding import ITEMS
@@ -107,7 +106,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommit
 
 def _accepted_of_topic(topic: OffsetCommitRequestTopic, context: Context, answer: _Answer) -> list[PartitionCommit]:
     """The partitions of a topic that exist and may be committed; the others are answered."""
-    image = context.broker.image
+    image = context.cluster.image
     name: str | None = topic.name
     if context.version >= _TOPIC_IDS_SINCE:
         found = image.topic_of_id(TopicId(topic.topic_id))
@@ -121,7 +120,7 @@ def _accepted_of_topic(topic: OffsetCommitRequestTopic, context: Context, answer
     accepted = []
     for part in topic.partitions:
         partition = TopicPartition(TopicName(name or ""), part.partition_index)
-        if refusal is not ErrorCode.NONE or not exists(context.broker, partition):
+        if refusal is not ErrorCode.NONE or not context.cluster.image.has_partition(partition):
             answer.add(topic, part.partition_index, refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
         accepted.append(

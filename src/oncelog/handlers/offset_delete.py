@@ -10,7 +10,6 @@ from oncelog.base.ids import GroupId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.support.leadership import exists
 from oncelog.handlers.support.metadata_changes import may_topic
 from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.offset_delete import (
@@ -45,7 +44,7 @@ def handle(request: OffsetDeleteRequest, context: Context) -> Steps[OffsetDelete
             partition = TopicPartition(TopicName(topic.name), part.partition_index)
             if not allowed:
                 refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not exists(context.broker, partition):
+            elif not context.cluster.image.has_partition(partition):
                 refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 accepted[partition] = None

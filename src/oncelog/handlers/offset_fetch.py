@@ -80,7 +80,7 @@ def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchRe
 def _asked(name: str, topic_id: bytes, partitions: Sequence[int], context: Context) -> _Asked:
     if context.version < _TOPIC_IDS_SINCE:
         return _Asked(TopicName(name), NO_TOPIC_ID, partitions)
-    topic = context.broker.image.topic_of_id(TopicId(topic_id))
+    topic = context.cluster.image.topic_of_id(TopicId(topic_id))
     name_of_id = TopicName("") if topic is None else topic.name
     return _Asked(name_of_id, TopicId(topic_id), partitions, topic is not None)
 
@@ -151,7 +151,7 @@ def _everything(found: list[FetchedOffset], context: Context) -> Iterator[Offset
     for each in found:
         by_topic.setdefault(each.topic, []).append(each)
     for name, offsets in by_topic.items():
-        stored = context.broker.image.topics.get(name)
+        stored = context.cluster.image.topics.get(name)
         topic_id = offsets[0].committed.topic_id if stored is None else stored.topic_id
         if context.version >= _TOPIC_IDS_SINCE and topic_id == NO_TOPIC_ID:
             continue

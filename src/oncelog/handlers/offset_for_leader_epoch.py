@@ -13,7 +13,6 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.leadership import led_log
 from oncelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -50,16 +49,16 @@ def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForL
 
 def _end_of_epoch(topic: TopicName, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
     partition = TopicPartition(topic, asked.partition)
-    log = led_log(context.broker, partition, asked.current_leader_epoch)
-    if isinstance(log, ErrorCode):
-        return _failed(asked, log)
+    leader = context.partitions.leader_log(partition, asked.current_leader_epoch)
+    if isinstance(leader, ErrorCode):
+        return _failed(asked, leader)
     epoch: int
     end_offset: int
-    if asked.leader_epoch == context.broker.leader_epoch(partition):
+    if asked.leader_epoch == leader.leader_epoch:
         # The log knows an epoch by its first record; the leader knows its own before that.
-        epoch, end_offset = asked.leader_epoch, log.log_end_offset
+        epoch, end_offset = asked.leader_epoch, leader.log.log_end_offset
     else:
-        epoch, end_offset = log.epoch_end_offset(asked.leader_epoch)
+        epoch, end_offset = leader.log.epoch_end_offset(asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 
 

@@ -41,12 +41,11 @@ from oncelog.core.groups.model import (
 )
 from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
 from oncelog.handlers.api import Operation
-from oncelog.handlers.support import transaction_requests
-from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.context import Context, CoordinatorRefusal
 from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.support.leadership import exists
 from oncelog.handlers.support.metadata_changes import may_topic
-from oncelog.handlers.support.waits import Steps
+from oncelog.handlers.support.transaction_requests import may as may_transact
+from oncelog.handlers.support.waits import AddToTransaction, Steps
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -58,8 +57,6 @@ from oncelog.wire.messages.txn_offset_commit import (
 if TYPE_CHECKING:
     from oncelog.core.groups.shard import GroupShard
     from oncelog.core.producers.state import ProducerState
-    from oncelog.core.transactions.model import Decision as TransactionDecision
-    from oncelog.core.transactions.shard import TransactionShard
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
@@ -117,7 +114,7 @@ class _Answer:
 def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffsetCommitResponse]:
     """Refuse what cannot be committed here; verify the transaction; let the group's coordinator decide."""
     answer = _Answer(request, context.version)
-    if not transaction_requests.may(context, Operation.WRITE, request.transactional_id):
+    if not may_transact(context, Operation.WRITE, request.transactional_id):
         return answer.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not may(context, Operation.READ, request.group_id):
         return answer.refuse_all(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -134,10 +131,10 @@ def _accepted_of_topic(topic: TxnOffsetCommitRequestTopic, context: Context, ans
     """The partitions of a topic that exist and may be committed; the others are answered."""
     name = TopicName(topic.name)
     refused = not may_topic(context, Operation.READ, name)
-    stored = context.broker.image.topics.get(name)
+    stored = context.cluster.image.topics.get(name)
     accepted = []
     for part in topic.partitions:
-        if refused or not exists(context.broker, TopicPartition(name, part.partition_index)):
+        if refused or not context.cluster.image.has_partition(TopicPartition(name, part.partition_index)):
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             answer.add(name, part.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else unknown)
             continue
@@ -158,19 +155,19 @@ def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], co
     """What the two coordinators say."""
     if not request.group_id:
         return CommitReply(ErrorCode.INVALID_GROUP_ID)
-    refusal = context.broker.coordinates(GroupId(request.group_id))
+    refusal = context.groups.refusal(GroupId(request.group_id))
     if refusal is not ErrorCode.NONE:
         return CommitReply(refusal)
     adding = _adding(request, context)
-    log = context.broker.log(adding.partitions[0])
-    if log is None:
+    leader = context.partitions.leader_log(adding.partitions[0])
+    if isinstance(leader, ErrorCode):
         return CommitReply(ErrorCode.NOT_COORDINATOR)
     for may_ask_anew in (context.version >= _ADDS_PARTITION, False):
-        guarded = _Guarded(log.producers, adding.identity.producer_id)
+        guarded = _Guarded(leader.log.producers, adding.identity.producer_id)
         try:
             refusal = yield from _take_part(adding, context)
             if refusal is not ErrorCode.NONE:
-                context.broker.verification_failed(1)
+                context.transactions.verification_failed(1)
                 return CommitReply(refusal)
             if may_ask_anew and not guarded.holds():
                 continue  # it may have waited for the markers of the producer's transaction before
@@ -218,7 +215,7 @@ def _decide(
     def decide(shard: GroupShard, token: int, now_ms: int) -> Decision:
         refusal = _verified_now(adding, guarded, context)
         if refusal is not ErrorCode.NONE:
-            context.broker.verification_failed(1)
+            context.transactions.verification_failed(1)
             return Decision(reply=CommitReply(refusal))
         return shard.commit_transactional_offsets(commit, token, now_ms)
 
@@ -228,7 +225,7 @@ def _decide(
 
 def _adding(request: TxnOffsetCommitRequest, context: Context) -> AddRequest:
     """The partition that keeps the group, in the transaction that the request names. It exists: it is led here."""
-    count = len(context.broker.image.topics[CONSUMER_OFFSETS].partitions)
+    count = len(context.cluster.image.topics[CONSUMER_OFFSETS].partitions)
     return AddRequest(
         TransactionalId(request.transactional_id),
         Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
@@ -243,28 +240,26 @@ def _take_part(adding: AddRequest, context: Context) -> Steps[ErrorCode]:
     if not adds and not _verifies(context):
         return ErrorCode.NONE
 
-    def decide(shard: TransactionShard, token: int, now_ms: int, _: ProducerId) -> TransactionDecision:
-        return (shard.add_partitions if adds else shard.verify_partitions)(adding, token, now_ms)
-
-    reply: AddReply | VerifyReply | ErrorCode = yield from transaction_requests.ask(adding.transactional_id, decide)
-    if isinstance(reply, ErrorCode):
-        return _told(reply, context.version)
-    return _told(_error_of(reply), context.version)
+    try:
+        reply: AddReply | VerifyReply = yield AddToTransaction(adding, verify_only=not adds)
+    except CoordinatorRefusal as refusal:
+        return error_for_version(refusal.error_code, context.version)
+    return error_for_version(_error_of(reply), context.version)
 
 
 def _verified_now(adding: AddRequest, guarded: _Guarded, context: Context) -> ErrorCode:
     """NONE if the partition takes part at this moment, or why not."""
     if not _verifies(context):
         return ErrorCode.NONE
-    shard = context.broker.transaction_shard(adding.transactional_id)
+    shard = context.transactions.shard_of(adding.transactional_id)
     if shard is None:  # it is not this broker, or not any more
         return ErrorCode.NONE if guarded.holds() else ErrorCode.INVALID_TXN_STATE
     reply = cast("VerifyReply", shard.verify_partitions(adding, 0, context.now_ms).reply)
-    return _told(_error_of(reply), context.version)
+    return error_for_version(_error_of(reply), context.version)
 
 
 def _verifies(context: Context) -> bool:
-    return bool(context.broker.config.get("transaction.partition.verification.enable"))
+    return bool(context.cluster.config.get("transaction.partition.verification.enable"))
 
 
 def _error_of(reply: AddReply | VerifyReply) -> ErrorCode:
@@ -273,8 +268,8 @@ def _error_of(reply: AddReply | VerifyReply) -> ErrorCode:
     return reply.error_code
 
 
-def _told(error_code: ErrorCode, version: int) -> ErrorCode:
-    """What a client is told, by what its version knows."""
+def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:
+    """The error as a client of that version knows it."""
     if error_code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error_code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_TRANSACTION_ABORTABLE:

@@ -30,13 +30,13 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _LAST_WITH_RESULTS: Final = 1
 
 
-def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse | Steps[UpdateFeaturesResponse]:
+def handle(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
     """Change the levels, or only say whether they could be (``validate_only``)."""
     if not may_cluster(context, Operation.ALTER):
         return UpdateFeaturesResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
         )
-    return _update(request, context)
+    return (yield from _update(request, context))
 
 
 def _update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
@@ -44,9 +44,9 @@ def _update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFea
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates
     ]
-    broker = context.broker
+    cluster = context.cluster
     outcomes = yield from committed(
-        lambda: update_features(broker.image, broker.broker_id, updates), dry_run=request.validate_only
+        lambda: update_features(cluster.image, cluster.broker_id, updates), dry_run=request.validate_only
     )
     refusal = next((outcome for outcome in outcomes if isinstance(outcome, Refusal)), None)
     if refusal is not None:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
-from oncelog.handlers.support.context import Context, Marker
+from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.markers_audit import open_there, record_of
 from oncelog.handlers.support.metadata_changes import may_cluster
+from oncelog.handlers.support.ports import Marker
 from oncelog.handlers.support.transaction_findings import is_protected
 from oncelog.handlers.support.transaction_requests import by_topic
 from oncelog.handlers.support.waits import NextSlice, Steps, UntilDurable
@@ -63,12 +64,10 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 """By producer id: several markers of one producer share a result, as in Apache Kafka."""
 
 
-def handle(
-    request: WriteTxnMarkersRequest, context: Context
-) -> WriteTxnMarkersResponse | Steps[WriteTxnMarkersResponse]:
+def handle(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
     """Write all markers, and answer when they are durable."""
     if may_cluster(context, Operation.ALTER) or may_cluster(context, Operation.CLUSTER_ACTION):
-        return _write_all(request, context)
+        return (yield from _write_all(request, context))
     outcomes: Outcomes = {}
     for marker in request.markers:
         refused = dict.fromkeys(_partitions(marker), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -79,7 +78,7 @@ def handle(
 def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
     outcomes: Outcomes = {}
     ends: dict[TopicPartition, Offset] = {}
-    budget = SliceBudget(context.broker)
+    budget = SliceBudget(context.partitions)
     for marker in request.markers:
         written = dict.fromkeys(_partitions(marker), ErrorCode.OPERATION_NOT_ATTEMPTED)
         found = open_there(marker, context)
@@ -91,7 +90,7 @@ def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[Write
                 if budget.spent():
                     yield NextSlice()
         finally:  # also when the requester does not wait for the end
-            context.broker.audit(record_of(marker, written, found, context))
+            context.transactions.audit(record_of(marker, written, found, context))
         outcomes.setdefault(marker.producer_id, {}).update(written)
     return (yield from _when_durable(outcomes, ends, context)) if ends else _response(outcomes)
 
@@ -105,16 +104,16 @@ def _partitions(marker: WritableTxnMarker) -> Iterator[TopicPartition]:
 def _write(
     marker: WritableTxnMarker, partition: TopicPartition, context: Context, ends: dict[TopicPartition, Offset]
 ) -> ErrorCode:
-    log = context.broker.log(partition)
-    if log is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    written = _marker(marker, log, context.version)
+    leader = context.partitions.leader_log(partition)
+    if isinstance(leader, ErrorCode):
+        return leader
+    written = _marker(marker, leader.log, context.version)
     if written.start_offset != NO_OFFSET:
-        refusal = _administrators_refusal(written, log, context, ends_live=marker.ends_live)
+        refusal = _administrators_refusal(written, leader.log, context, ends_live=marker.ends_live)
         if refusal is not ErrorCode.NONE:
             return refusal
     try:
-        end = context.broker.write_marker(partition, written)
+        end = context.transactions.write_marker(leader, written)
     except AppendRefused as refused:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if refused.error_code in _NOT_READY else refused.error_code
     except OSError:
@@ -133,9 +132,9 @@ def _administrators_refusal(marker: Marker, log: PartitionLog, context: Context,
         return ErrorCode.NONE
     if entry.epoch != marker.producer_epoch:
         return ErrorCode.NONE
-    if context.broker.transactions_loading():
+    if context.transactions.is_loading():
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    protected = is_protected(context.broker, opened, entry, ends_live=ends_live)
+    protected = is_protected(context.transactions, context.cluster, opened, entry, ends_live=ends_live)
     return ErrorCode.INVALID_TXN_STATE if protected else ErrorCode.NONE
 
 
@@ -160,13 +159,13 @@ def _marker(marker: WritableTxnMarker, log: PartitionLog, version: int) -> Marke
 def _when_durable(
     outcomes: Outcomes, ends: Mapping[TopicPartition, Offset], context: Context
 ) -> Steps[WriteTxnMarkersResponse]:
-    deadline_ms = context.now_ms + context.broker.config.get("request.timeout.ms")
+    deadline_ms = context.now_ms + context.cluster.config.get("request.timeout.ms")
     late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms, holds_connection=True)
     for of_producer in outcomes.values():
         for partition, error_code in of_producer.items():
             if partition in late and error_code is ErrorCode.NONE:
-                gone = context.broker.log(partition) is None
-                of_producer[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER if gone else ErrorCode.REQUEST_TIMED_OUT
+                led = not isinstance(context.partitions.leader_log(partition), ErrorCode)
+                of_producer[partition] = ErrorCode.REQUEST_TIMED_OUT if led else ErrorCode.NOT_LEADER_OR_FOLLOWER
     return _response(outcomes)
 
 

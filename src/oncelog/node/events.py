@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oncelog.base.ids import BrokerId
 from oncelog.base.tree import Operation
 from oncelog.ports import Buffer, OpenFile
 from oncelog.storage.file_range import FileRange as FileRange
@@ -71,6 +72,15 @@ class MetadataWritten:
 
 
 @dataclass(slots=True)
+class BrokerAnswered:
+    """The answer to a :class:`SendToBroker`; ``unreachable`` where none came."""
+
+    token: int
+    answer: object = None
+    unreachable: bool = False
+
+
+@dataclass(slots=True)
 class DeadlineReached:
     """``Node.next_deadline_ms`` has come."""
 
@@ -94,6 +104,7 @@ Event = (
     | Synced
     | JobFinished
     | MetadataWritten
+    | BrokerAnswered
     | DeadlineReached
     | Continued
     | Shutdown
@@ -157,6 +168,15 @@ class WriteMetadata:
 
 
 @dataclass(slots=True)
+class SendToBroker:
+    """Send a message (``broker_messages``) to another broker; answered by :class:`BrokerAnswered`."""
+
+    token: int
+    broker_id: BrokerId
+    message: object
+
+
+@dataclass(slots=True)
 class Continue:
     """Hand in :class:`Continued` when other events had their turn: long work on the loop goes in slices."""
 
@@ -189,4 +209,18 @@ class Stopped:
     """All is flushed; the process may end."""
 
 
-Effect = Send | Close | Pause | Resume | Sync | RunJob | WriteMetadata | Continue | Report | Audit | Fatal | Stopped
+Effect = (
+    Send
+    | Close
+    | Pause
+    | Resume
+    | Sync
+    | RunJob
+    | WriteMetadata
+    | SendToBroker
+    | Continue
+    | Report
+    | Audit
+    | Fatal
+    | Stopped
+)

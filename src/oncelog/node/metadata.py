@@ -1,44 +1,50 @@
-"""Changes of cluster facts: written by a worker in order, applied to the image when they are durable.
+"""The cluster as this broker knows it: the image of committed metadata, and the configuration that it implies.
 
-Invariants:
-1. The image changes only by what the tree has committed, in the order of the commits.
-2. A conflict changes nothing; whoever asked decides again on the image as it is then.
-3. A tree that cannot be written (its disk is full or gone) ends the node: its view of the cluster would rot.
+Nothing but committed changes, in the order of their commits, moves the image on; see ``metadata_log``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from oncelog.base.ids import BrokerId
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.topic import TopicConfig, TopicConfigs
+from oncelog.core.controller.image import ClusterImage, ImageDelta
+from oncelog.core.controller.model import TopicImage
+from oncelog.ports import Entropy
 
-from oncelog.base.tree import Operation
-from oncelog.node.events import Effect, Fatal, MetadataWritten, WriteMetadata
 
+class Metadata:
+    """Implements ``handlers.support.ports.ClusterView``."""
 
-class MetadataCommits:
-    """Commits under way."""
+    def __init__(self, broker_id: BrokerId, image: ClusterImage, config: BrokerConfig, entropy: Entropy) -> None:
+        self.broker_id = broker_id
+        self.image = image
+        self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
+        self._entropy = entropy
+        self._topic_configs = TopicConfigs(self.config)
 
-    def __init__(self, apply: Callable[[Sequence[Operation]], None]) -> None:
-        self._apply = apply
-        self._pending: dict[int, tuple[Sequence[Operation], Callable[[bool], None]]] = {}
-        self._next_token = 1
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, 22 characters."""
+        return self.image.cluster_id or ""
 
-    def commit(self, operations: Sequence[Operation], done: Callable[[bool], None], effects: list[Effect]) -> None:
-        """Write ``operations``; call ``done`` with whether they were committed, after the image has them."""
-        token = self._next_token
-        self._next_token += 1
-        self._pending[token] = (operations, done)
-        effects.append(WriteMetadata(token, operations))
+    @property
+    def broker_epoch(self) -> int:
+        """Epoch of this broker's registration, −1 when it has none."""
+        broker = self.image.brokers.get(self.broker_id)
+        return -1 if broker is None else broker.epoch
 
-    def written(self, event: MetadataWritten, effects: list[Effect]) -> None:
-        """A write came back."""
-        operations, done = self._pending.pop(event.token)
-        if event.failure is not None:
-            effects.append(Fatal(f"could not write the cluster's facts: {event.failure}"))
-            return
-        if not event.conflict:
-            self._apply(operations)
-        done(not event.conflict)
+    def random_bytes(self, size: int) -> bytes:
+        """From the injected entropy: topic ids, member ids."""
+        return self._entropy.token(size)
 
-    def is_idle(self) -> bool:
-        """Whether no write is under way."""
-        return not self._pending
+    def topic_config(self, topic: TopicImage) -> TopicConfig:
+        """A topic's configuration: its own over the broker's."""
+        return self._topic_configs.of(topic.configs)
+
+    def take_over(self, delta: ImageDelta) -> None:
+        """Go on with the next image."""
+        self.image = delta.image
+        if delta.broker_configs:
+            self.config = self.config.with_dynamic(*self.image.dynamic_broker_configs(self.broker_id))
+            self._topic_configs = TopicConfigs(self.config)

@@ -72,7 +72,7 @@ class Execution:
         self._jobs = Workers(loop, 1, "jobs")
         self._facts = Workers(loop, 1, "facts")
         self._audit = AuditLog(
-            outside.files, self.disk, lambda: int(node.config.get("oncelog.audit.max.bytes")), loop.call_later
+            outside.files, self.disk, lambda: int(node.cluster.config.get("oncelog.audit.max.bytes")), loop.call_later
         )
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Send: self._send,

@@ -65,7 +65,7 @@ class Metrics(Collector):
 
     def _build_info(self) -> Metric:
         info = GaugeMetricFamily("oncelog_build_info", "Version of the broker.", labels=["version", "cluster_id"])
-        info.add_metric([__version__, self._node.cluster_id], 1)
+        info.add_metric([__version__, self._node.cluster.cluster_id], 1)
         return info
 
     def _requests(self) -> Iterator[Metric]:
@@ -74,7 +74,7 @@ class Metrics(Collector):
         latency = HistogramMetricFamily(
             "oncelog_request_latency_seconds", "From deciding a request to its response being ready.", labels=["api"]
         )
-        for key, traffic in sorted(self._node.traffic.by_api.items()):
+        for key, traffic in sorted(self._node.requests.traffic.by_api.items()):
             name = api_name(key)
             requests.add_metric([name], traffic.requests)
             received.add_metric([name], traffic.bytes_in)
@@ -89,11 +89,12 @@ class Metrics(Collector):
         yield latency
 
     def _traffic(self) -> Iterator[Metric]:
-        traffic = self._node.traffic
+        partitions = self._node.partitions
+        bytes_out = self._node.requests.traffic.record_bytes_out
         for name, text, value in (
-            ("oncelog_records_in", "Records appended for producers.", traffic.records_in),
-            ("oncelog_record_bytes_in", "Bytes of record batches appended for producers.", traffic.record_bytes_in),
-            ("oncelog_record_bytes_out", "Bytes of record batches sent to consumers.", traffic.record_bytes_out),
+            ("oncelog_records_in", "Records appended for producers.", partitions.records_in),
+            ("oncelog_record_bytes_in", "Bytes of record batches appended for producers.", partitions.record_bytes_in),
+            ("oncelog_record_bytes_out", "Bytes of record batches sent to consumers.", bytes_out),
         ):
             yield CounterMetricFamily(name, text, value=value)
 
@@ -119,7 +120,7 @@ class Metrics(Collector):
             "oncelog_group_lag", "Records behind the high watermark, by group and topic.", labels=["group", "topic"]
         )
         behind: dict[tuple[str, str], int] = defaultdict(int)
-        for shard in self._node.group_shards():
+        for shard in self._node.groups.shards():
             for group, topic, partition, offset in shard.committed_offsets():
                 log = self._node.logs.logs.get(TopicPartition(topic, partition))
                 if log is not None:  # one that is still to be created is not created to be looked at

@@ -50,9 +50,10 @@ async def _serve(settings: Settings, http: str | None, announce: Callable[[str],
         loop.add_signal_handler(number, stop.set)
     if http is not None:
         announce(f"metrics on http://{await server.start_http(http)}/metrics")
+    cluster = server.node.cluster
     announce(
         f"oncelog {__version__} ready on {server.address} "
-        f"(broker {server.node.broker_id}, cluster {server.node.cluster_id}, data in {settings.data_directory}, "
+        f"(broker {cluster.broker_id}, cluster {cluster.cluster_id}, data in {settings.data_directory}, "
         f"started in {time.monotonic() - started_s:.2f} s)"
     )
     server.stopped.add_done_callback(lambda _stopped: stop.set())

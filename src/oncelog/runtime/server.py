@@ -121,7 +121,7 @@ class Server:
         outside = self._begin_recording(opened.outside, address, now_ms)
         node, reports = assemble(outside, self.settings, address, now_ms)
         self._node = node
-        node.measure_disk = self._disk(opened.files.space)
+        node.partitions.measure_disk = self._disk(opened.files.space)
         if self._assembled is not None:
             self._assembled(node)
         driven = node if self._flight is None else RecordedNode(node, self._flight.recorder)
@@ -145,7 +145,7 @@ class Server:
         return measure if self._flight is None else self._flight.recorder.disk(measure)
 
     def _connection_limits(self) -> tuple[int, int]:
-        config = self.node.config
+        config = self.node.cluster.config
         return int(config.get("max.connections")), int(config.get("max.connections.per.ip"))
 
     def _protocol_factory(self) -> Callable[[], ClientConnection]:
@@ -196,7 +196,7 @@ class Server:
             await self._drain_connections(execution)
             execution.shut()
             if reason is None:
-                self.node.logs.close(self.node.broker_epoch)
+                self.node.logs.close(self.node.cluster.broker_epoch)
         finally:
             self._release()
         return reason

@@ -95,7 +95,7 @@ def _of_coordinators(node: Node) -> Iterator[Metric]:
 
 
 def _of_the_watch(node: Node) -> Iterator[Metric]:
-    counters, watch, now = node.transaction_counters, node.orphans, counted.verdicts(node)
+    watch, now = node.hanging, counted.verdicts(node)
     opened = GaugeMetricFamily(
         "oncelog_open_transactions",
         "Transactions open on partitions, one for each partition, by what their coordinator says of them.",
@@ -115,7 +115,7 @@ def _of_the_watch(node: Node) -> Iterator[Metric]:
         (
             "oncelog_transaction_verification_failures",
             "Partitions of transactional writes refused because the coordinator did not know of them.",
-            counters.verification_failures,
+            node.transactions.verification_failures,
         ),
     ):
         yield CounterMetricFamily(name, text, value=value)
@@ -124,6 +124,6 @@ def _of_the_watch(node: Node) -> Iterator[Metric]:
         "Records of the audit log: ends of transactions from outside, by action and outcome.",
         labels=["action", "outcome"],
     )
-    for (action, outcome), count in sorted(counters.administrative.items()):
+    for (action, outcome), count in sorted(node.audit_trail.counts.items()):
         audited.add_metric([action, outcome], count)
     yield audited

@@ -467,7 +467,7 @@ class BrokerHost:
 
     def _stop(self, process: _Process, _effect: Stopped) -> None:
         try:
-            process.node.logs.close(process.node.broker_epoch)
+            process.node.logs.close(process.node.cluster.broker_epoch)
         except PowerLost as end:
             self._end(end)
             return

@@ -58,7 +58,7 @@ class _Replay:
     def run(self) -> Replayed:
         node, reports = self._assemble()
         disks = iter(self._recording.disks)
-        node.measure_disk = lambda: next(disks, (-1, -1))
+        node.partitions.measure_disk = lambda: next(disks, (-1, -1))
         effects = [*reports, *node.start(self._now_ms)]
         differs_at = None if digest_of(effects[len(reports) :]) == self._recording.started else 0
         self._note(effects)

@@ -137,6 +137,6 @@ def warnings(driver: Driver) -> list[str]:
 
 def forget(driver: Driver, name: str) -> None:
     """The coordinator loses an id, as when it has expired."""
-    shard = driver.node.transaction_shard(TransactionalId(name))
+    shard = driver.node.transactions.shard_of(TransactionalId(name))
     assert shard is not None
     shard._transactions.remove(TransactionalId(name))

@@ -64,4 +64,4 @@ def fetched(response) -> tuple[int, int, bytes]:
 
 def log_of(driver, topic: str, partition: int = 0):
     """The node's log of a partition."""
-    return driver.node.log(TopicPartition(topic, partition))
+    return driver.node.partitions.leader_log(TopicPartition(topic, partition)).log

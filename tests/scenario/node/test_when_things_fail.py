@@ -132,12 +132,12 @@ def test_a_client_cannot_write_the_brokers_own_records(driver):
     peer = driver.connect()
     peer.ask(FindCoordinatorRequest(key="g"), 2)
     records = bytes(build_batch([Record(0, driver.now_ms, b"\0\2", b"poison", ())]))
-    end = driver.node.log(TopicPartition(CONSUMER_OFFSETS, 0)).log_end_offset
+    end = driver.node.partitions.leader_log(TopicPartition(CONSUMER_OFFSETS, 0)).log.log_end_offset
     assert produced(peer.ask(produce(CONSUMER_OFFSETS, records), PRODUCE_VERSION)) == (
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         -1,
     )
-    assert driver.node.log(TopicPartition(CONSUMER_OFFSETS, 0)).log_end_offset == end
+    assert driver.node.partitions.leader_log(TopicPartition(CONSUMER_OFFSETS, 0)).log.log_end_offset == end
 
 
 def test_a_hundred_thousand_topics_in_one_metadata_request_are_answered_in_linear_time(driver):
@@ -189,6 +189,6 @@ def test_a_power_cut_may_take_the_file_that_names_the_topic(driver):
     """Found by ``oncelog sim --seed 6``: every fetch by topic id was refused with INCONSISTENT_TOPIC_ID for ever."""
     driver.files.overwrite("t-0/partition.metadata", b"")
     driver.crash_and_restart(seed=1)
-    topic_id = driver.node.image.topics["t"].topic_id
+    topic_id = driver.node.cluster.image.topics["t"].topic_id
     assert log_of(driver, "t").topic_id == topic_id
     assert uuid_text(topic_id).encode() in driver.files.content("t-0/partition.metadata")

@@ -116,7 +116,7 @@ def test_what_a_peer_said_before_it_left_is_still_done():
         records = bytes(build_batch([Record(0, 1, None, b"v" * 20_000, ())]))
         with connect(broker) as peer:
             peer.sendall(encoded(produce("t", records, acks=0), 9, 1) * 200)
-        log = broker._running().node.log(TopicPartition("t", 0))
+        log = broker._running().node.partitions.leader_log(TopicPartition("t", 0)).log
         give_up_s = time.monotonic() + 10
         while log.log_end_offset < 200 and time.monotonic() < give_up_s:
             assert answers(watcher)

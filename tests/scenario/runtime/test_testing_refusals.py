@@ -98,7 +98,7 @@ def test_every_api_can_answer_any_error(broker, request_, version):
         answer = read_frame(peer)
         assert fault.hit
         assert errors_in(request_, version, answer) == {ERROR}
-        assert not broker._on_loop(lambda: broker._running().node.image.topics), "nothing was done"
+        assert not broker._on_loop(lambda: broker._running().node.cluster.image.topics), "nothing was done"
 
 
 def errors_in(request, version: int, answer: bytes) -> set[int]:

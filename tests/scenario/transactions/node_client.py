@@ -326,7 +326,7 @@ def state_of(driver: Driver, transactional_id: str) -> str:
 
 def open_producers(driver: Driver, partition: int, topic: str = TOPIC) -> dict[int, int]:
     """Producer id → first offset of its open transaction."""
-    log = driver.node.log(TopicPartition(topic, partition))
+    log = driver.node.partitions.leader_log(TopicPartition(topic, partition)).log
     return {
         producer_id: entry.transaction_first_offset
         for producer_id, entry in log.producers.entries.items()

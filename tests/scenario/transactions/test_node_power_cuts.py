@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
+from oncelog.node.coordinators.marker_sender import MarkerSender
 from oncelog.node.events import Send, Sync, WriteMetadata
 from oncelog.node.partitions.group_commit import GroupCommit
 from tests.scenario.node.driver import Driver, Peer
@@ -239,15 +239,15 @@ def test_a_power_cut_with_the_disk_at_its_own_pace_leaves_every_transaction_whol
 
 
 def test_the_checks_notice_a_marker_that_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = TransactionCoordinators._write_marker
+    send = MarkerSender._send
 
-    def skips(self, led, markers, partition):
-        if partition == (TOPIC, 2):
-            self._written(led, markers, partition)
+    def skips(self, sending):
+        if sending.partition == (TOPIC, 2):
+            self._done(sending)
         else:
-            written(self, led, markers, partition)
+            send(self, sending)
 
-    monkeypatch.setattr(TransactionCoordinators, "_write_marker", skips)
+    monkeypatch.setattr(MarkerSender, "_send", skips)
     driver = new_driver()
     clients = run_until_cut(driver, None, v2=True)
     with pytest.raises(AssertionError):

@@ -139,7 +139,7 @@ def test_a_v1_produce_to_a_partition_not_added_is_refused(driver: StepwiseDriver
 def test_epochs_run_out_and_the_producer_goes_on_with_a_new_id(driver: StepwiseDriver) -> None:
     client = begun(driver, True, 0)
     run(driver.connect(), client.end(True))
-    shard = next(iter(driver.node.transaction_shards()))
+    shard = next(iter(driver.node.transactions.shards()))
     held = shard._transactions.get("x")
     shard._transactions.put(held._replace(identity=held.identity._replace(producer_epoch=EXHAUSTED - 1)))
     before = client.producer_id
@@ -274,7 +274,7 @@ def killed_while_loading(driver: StepwiseDriver) -> None:
     driver.session.close()
     driver.hold_syncs = True
     driver.start()
-    assert not list(driver.node.transaction_shards())
+    assert not list(driver.node.transactions.shards())
 
 
 def test_requests_wait_for_their_coordinator_to_load(driver: StepwiseDriver) -> None:
@@ -312,7 +312,7 @@ def test_transactions_in_one_request_are_asked_about_side_by_side(driver: Stepwi
         transaction.verify_only = False
     request.transactions[0].producer_epoch += 1  # as its client knows after the end
     leader.send(request, 5)
-    assert TopicPartition(TOPIC, 2) in driver.node.transaction_shard("y").describe("y").partitions
+    assert TopicPartition(TOPIC, 2) in driver.node.transactions.shard_of("y").describe("y").partitions
     assert not leader.responses
     while driver.held:
         driver.finish_held()

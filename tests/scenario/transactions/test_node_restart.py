@@ -84,7 +84,7 @@ def test_transactions_are_rebuilt_as_they_were_at_every_batch(script, monkeypatc
     lived = watch(monkeypatch, TransactionShard, "apply", of_transactions)
     driver = new_driver()
     script(driver)
-    log = driver.node.log(IDS)
+    log = driver.node.partitions.leader_log(IDS).log
     ends = [header.next_offset for header in headers(log)]
     monkeypatch.undo()
     again = TransactionShard(0, CoordinatorEpoch(0), TransactionSettings())
@@ -99,7 +99,7 @@ def test_groups_are_rebuilt_as_they_were_at_every_batch(script, monkeypatch) -> 
     watch(monkeypatch, GroupShard, "apply_end_transaction", of_groups, lived)
     driver = new_driver()
     script(driver)
-    log = driver.node.log(OFFSETS)
+    log = driver.node.partitions.leader_log(OFFSETS).log
     monkeypatch.undo()
     again = GroupShard(0, GroupSettings())
     states = replayed(log, group_replayer(again), lambda: of_groups(again))
@@ -174,10 +174,10 @@ def test_a_restarted_node_holds_what_the_killed_one_held(script) -> None:
 def look_at(driver: Driver) -> object:
     node = driver.node
     partitions = (IDS, OFFSETS, *(TopicPartition(TopicName(TOPIC), index) for index in range(3)))
-    logs = {partition: node.log(partition) for partition in partitions}
+    logs = {partition: node.partitions.leader_log(partition).log for partition in partitions}
     return (
-        [of_transactions(shard) for shard in node.transaction_shards()],
-        [of_groups(shard) for shard in node.group_shards()],
+        [of_transactions(shard) for shard in node.transactions.shards()],
+        [of_groups(shard) for shard in node.groups.shards()],
         {partition: log.producers.entries for partition, log in logs.items()},
         {p: (log.log_end_offset, log.high_watermark, log.last_stable_offset) for p, log in logs.items()},
     )

@@ -51,9 +51,11 @@ class ClusterBroker:
     def disk_bytes(self) -> tuple[int, int]:
         return 1000, 400
 
-    def log(self, partition: TopicPartition) -> Any:
-        size = self.sizes.get(partition)
-        return None if size is None else _Log(size)
+    def replica_size_bytes(self, partition: TopicPartition) -> int | None:
+        return self.sizes.get(partition)
+
+    def creates_logs(self) -> bool:
+        return False
 
     def commit(self, operations: Any) -> bool:
         if self.before_commit is not None:
@@ -71,7 +73,10 @@ class ClusterBroker:
         api = BY_KEY[request.API_KEY]
         handler = importlib.import_module(f"oncelog.handlers.{api.module}")
         context = Context(
-            broker=self,  # type: ignore[arg-type]  # only what these handlers ask for
+            partitions=self,  # type: ignore[arg-type]  # only what these handlers ask for
+            groups=self,  # type: ignore[arg-type]
+            transactions=self,  # type: ignore[arg-type]
+            cluster=self,
             authoriser=authoriser or AllowAll(),
             api_key=api.key,
             version=version,
@@ -111,11 +116,6 @@ class ClusterBroker:
             self.commit([operation])
             self.producer_ids.granted(first)
         return self.producer_ids.take()
-
-
-class _Log:
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
 
 
 class AllowAll:

@@ -12,10 +12,12 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image import ClusterImage
 from oncelog.core.controller.model import BrokerImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
+from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.handlers.support.waits import Steps, UntilReadable
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
@@ -36,7 +38,7 @@ def topic_id_of(name: str) -> TopicId:
 
 
 class LogBroker:
-    """Implements ``handlers.context.Broker``; topics are added with :meth:`add_topic`."""
+    """Implements the ports of handlers, but for coordinators; topics are added with :meth:`add_topic`."""
 
     def __init__(self, *, slots: int = 10, config: dict[str, str] | None = None) -> None:
         entropy = random.Random(1)
@@ -105,36 +107,44 @@ class LogBroker:
         log.set_high_watermark(log.log_end_offset)
         return appended
 
-    def log(self, partition: TopicPartition) -> PartitionLog | None:
-        return self.logs.logs.get(partition)
+    def leader_log(self, partition: TopicPartition, current_leader_epoch: int = -1) -> LeaderLog | ErrorCode:
+        log, epoch = self.logs.logs.get(partition), self.leader_epoch(partition)
+        if log is None:
+            exists = self.image.has_partition(partition)
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if current_leader_epoch not in (-1, epoch):
+            is_older = current_leader_epoch < epoch
+            return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return LeaderLog(partition, log, epoch, LeaderReplicas(ME, (ME,), (ME,), log.high_watermark))
 
     def creates_logs(self) -> bool:
         return False
 
-    def in_sync_count(self, partition: TopicPartition) -> int:
-        return 1
-
     def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
-        topic = self.image.topics.get(partition.topic)
-        return LeaderEpoch(-1) if topic is None else topic.partitions[partition.partition].leader_epoch
-
-    def group_shards(self) -> Iterable[GroupShard]:
-        return ()
+        found = self.image.partition(partition)
+        return LeaderEpoch(-1) if found is None else found.leader_epoch
 
     def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
         self.logs.checkpoint_log_starts(rising)
 
-    def transactions_loading(self) -> bool:
+    def is_loading(self) -> bool:
         return False
 
-    def coordinates(self, group_id: GroupId) -> ErrorCode:
-        return ErrorCode.NOT_COORDINATOR
-
-    def appended(self, partition: TopicPartition, record_count: int, size_bytes: int) -> None:
-        self.changed.append(partition)
+    def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
+        self.changed.append(leader_log.partition)
 
     def readable_changed(self, partition: TopicPartition) -> None:
         self.changed.append(partition)
+
+
+class NoGroups:
+    """The port of a broker that coordinates no group."""
+
+    def shards(self) -> Iterable[GroupShard]:
+        return ()
+
+    def refusal(self, group_id: GroupId) -> ErrorCode:
+        return ErrorCode.NOT_COORDINATOR
 
 
 class Allows:
@@ -150,7 +160,10 @@ class Allows:
 def context_of(broker: LogBroker, api_key: int, version: int, *denied: tuple[Operation, str]) -> Context:
     """A request's circumstances."""
     return Context(
-        broker=broker,
+        partitions=broker,  # type: ignore[arg-type]  # only what the handlers of logs ask for
+        groups=NoGroups(),
+        transactions=broker,  # type: ignore[arg-type]
+        cluster=broker,
         authoriser=Allows(*denied),
         api_key=api_key,
         version=version,
@@ -161,6 +174,15 @@ def context_of(broker: LogBroker, api_key: int, version: int, *denied: tuple[Ope
         listener=("127.0.0.1", 19092),
         now_ms=NOW_MS,
     )
+
+
+def answered(steps: Steps[R]) -> R:
+    """The response of a handler that does not wait."""
+    try:
+        wait = next(steps)
+    except StopIteration as done:
+        return cast("R", done.value)
+    raise AssertionError(f"it waits: {wait}")
 
 
 class Parked(Generic[R]):

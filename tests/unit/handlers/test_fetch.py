@@ -22,7 +22,7 @@ from oncelog.wire.messages.fetch import (
     ReplicaState,
 )
 
-from .log_broker import NOW_MS, LogBroker, Parked, context_of, topic_id_of
+from .log_broker import NOW_MS, LogBroker, Parked, answered, context_of, topic_id_of
 
 FETCH = 1
 
@@ -85,15 +85,11 @@ def of(
 
 
 def at_once(broker: LogBroker, asked: FetchRequest, version: int = 12, *denied: tuple[Operation, str]) -> FetchResponse:
-    response = handle(asked, context_of(broker, FETCH, version, *denied))
-    assert isinstance(response, FetchResponse), "it waits"
-    return response
+    return answered(handle(asked, context_of(broker, FETCH, version, *denied)))
 
 
 def parked(broker: LogBroker, asked: FetchRequest, version: int = 12) -> Parked[FetchResponse]:
-    steps = handle(asked, context_of(broker, FETCH, version))
-    assert not isinstance(steps, FetchResponse), "it does not wait"
-    return Parked(steps)
+    return Parked(handle(asked, context_of(broker, FETCH, version)))
 
 
 def only(response: FetchResponse) -> PartitionData:
@@ -177,7 +173,7 @@ def test_min_bytes_are_waited_for_over_all_partitions(broker: LogBroker) -> None
 
 
 def test_data_in_an_older_segment_is_not_waited_upon(broker: LogBroker) -> None:
-    log = broker.log(TopicPartition(TopicName("a"), 0))
+    log = broker.logs.logs[TopicPartition(TopicName("a"), 0)]
     assert log is not None
     log.roll(NOW_MS)
     broker.append("a")
@@ -294,7 +290,7 @@ def test_diverging_epochs_are_told() -> None:
 def test_read_committed_stops_at_the_last_stable_offset_and_names_what_was_aborted() -> None:
     broker = LogBroker()
     broker.add_topic("a")
-    log = broker.log(TopicPartition(TopicName("a"), 0))
+    log = broker.logs.logs[TopicPartition(TopicName("a"), 0)]
     assert log is not None
     broker.append("a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     committed = request(of(), isolation_level=1)
@@ -313,7 +309,7 @@ def test_read_committed_stops_at_the_last_stable_offset_and_names_what_was_abort
 
 
 def test_records_above_the_high_watermark_are_not_read(broker: LogBroker) -> None:
-    log = broker.log(TopicPartition(TopicName("a"), 0))
+    log = broker.logs.logs[TopicPartition(TopicName("a"), 0)]
     assert log is not None
     log.high_watermark = Offset(5)
     assert offsets(only(at_once(broker, request(of())))) == [0]
@@ -347,7 +343,7 @@ def test_zstd_topics_need_version_10() -> None:
 
 
 def test_storage_errors_are_told_as_the_version_knows_them(broker: LogBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = broker.log(TopicPartition(TopicName("a"), 0))
+    log = broker.logs.logs[TopicPartition(TopicName("a"), 0)]
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("bad disk")

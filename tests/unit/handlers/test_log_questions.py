@@ -105,7 +105,7 @@ def test_an_empty_partition_has_an_end_and_a_beginning_and_nothing_else(broker: 
 
 
 def test_what_cannot_be_read_yet_is_not_found(broker: LogBroker) -> None:
-    log = broker.log(A0)
+    log = broker.logs.logs[A0]
     assert log is not None
     log.high_watermark = Offset(5)
     assert one(broker, list_offsets.LATEST) == (0, -1, 5, 0)

@@ -151,7 +151,7 @@ class TestInitProducerId:
 )
 def test_what_the_coordinator_cannot_decide_is_told_by_every_api(broker: TransactionBroker, refusal: ErrorCode) -> None:
     producer = init(broker)
-    broker.refusal = refusal
+    broker.refused = refusal
     assert init(broker).error_code == refusal
     assert add(broker, producer, 0, 1) == [refusal, refusal]
     offsets = AddOffsetsToTxnRequest(transactional_id="x", producer_id=1000, producer_epoch=0, group_id="g")

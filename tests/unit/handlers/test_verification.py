@@ -15,8 +15,9 @@ from oncelog.base.ids import ProducerEpoch, ProducerId, TopicName, Transactional
 from oncelog.core.transactions.model import AddReply, VerifyReply
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.produce import handler as produce
-from oncelog.handlers.support.context import Marker
-from oncelog.handlers.support.waits import Transact
+from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.support.ports import Marker
+from oncelog.handlers.support.waits import AddToTransaction
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -32,7 +33,7 @@ YES = {11: VerifyReply(ErrorCode.NONE, {HERE: ErrorCode.NONE}), 12: AddReply(Err
 class Leader(TransactionBroker):
     """Leads the partition; the coordinator is another broker."""
 
-    def transaction_shard(self, transactional_id: TransactionalId) -> TransactionShard | None:
+    def shard_of(self, transactional_id: TransactionalId) -> TransactionShard | None:
         return None
 
 
@@ -64,7 +65,7 @@ class Producing:
         topics = [TopicProduceData(name=TopicName("t"), partition_data=data)]
         request = ProduceRequest(transactional_id="x", acks=1, timeout_ms=1000, topic_data=topics)
         self.steps = cast("Generator[Any, Any, Any]", produce.handle(request, context_of(leader, 0, version)))
-        assert isinstance(self.steps.send(None), Transact)
+        assert isinstance(self.steps.send(None), AddToTransaction)
 
     def told(self, reply: object) -> ErrorCode:
         """The coordinator has answered; the outcome."""
@@ -77,7 +78,9 @@ class Producing:
 
 def write_marker(leader: Leader) -> None:
     """The abort of the transaction, before V2: at the same epoch."""
-    leader.write_marker(HERE, Marker(ProducerId(PRODUCER), ProducerEpoch(0), 0, committed=False))
+    leader_log = leader.leader_log(HERE)
+    assert isinstance(leader_log, LeaderLog)
+    leader.write_marker(leader_log, Marker(ProducerId(PRODUCER), ProducerEpoch(0), 0, committed=False))
 
 
 def test_a_late_answer_opens_nothing(leader: Leader) -> None:
@@ -100,7 +103,7 @@ def test_partitions_that_a_marker_overtakes_while_they_are_added_are_added_anew(
     adding = Producing(leader, 12)
     write_marker(leader)
     end = log.log_end_offset
-    assert isinstance(adding.steps.send(YES[12]), Transact)
+    assert isinstance(adding.steps.send(YES[12]), AddToTransaction)
     if ended == "this transaction":
         assert adding.told(AddReply(ErrorCode.PRODUCER_FENCED)) is ErrorCode.INVALID_PRODUCER_EPOCH
     else:
@@ -112,7 +115,7 @@ def test_partitions_that_a_marker_overtakes_while_they_are_added_are_added_anew(
 def test_who_is_overtaken_again_is_refused(leader: Leader) -> None:
     adding = Producing(leader, 12)
     write_marker(leader)
-    assert isinstance(adding.steps.send(YES[12]), Transact)
+    assert isinstance(adding.steps.send(YES[12]), AddToTransaction)
     write_marker(leader)
     assert adding.told(YES[12]) is ErrorCode.INVALID_TXN_STATE
 

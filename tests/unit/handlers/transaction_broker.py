@@ -25,8 +25,10 @@ from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.transaction import Transaction, record_of
 from oncelog.handlers.api import Operation
 from oncelog.handlers.registry import BY_KEY
-from oncelog.handlers.support.context import CoordinatorRefusal, Marker
-from oncelog.handlers.support.waits import Transact, TransactEach, UntilDurable, UntilProducerId
+from oncelog.handlers.support.context import CoordinatorRefusal
+from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.support.ports import Marker
+from oncelog.handlers.support.waits import AddToTransaction, Transact, TransactEach, UntilDurable, UntilProducerId
 from oncelog.node.coordinators.markers import append_marker
 from tests.unit.handlers.log_broker import NOW_MS, LogBroker, context_of
 
@@ -41,12 +43,12 @@ class TransactionBroker(LogBroker):
         self.add_topic(TRANSACTION_STATE, SHARDS)
         self.add_topic(CONSUMER_OFFSETS, 4)
         values = TransactionSettings(**settings)
-        self.shards = [TransactionShard(index, CoordinatorEpoch(0), values) for index in range(SHARDS)]
+        self.all_shards = [TransactionShard(index, CoordinatorEpoch(0), values) for index in range(SHARDS)]
         for transaction in transactions:
             self._shard(transaction.transactional_id).apply(*record_of(transaction, values))
-        for shard in self.shards:
+        for shard in self.all_shards:
             shard.loaded(NOW_MS)
-        self.refusal = ErrorCode.NONE
+        self.refused = ErrorCode.NONE
         self.next_producer_id: int | None = 1000
         self.late: set[TopicPartition] = set()
         self.holds_markers = False
@@ -54,28 +56,25 @@ class TransactionBroker(LogBroker):
         self._tokens = 0
         self._replies: dict[int, Any] = {}
 
-    def transactions_loading(self) -> bool:
-        return False
+    def shards(self) -> Iterable[TransactionShard]:
+        return [] if self.refused is not ErrorCode.NONE else self.all_shards
 
-    def transaction_shards(self) -> Iterable[TransactionShard]:
-        return [] if self.refusal is not ErrorCode.NONE else self.shards
+    def shard_of(self, transactional_id: TransactionalId) -> TransactionShard | None:
+        return None if self.refused is not ErrorCode.NONE else self._shard(transactional_id)
 
-    def transaction_shard(self, transactional_id: TransactionalId) -> TransactionShard | None:
-        return None if self.refusal is not ErrorCode.NONE else self._shard(transactional_id)
+    def refusal(self, transactional_id: TransactionalId) -> ErrorCode:
+        return self.refused
 
-    def coordinates_transaction(self, transactional_id: TransactionalId) -> ErrorCode:
-        return self.refusal
-
-    def transactions_durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+    def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
         return {}
 
     def take_part(self, request: AddRequest) -> bool:
-        shard = self.transaction_shard(request.transactional_id)
+        shard = self.shard_of(request.transactional_id)
         return shard is not None and shard.take_part(request)
 
-    def write_marker(self, partition: TopicPartition, marker: Marker) -> Offset:
-        log = self.logs.logs[partition]
-        end = append_marker(log, marker, self.leader_epoch(partition), NOW_MS)
+    def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
+        log = leader_log.log
+        end = append_marker(log, marker, leader_log.leader_epoch, NOW_MS)
         log.set_high_watermark(end)
         return end
 
@@ -94,8 +93,10 @@ class TransactionBroker(LogBroker):
         while self.markers:
             shard, each = self.markers.pop(0)
             for partition in each.partitions:
+                leader_log = self.leader_log(partition)
+                assert isinstance(leader_log, LeaderLog)
                 self.write_marker(
-                    partition,
+                    leader_log,
                     Marker(
                         each.identity.producer_id,
                         each.identity.producer_epoch,
@@ -107,7 +108,7 @@ class TransactionBroker(LogBroker):
             self._carry_out(shard, shard.markers_written(each, each.partitions, NOW_MS))
 
     def _shard(self, transactional_id: str) -> TransactionShard:
-        return self.shards[coordinator_partition(transactional_id, SHARDS)]
+        return self.all_shards[coordinator_partition(transactional_id, SHARDS)]
 
     def _drive(self, steps: Generator[Any, Any, Any]) -> Any:
         outcome: Any = None
@@ -123,13 +124,18 @@ class TransactionBroker(LogBroker):
             elif isinstance(wait, UntilDurable):
                 outcome = self.late & set(wait.offsets)
             elif isinstance(wait, TransactEach):
-                refused = CoordinatorRefusal(self.refusal)
+                refused = CoordinatorRefusal(self.refused)
                 outcome = [
-                    refused if self.refusal is not ErrorCode.NONE else self._transact(each) for each in wait.asked
+                    refused if self.refused is not ErrorCode.NONE else self._transact(each) for each in wait.asked
                 ]
+            elif isinstance(wait, AddToTransaction):
+                if self.refused is not ErrorCode.NONE:
+                    error = CoordinatorRefusal(self.refused)
+                else:
+                    outcome = self._add(wait)
             elif isinstance(wait, Transact):
-                if self.refusal is not ErrorCode.NONE:
-                    error = CoordinatorRefusal(self.refusal)
+                if self.refused is not ErrorCode.NONE:
+                    error = CoordinatorRefusal(self.refused)
                 else:
                     outcome = self._transact(wait)
             else:
@@ -141,6 +147,12 @@ class TransactionBroker(LogBroker):
             return None
         self.next_producer_id = taken + 1
         return ProducerId(taken)
+
+    def _add(self, wait: AddToTransaction) -> Any:
+        def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
+            return (shard.verify_partitions if wait.verify_only else shard.add_partitions)(wait.request, token, now_ms)
+
+        return self._transact(Transact(wait.request.transactional_id, decide))
 
     def _transact(self, wait: Transact) -> Any:
         self._tokens += 1

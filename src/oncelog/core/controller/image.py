@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
-from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName
+from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName, TopicPartition
 from oncelog.base.tree import ANY_VERSION, Check, Create, Delete, Operation, TreeNode
 from oncelog.core.controller import layout
 from oncelog.core.controller.model import ABSENT as ABSENT
@@ -77,6 +77,17 @@ class ClusterImage:
         """The topic with this id, None when there is none."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def partition(self, partition: TopicPartition) -> PartitionImage | None:
+        """The partition, None when there is none."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition]
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        """True if the cluster has such a partition."""
+        return self.partition(partition) is not None
 
     def dynamic_broker_configs(self, broker_id: BrokerId) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """What is set while running: for all brokers, and for this one."""

@@ -20,7 +20,6 @@ from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.fetch.reads import FetchReads, failed, topic_name
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.leadership import exists
 from oncelog.handlers.support.waits import NextSlice, Steps, UntilReadable
 from oncelog.handlers.support.yielding import items_per_slice
 from oncelog.wire.messages.fetch import (
@@ -59,11 +58,11 @@ _ZSTD_SINCE: Final = 10
 _STORAGE_ERROR_SINCE: Final = 6
 
 
-def handle(request: FetchRequest, context: Context) -> FetchResponse | Steps[FetchResponse]:
+def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     """Read what was asked for, or wait for it."""
     by_id = context.version >= _TOPIC_IDS_SINCE
     replica_id = request.replica_state.replica_id if request.replica_state is not None else request.replica_id
-    session = context.broker.fetch_sessions.begin(
+    session = context.partitions.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
         _asked(request, context, by_id=by_id),
@@ -76,7 +75,7 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | Steps[Fet
         return FetchResponse(error_code=session.error_code)
     sorting = _Sorting(context, from_broker=replica_id >= 0)
     if len(session.partitions) > _MANY:
-        return _in_slices(request, context, session, sorting)
+        return (yield from _in_slices(request, context, session, sorting))
     sorting.sort_out(session.partitions)
     reads = _reads(request, context, sorting)
     if reads is None:
@@ -84,7 +83,7 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | Steps[Fet
     reads.read(reads.partitions)
     if reads.urgent() or request.max_wait_ms <= 0:
         return _respond(session, reads.answers + sorting.refused, context)
-    return _wait(request, context, session, reads, sorting.refused)
+    return (yield from _wait(request, context, session, reads, sorting.refused))
 
 
 def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchReads | None:
@@ -92,10 +91,10 @@ def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchR
     if sorting.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return None
     return FetchReads(
-        context.broker,
+        context.partitions,
         sorting.readable,
         min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, context.broker.config.get("fetch.max.bytes")),
+        max_bytes=min(request.max_bytes, context.cluster.config.get("fetch.max.bytes")),
         read_committed=request.isolation_level == READ_COMMITTED,
     )
 
@@ -127,7 +126,7 @@ def _read_in_slices(reads: FetchReads, context: Context) -> Steps[None]:
 def _slices(items: Sequence[T], context: Context) -> Iterator[Sequence[T]]:
     start = 0
     while start < len(items):
-        size = items_per_slice(context.broker)
+        size = items_per_slice(context.partitions)
         yield items[start : start + size]
         start += size
 
@@ -155,7 +154,7 @@ def _wait(
 def _asked(request: FetchRequest, context: Context, *, by_id: bool) -> Iterator[FetchPartition]:
     for topic in request.topics:
         topic_id = TopicId(topic.topic_id)
-        name = topic_name(context.broker, topic_id) if by_id else TopicName(topic.topic)
+        name = topic_name(context.cluster, topic_id) if by_id else TopicName(topic.topic)
         for partition in topic.partitions:
             yield FetchPartition(
                 topic_id,
@@ -190,11 +189,11 @@ class _Sorting:
 
     def sort_out(self, partitions: Iterable[FetchPartition]) -> None:
         """Put each where it belongs."""
-        broker = self._context.broker
+        cluster = self._context.cluster
         for asked in partitions:
             topic = asked.topic
             if topic is None:
-                topic = asked.topic = topic_name(broker, asked.topic_id)
+                topic = asked.topic = topic_name(cluster, asked.topic_id)
             if topic is None and (self._is_broker or not self._from_broker):
                 self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, read=False)))
                 continue
@@ -202,7 +201,7 @@ class _Sorting:
             name = TopicPartition(topic, asked.partition)
             if not self._allows(topic):
                 self.refused.append((asked, failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED, read=False)))
-            elif broker.log(name) is None and not exists(broker, name):
+            elif not cluster.image.has_partition(name):
                 self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, read=False)))
             elif self._from_broker:
                 self.refused.append((asked, failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)))
@@ -241,8 +240,8 @@ def _respond(
 def _suit_version(asked: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
     """Say what the version has more, or knows less, than others."""
     if context.version < _ZSTD_SINCE and asked.topic is not None:
-        log = context.broker.log(TopicPartition(asked.topic, asked.partition))
-        if log is not None and log.config.compression_type == "zstd":
+        leader = context.partitions.leader_log(TopicPartition(asked.topic, asked.partition))
+        if not isinstance(leader, ErrorCode) and leader.log.config.compression_type == "zstd":
             answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
             answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
             answer.aborted_transactions = []
@@ -258,7 +257,7 @@ def _suit_version(asked: FetchPartition, answer: PartitionData, response: FetchR
 
 
 def _tell_leader(asked: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
-    image = context.broker.image
+    image = context.cluster.image
     topic = None if asked.topic is None else image.topics.get(asked.topic)
     if topic is None or asked.partition >= len(topic.partitions):
         return
@@ -267,7 +266,7 @@ def _tell_leader(asked: FetchPartition, answer: PartitionData, response: FetchRe
     broker = image.brokers.get(partition.leader)
     if broker is None or any(node.node_id == broker.broker_id for node in response.node_endpoints):
         return
-    here = broker.broker_id == context.broker.broker_id
+    here = broker.broker_id == context.cluster.broker_id
     host, port = context.listener if here else (broker.host, broker.port)
     response.node_endpoints.append(NodeEndpoint(node_id=broker.broker_id, host=host, port=port, rack=broker.rack))
 

@@ -12,8 +12,8 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition
 from oncelog.core.sessions.fetch_cache import FetchPartition
-from oncelog.handlers.support.context import Broker
-from oncelog.handlers.support.leadership import led_log
+from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.support.ports import ClusterView, Partitions
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
@@ -29,11 +29,11 @@ class FetchReads:
     """
 
     __slots__ = (
-        "_broker",
         "_found",
         "_left",
         "_max_bytes",
         "_min_bytes",
+        "_partitions",
         "_read_committed",
         "_sizes",
         "_total",
@@ -44,14 +44,14 @@ class FetchReads:
 
     def __init__(
         self,
-        broker: Broker,
+        port: Partitions,
         partitions: Sequence[tuple[TopicPartition, FetchPartition]],
         *,
         min_bytes: int,
         max_bytes: int,
         read_committed: bool,
     ) -> None:
-        self._broker = broker
+        self._partitions = port
         self.partitions = partitions
         self._max_bytes = max_bytes
         self._min_bytes = min(min_bytes, max_bytes)
@@ -104,9 +104,10 @@ class FetchReads:
 
     def _could_give(self, name: TopicPartition, asked: FetchPartition) -> int | None:
         """Bytes that a partition could give, None where something else is to be told of it."""
-        log = self._log(name, asked)
-        if isinstance(log, ErrorCode):
+        leader = self._leader_log(name, asked)
+        if isinstance(leader, ErrorCode):
             return None
+        log = leader.log
         offset = asked.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return None
@@ -128,18 +129,19 @@ class FetchReads:
             return self._min_bytes
         return read.size_bytes
 
-    def _log(self, name: TopicPartition, asked: FetchPartition) -> PartitionLog | ErrorCode:
-        log = led_log(self._broker, name, max(asked.leader_epoch, UNKNOWN))
-        if not isinstance(log, ErrorCode) and asked.topic_id not in (NO_TOPIC_ID, log.topic_id):
+    def _leader_log(self, name: TopicPartition, asked: FetchPartition) -> LeaderLog | ErrorCode:
+        leader = self._partitions.leader_log(name, max(asked.leader_epoch, UNKNOWN))
+        if not isinstance(leader, ErrorCode) and asked.topic_id not in (NO_TOPIC_ID, leader.log.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        return log
+        return leader
 
     def _read_one(
         self, name: TopicPartition, asked: FetchPartition, max_bytes: int, minimum_one: bool
     ) -> tuple[PartitionData, int]:
-        log = self._log(name, asked)
-        if isinstance(log, ErrorCode):
-            return failed(asked, log), 0
+        leader = self._leader_log(name, asked)
+        if isinstance(leader, ErrorCode):
+            return failed(asked, leader), 0
+        log = leader.log
         if asked.last_fetched_epoch >= 0:
             diverged = _divergence(log, asked)
             if diverged is not None:
@@ -211,6 +213,6 @@ def _divergence(log: PartitionLog, asked: FetchPartition) -> PartitionData | Non
     )
 
 
-def topic_name(broker: Broker, topic_id: bytes) -> TopicName | None:
+def topic_name(cluster: ClusterView, topic_id: bytes) -> TopicName | None:
     """The name of the topic with this id, None when there is none."""
-    return broker.image.topic_names.get(TopicId(topic_id))
+    return cluster.image.topic_names.get(TopicId(topic_id))

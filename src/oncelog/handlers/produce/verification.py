@@ -17,14 +17,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
-from oncelog.core.transactions.model import AddReply, AddRequest, Decision, Identity, VerifyReply
+from oncelog.base.ids import TopicPartition, TransactionalId
+from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
+from oncelog.handlers.produce.partition_append import PartitionAppend
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
-from oncelog.handlers.support.waits import Steps, Transact
-from oncelog.records.batch import CorruptBatch, read_header
+from oncelog.handlers.support.waits import AddToTransaction, Steps
 
 if TYPE_CHECKING:
-    from oncelog.core.transactions.shard import TransactionShard
+    from oncelog.core.producers.verification import Guard
+    from oncelog.storage.log.partition_log import PartitionLog
 
 KNOWS_TRANSACTION_ABORTABLE: Final = 11
 ADDS_PARTITIONS: Final = 12
@@ -40,71 +41,106 @@ _RETRIABLE: Final = frozenset(
 """Answered as NOT_ENOUGH_REPLICAS: older clients retry that without asking for metadata."""
 
 
-def identity_of(records: memoryview) -> Identity | None:
-    """The producer of a transactional batch; None where there is none, or no batch that reads."""
-    try:
-        header = read_header(records)
-    except CorruptBatch:
-        return None
-    if not header.is_transactional or header.producer_id < 0:
-        return None
-    return Identity(ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch))
+def unopened(appends: Sequence[PartitionAppend]) -> dict[TopicPartition, Identity]:
+    """Partitions with transactional records whose leader does not know their transaction yet, with their producers."""
+    found: dict[TopicPartition, Identity] = {}
+    for each in appends:
+        identity = each.identity()
+        if each.leader is not None and identity is not None and not _is_open(each.leader.log, identity):
+            found[each.partition] = identity
+    return found
 
 
-def known(transactional_id: str, transactional: Mapping[TopicPartition, Identity], context: Context) -> bool:
-    """Whether the coordinator need not be asked: it is here, and says at once that all partitions take part."""
+def _is_open(log: PartitionLog, identity: Identity) -> bool:
+    entry = log.producers.entries.get(identity.producer_id)
+    return entry is not None and entry.transaction_first_offset is not None and entry.epoch == identity.producer_epoch
+
+
+def is_verified_here(transactional_id: str, to_verify: Mapping[TopicPartition, Identity], context: Context) -> bool:
+    """True if the coordinator need not be asked: it is here, and says at once that all partitions take part."""
     if context.version >= ADDS_PARTITIONS:
         return False
-    first, *others = set(transactional.values())
+    first, *others = set(to_verify.values())
     if others:
         return False
-    return context.broker.take_part(AddRequest(TransactionalId(transactional_id), first, list(transactional), 0))
+    return context.transactions.take_part(AddRequest(TransactionalId(transactional_id), first, list(to_verify), 0))
 
 
-def verify(
-    transactional_id: str, identity: Identity, partitions: Sequence[TopicPartition], context: Context
-) -> Steps[Mapping[TopicPartition, ErrorCode]]:
-    """Partitions that may not be appended to, with what to answer. The caller appends to the others at once."""
-    adds = context.version >= ADDS_PARTITIONS
-    if not adds and not context.broker.config.get("transaction.partition.verification.enable"):
-        return {}
-    request = AddRequest(TransactionalId(transactional_id), identity, partitions, 2 if adds else 0)
-    error_code = yield from _ask(request, adds=adds)
-    if error_code is not ErrorCode.NONE:
-        refused: Mapping[TopicPartition, ErrorCode] = dict.fromkeys(partitions, _told(error_code, context.version))
-    else:
-        refused = _refused(request, context)
-    if refused:
-        context.broker.verification_failed(len(refused))
-    return refused
+class Verification:
+    """One question to the coordinator about partitions, and the guards under which its answer counts."""
+
+    def __init__(self, transactional_id: str, identity: Identity, appends: Sequence[PartitionAppend]) -> None:
+        self._transactional_id = TransactionalId(transactional_id)
+        self._identity = identity
+        self._appends = appends
+        self._guarded: dict[TopicPartition, tuple[PartitionLog, Guard]] = {}
+
+    def begin(self) -> None:
+        """Set a guard in each log, before the coordinator is asked."""
+        for each in self._appends:
+            if each.leader is not None and each.partition not in self._guarded:
+                log = each.leader.log
+                self._guarded[each.partition] = log, log.producers.verifications.begin(self._identity.producer_id)
+            if each.partition in self._guarded:
+                each.guard = self._guarded[each.partition][1]
+
+    def end(self) -> None:
+        """Take the guards away."""
+        for log, guard in self._guarded.values():
+            log.producers.verifications.end(guard)
+
+    def is_overtaken(self) -> bool:
+        """True if a marker was written while partitions were being added. They have waited for it, if it ended the
+        transaction before: EndTxn is answered before its markers are written. Or it has ended theirs, and the
+        coordinator, asked anew, will say so."""
+        if any(each.unverified is not ErrorCode.NONE for each in self._appends):
+            return False
+        return any(
+            not log.producers.verifications.is_current(guard)
+            and not log.producers.has_open_transaction(self._identity.producer_id)
+            for log, guard in self._guarded.values()
+        )
+
+    def ask(self, context: Context) -> Steps[None]:
+        """Ask the coordinator; what it does not take as part of the transaction is noted at its append."""
+        adds = context.version >= ADDS_PARTITIONS
+        if not adds and not context.cluster.config.get("transaction.partition.verification.enable"):
+            return
+        partitions = list(dict.fromkeys(each.partition for each in self._appends))
+        request = AddRequest(self._transactional_id, self._identity, partitions, 2 if adds else 0)
+        error_code = yield from _ask(request, adds=adds)
+        if error_code is ErrorCode.NONE:
+            refused = _refused(request, context)
+        else:
+            refused = dict.fromkeys(partitions, error_for_version(error_code, context.version))
+        for each in self._appends:
+            each.unverified = refused.get(each.partition, ErrorCode.NONE)
+        if refused:
+            context.transactions.verification_failed(len(refused))
 
 
 def _ask(request: AddRequest, *, adds: bool) -> Steps[ErrorCode]:
     """Add the partitions, or see that they were added; durably, or a crash could leave a transaction nobody ends."""
-
-    def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
-        return (shard.add_partitions if adds else shard.verify_partitions)(request, token, now_ms)
-
     try:
-        reply: AddReply | VerifyReply = yield Transact(request.transactional_id, decide)
+        reply: AddReply | VerifyReply = yield AddToTransaction(request, verify_only=not adds)
     except CoordinatorRefusal as refusal:
         return refusal.error_code
     return reply.error_code
 
 
 def _refused(request: AddRequest, context: Context) -> Mapping[TopicPartition, ErrorCode]:
-    shard = context.broker.transaction_shard(request.transactional_id)
+    shard = context.transactions.shard_of(request.transactional_id)
     if shard is None:  # it is not this broker, or not any more: the guards in the logs have to do
         return {}
     reply = cast("VerifyReply", shard.verify_partitions(request, 0, context.now_ms).reply)
     if reply.error_code is not ErrorCode.NONE:
-        return dict.fromkeys(request.partitions, _told(reply.error_code, context.version))
+        return dict.fromkeys(request.partitions, error_for_version(reply.error_code, context.version))
     found = reply.partitions.items()
-    return {p: _told(error, context.version) for p, error in found if error is not ErrorCode.NONE}
+    return {p: error_for_version(error, context.version) for p, error in found if error is not ErrorCode.NONE}
 
 
-def _told(error_code: ErrorCode, version: int) -> ErrorCode:
-    """What a producer is told, by what its version knows."""
+def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:
+    """The error as a producer of that version knows it."""
     if error_code in _RETRIABLE:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if error_code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS:

@@ -9,7 +9,7 @@ commit, the partitions of one transaction, topics to create) is not in the table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.support.context import Context
     from oncelog.wire.message import Message
 
-Handle = Callable[[Any, "Context"], Any]
+Handle = Callable[[Any, "Context"], "Steps[Message | None]"]
 
 
 class _Inner(NamedTuple):
@@ -66,7 +66,7 @@ def _known_types(request: Any, items: Sequence[Any], context: Context) -> bool:
 
 def _few_partitions(request: Any, items: Sequence[Any], context: Context) -> bool:
     """Too many partitions in all refuse the request."""
-    topics = context.broker.image.topics
+    topics = context.cluster.image.topics
     counts = (item.count for item in items if TopicName(item.name) in topics)
     total: int = sum(counts)
     return total <= MAX_PARTITIONS_PER_REQUEST
@@ -79,12 +79,12 @@ def _all_by_name_or_all_by_id(request: Any, items: Sequence[Any], context: Conte
 
 def _creates_few(request: Any, items: Sequence[Any], context: Context) -> bool:
     """Topics that are created because somebody asks are created in one commit, too many at once are refused."""
-    broker = context.broker
+    cluster = context.cluster
     if not _all_by_name_or_all_by_id(request, items, context):
         return False
-    if not (request.allow_auto_topic_creation and broker.config.get("auto.create.topics.enable")):
+    if not (request.allow_auto_topic_creation and cluster.config.get("auto.create.topics.enable")):
         return True
-    return all(item.name in broker.image.topics for item in items)
+    return all(item.name in cluster.image.topics for item in items)
 
 
 def _itself(item: object) -> object:
@@ -129,11 +129,10 @@ def in_slices(api: str, handle: Handle, request: Message, context: Context) -> S
     yield NextSlice()
     for where in _SEPARABLE.get(api, ()):
         items = getattr(request, where.items) or ()
-        size = items_per_slice(context.broker)
+        size = items_per_slice(context.partitions)
         if sum(map(where.weight, items)) > size and where.separable(request, items, context):
             return (yield from _in_parts(handle, request, context, where, size))
-    response: Message | None = yield from _decided(handle(request, context))
-    return response
+    return (yield from handle(request, context))
 
 
 def _in_parts(handle: Handle, request: Message, context: Context, where: _Items, size: int) -> Steps[Message | None]:
@@ -141,7 +140,7 @@ def _in_parts(handle: Handle, request: Message, context: Context, where: _Items,
     for continues, items in _parts(getattr(request, where.items), where, size):
         part = copy(request)
         setattr(part, where.items, items)
-        answer = yield from _decided(handle(part, context))
+        answer = yield from handle(part, context)
         if response is None:
             response = answer
         else:
@@ -205,7 +204,3 @@ def _alike(items: Sequence[Any], key: Callable[[Any], object]) -> Iterable[list[
     for item in items:
         found.setdefault(key(item), []).append(item)
     return found.values()
-
-
-def _decided(outcome: Any) -> Steps[Any]:
-    return (yield from outcome) if isinstance(outcome, Generator) else outcome

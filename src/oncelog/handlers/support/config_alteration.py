@@ -33,9 +33,9 @@ def alter(alterations: Sequence[Alteration], context: Context, *, dry_run: bool)
     """Change what can be changed, in one commit; one outcome for each alteration, in their order."""
     denied = {each.resource: _denial(context, each.resource) for each in alterations}
     allowed = [each for each in alterations if denied[each.resource] is None]
-    broker = context.broker
+    cluster = context.cluster
     outcomes = yield from committed(
-        lambda: alter_configs(broker.image, broker.config, broker.broker_id, allowed), dry_run=dry_run
+        lambda: alter_configs(cluster.image, cluster.config, cluster.broker_id, allowed), dry_run=dry_run
     )
     decided = iter(outcomes)
     return [next(decided) if denied[each.resource] is None else denied[each.resource] for each in alterations]

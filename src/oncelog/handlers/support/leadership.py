@@ -1,38 +1,34 @@
-"""Which log a request about a partition goes to, and why none: shared by the handlers that read logs (KIP-320)."""
+"""The log of a partition that this broker leads: what a handler is given when it asks for a partition (KIP-320)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_LEADER_EPOCH, TopicPartition
-from oncelog.handlers.support.context import Broker
+from oncelog.base.ids import LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
+    from oncelog.core.replicas.leader import LeaderReplicas
     from oncelog.storage.log.partition_log import PartitionLog
 
 
-def led_log(
-    broker: Broker, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
-) -> PartitionLog | ErrorCode:
-    """The log of a partition that this broker leads, or the error to answer.
+class LeaderLog:
+    """A partition's log with the epoch in which this broker leads it and its replicas as their leader sees them.
 
-    ``current_leader_epoch`` is what the client believes (−1: it does not say): an older one is fenced, a newer one
-    unknown here.
+    Held only within one step of the loop: after a wait it has to be asked for again, for leadership may have moved.
     """
-    log = broker.log(partition)
-    if log is None:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists(broker, partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if current_leader_epoch != NO_LEADER_EPOCH:
-        leader_epoch = broker.leader_epoch(partition)
-        if current_leader_epoch < leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if current_leader_epoch > leader_epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-    return log
 
+    __slots__ = ("leader_epoch", "log", "partition", "replicas")
 
-def exists(broker: Broker, partition: TopicPartition) -> bool:
-    """Whether the cluster has such a partition."""
-    topic = broker.image.topics.get(partition.topic)
-    return topic is not None and 0 <= partition.partition < len(topic.partitions)
+    def __init__(
+        self, partition: TopicPartition, log: PartitionLog, leader_epoch: LeaderEpoch, replicas: LeaderReplicas
+    ) -> None:
+        self.partition = partition
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+
+    def has_enough_in_sync(self) -> bool:
+        """True if acks=all may be acknowledged: at least ``min.insync.replicas``, or all replicas where those are
+        fewer, are in sync."""
+        replicas = self.replicas
+        return replicas.in_sync_count >= replicas.least_in_sync(self.log.config.min_insync_replicas)

@@ -34,8 +34,10 @@ def open_there(marker: WritableTxnMarker, context: Context) -> dict[TopicPartiti
     """What the marker's producer has open where it is to be written: to be asked before, for afterwards it is gone."""
     found = {}
     for partition in islice(_named(marker), PARTITIONS_NAMED):
-        log = context.broker.log(partition)
-        opened = None if log is None else log.transactions.get(partition, marker.producer_id)
+        leader = context.partitions.leader_log(partition)
+        if isinstance(leader, ErrorCode):
+            continue
+        opened = leader.log.transactions.get(partition, marker.producer_id)
         if opened is not None:
             found[partition] = opened
     return found

@@ -13,8 +13,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicId, TopicName
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.topics import CreatedTopic, NewTopic, create_topics
-from oncelog.handlers.support.context import Broker
 from oncelog.handlers.support.metadata_changes import committed
+from oncelog.handlers.support.ports import ClusterView
 from oncelog.handlers.support.waits import Steps
 
 if TYPE_CHECKING:
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 MAX_DEFAULT_REPLICATION_FACTOR: Final = 3
 
 
-def new_topic_id(broker: Broker) -> TopicId:
+def new_topic_id(cluster: ClusterView) -> TopicId:
     """A random topic id, as a version 4 UUID; never one that means something else to clients."""
-    value = bytearray(broker.random_bytes(16))
+    value = bytearray(cluster.random_bytes(16))
     value[6] = value[6] & 0x0F | 0x40
     value[8] = value[8] & 0x3F | 0x80
     return TopicId(bytes(value))
 
 
-def auto_create(broker: Broker, names: Sequence[str]) -> Steps[Mapping[str, Refusal]]:
+def auto_create(cluster: ClusterView, names: Sequence[str]) -> Steps[Mapping[str, Refusal]]:
     """Create topics with the broker's defaults; those that exist count as created. Returns what was refused."""
-    outcomes = yield from committed(lambda: _decide(broker, names))
+    outcomes = yield from committed(lambda: _decide(cluster, names))
     return {
         name: outcome
         for name, outcome in zip(names, outcomes, strict=True)
@@ -42,20 +42,20 @@ def auto_create(broker: Broker, names: Sequence[str]) -> Steps[Mapping[str, Refu
     }
 
 
-def ensure_internal_topic(broker: Broker, topic: TopicName) -> Steps[ErrorCode]:
+def ensure_internal_topic(cluster: ClusterView, topic: TopicName) -> Steps[ErrorCode]:
     """Create one of the broker's own topics at its first use, all partitions in one commit.
 
     Returns NONE when it exists now, else COORDINATOR_NOT_AVAILABLE.
     """
-    if topic not in broker.image.topics:
-        yield from auto_create(broker, [topic])
-    return ErrorCode.NONE if topic in broker.image.topics else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if topic not in cluster.image.topics:
+        yield from auto_create(cluster, [topic])
+    return ErrorCode.NONE if topic in cluster.image.topics else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _decide(broker: Broker, names: Sequence[str]) -> Decided[CreatedTopic]:
-    image, config = broker.image, broker.config
+def _decide(cluster: ClusterView, names: Sequence[str]) -> Decided[CreatedTopic]:
+    image, config = cluster.image, cluster.config
     topics = [topic_with_defaults(image, config, name) for name in names]
-    return create_topics(image, config, topics, lambda: new_topic_id(broker))
+    return create_topics(image, config, topics, lambda: new_topic_id(cluster))
 
 
 def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) -> NewTopic:

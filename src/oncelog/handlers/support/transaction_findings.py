@@ -14,7 +14,7 @@ from oncelog.core.transactions.hanging import FORGOTTEN, Finding, Verdict, judge
 from oncelog.core.transactions.model import Identity
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Broker
+    from oncelog.handlers.support.ports import ClusterView, Transactions
     from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 NOT_AN_ADMINISTRATORS: Final = frozenset({Verdict.COMPLETING, Verdict.TWO_PHASE})
@@ -34,36 +34,47 @@ class OnPartition(Protocol):
 
 
 def finding_of(
-    broker: Broker, transactional_id: str, on_partition: OnPartition, partition: TopicPartition
+    transactions: Transactions,
+    cluster: ClusterView,
+    transactional_id: str,
+    on_partition: OnPartition,
+    partition: TopicPartition,
 ) -> Finding | None:
     """What to think of what the id's producer has open on a partition; None when its coordinator cannot be asked."""
     name = TransactionalId(transactional_id)
-    shard = broker.transaction_shard(name)
+    shard = transactions.shard_of(name)
     if shard is None:
-        return None if TRANSACTION_STATE in broker.image.topics else FORGOTTEN
+        return None if TRANSACTION_STATE in cluster.image.topics else FORGOTTEN
     identity = Identity(ProducerId(on_partition.producer_id), ProducerEpoch(on_partition.epoch))
     return judge(shard.describe(name), shard.outstanding(name), identity, partition)
 
 
-def ids_of(broker: Broker, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
+def ids_of(transactions: Transactions, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
     """The transactional ids whose open transactions these producers have, as far as coordinators here know: for what
     came without an id. Looks at many ids, so it is for all producers in question at once."""
     return {
         producer_id: transactional_id
-        for shard in broker.transaction_shards()
+        for shard in transactions.shards()
         for producer_id, transactional_id in shard.open_of(producer_ids).items()
     }
 
 
-def is_protected(broker: Broker, transaction: OpenTransaction, on_partition: OnPartition, *, ends_live: bool) -> bool:
+def is_protected(
+    transactions: Transactions,
+    cluster: ClusterView,
+    transaction: OpenTransaction,
+    on_partition: OnPartition,
+    *,
+    ends_live: bool,
+) -> bool:
     """Whether an administrator's marker must not end it, though it names the transaction.
 
     A live one may be ended only by force: the producer of one that hung may have begun its next transaction here, at
     the same epoch, since somebody looked. Its coordinator's decision and two-phase commit are out of reach."""
     name = transaction.transactional_id
     if name is None:  # a recovered log does not know it
-        name = ids_of(broker, (on_partition.producer_id,)).get(ProducerId(on_partition.producer_id))
-    finding = None if name is None else finding_of(broker, name, on_partition, transaction.partition)
+        name = ids_of(transactions, (on_partition.producer_id,)).get(ProducerId(on_partition.producer_id))
+    finding = None if name is None else finding_of(transactions, cluster, name, on_partition, transaction.partition)
     if finding is None:
         return False
     return finding.verdict in NOT_AN_ADMINISTRATORS or (finding.verdict is Verdict.LIVE and not ends_live)

@@ -17,6 +17,7 @@ from oncelog.base.tree import Operation
 
 if TYPE_CHECKING:
     from oncelog.core.groups.shard import Decision, GroupShard
+    from oncelog.core.transactions.model import AddRequest
     from oncelog.core.transactions.model import Decision as TransactionDecision
     from oncelog.core.transactions.shard import TransactionShard
 
@@ -83,6 +84,19 @@ class TransactEach:
 
 
 @dataclass(slots=True)
+class AddToTransaction:
+    """Add partitions to a transaction, or (``verify_only``) see that they take part, wherever its coordinator is.
+
+    Resumed with its ``AddReply`` or ``VerifyReply``, by what is durable. Raises ``CoordinatorRefusal(error_code)``
+    inside the handler when the coordinator cannot be found or reached, or refuses.
+    """
+
+    request: AddRequest
+    verify_only: bool
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
 class CommitMetadata:
     """Change the coordination tree atomically. Resumed with True when committed (and the cluster image has it, its
     logs are created, altered or marked for deletion), with False on a conflict: read the image and decide again."""
@@ -124,6 +138,7 @@ Wait = (
     | Coordinate
     | Transact
     | TransactEach
+    | AddToTransaction
     | CommitMetadata
     | UntilProducerId
     | NextSlice

@@ -9,31 +9,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Broker
+    from oncelog.handlers.support.ports import Partitions
 
 ITEMS: Final = 1000
 """Items of a turn: the dearest cost 20 µs each."""
 ITEMS_WHILE_CREATING: Final = 50
 
 
-def items_per_slice(broker: Broker) -> int:
+def items_per_slice(partitions: Partitions) -> int:
     """How many items a turn has now."""
-    return ITEMS_WHILE_CREATING if broker.creates_logs() else ITEMS
+    return ITEMS_WHILE_CREATING if partitions.creates_logs() else ITEMS
 
 
 class SliceBudget:
     """Counts items: ``if budget.spent(1): yield NextSlice()``."""
 
-    __slots__ = ("_broker", "_count")
+    __slots__ = ("_count", "_partitions")
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
         self._count = 0
 
     def spent(self, items: int = 1) -> bool:
         """Count what was worked on; whether others are to have their turn now."""
         self._count += items
-        if self._count < ITEMS_WHILE_CREATING or self._count < items_per_slice(self._broker):
+        if self._count < ITEMS_WHILE_CREATING or self._count < items_per_slice(self._partitions):
             return False
         self._count = 0
         return True

@@ -1,12 +1,11 @@
-"""A coordinator shard as the node has it: with its log, its alarm, and who waits for it to be loaded."""
+"""A coordinator shard as the node hosts it: with its log, its alarm, and the requests that wait for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import LeaderEpoch, Offset
+from oncelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from oncelog.node.coordinators.pending_requests import PendingRequest
 from oncelog.node.deadlines import Alarm
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Shard(Protocol):
-    """What both kinds of shards have; a decision has ``records, reply, released``."""
+    """The common part of both kinds of shards; a decision has ``records, reply, released``."""
 
     is_loaded: bool
 
@@ -23,19 +22,19 @@ class Shard(Protocol):
         """Take over one record of the log."""
 
     def loaded(self, now_ms: int) -> Any:
-        """The whole log has been applied."""
+        """Begin to decide: the whole log has been applied."""
 
     def unloaded(self, now_ms: int) -> Any:
-        """The shard is this broker's no more."""
+        """Decide no more: another broker leads the partition; the decision releases all who are parked."""
 
     def aborted(self, decision: Any, error_code: ErrorCode, now_ms: int) -> Any:
-        """A decision's records were refused."""
+        """Take back a decision whose records were refused."""
 
     def partitions_deleted(self, partitions: Any, now_ms: int) -> Any:
-        """Partitions of topics are gone."""
+        """Forget partitions of topics that are gone."""
 
     def deadline_ms(self) -> int | None:
-        """When to tick next."""
+        """When to tick next, None: never."""
 
     def tick(self, now_ms: int) -> Any:
         """Do one thing that is due."""
@@ -45,27 +44,36 @@ S = TypeVar("S", bound=Shard)
 
 
 class HostedShard(Generic[S]):
-    """A shard of this broker with its alarm and its log, which may not exist before the first record."""
+    """A shard that this broker leads in one epoch.
 
-    __slots__ = ("_log", "alarm", "leader_epoch", "next_offset", "open_log", "shard", "until_loaded")
+    ``log`` is None as long as the internal topic's log is still to be created: then there is nothing to load.
+    """
 
-    def __init__(self, shard: S, leader_epoch: LeaderEpoch, open_log: Callable[[], PartitionLog]) -> None:
+    __slots__ = (
+        "alarm",
+        "is_led",
+        "leader_epoch",
+        "log",
+        "next_offset",
+        "partition",
+        "pending",
+        "shard",
+        "until_loaded",
+    )
+
+    def __init__(
+        self, shard: S, partition: TopicPartition, leader_epoch: LeaderEpoch, log: PartitionLog | None
+    ) -> None:
         self.shard = shard
+        self.partition = partition
         self.leader_epoch = leader_epoch
-        self.open_log = open_log
+        self.log = log
         self.alarm: Alarm | None = None
-        self.next_offset = Offset(0)
-        self.until_loaded: dict[PendingRequest, Callable[[S, int, int], Any]] = {}
-        """Who wants to decide when the shard is loaded, and what."""
-        self._log: PartitionLog | None = None
-
-    @property
-    def log(self) -> PartitionLog:
-        """The log, opened (and created, if need be) when it is first asked for."""
-        if self._log is None:
-            self._log = self.open_log()
-        return self._log
-
-    def is_empty(self) -> bool:
-        """Whether there is no log yet, so nothing to load."""
-        return self._log is None
+        self.is_led = True
+        """False once this broker has resigned: what was under way for it is dropped when it comes back."""
+        self.next_offset = Offset(0) if log is None else Offset(log.log_start_offset)
+        """Where loading goes on."""
+        self.until_loaded: dict[PendingRequest, None] = {}
+        """Requests that decide when the shard is loaded, in order of arrival."""
+        self.pending: dict[int, PendingRequest] = {}
+        """Requests that wait for their reply, by token."""

@@ -1,4 +1,4 @@
-"""Appends the marker that ends a transaction on one partition (KIP-98, KIP-890)."""
+"""Markers: the control batches that end a transaction on a partition that this broker leads (KIP-98, KIP-890)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,36 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_OFFSET, LeaderEpoch, Offset
+from oncelog.base.ids import CONSUMER_OFFSETS, NO_OFFSET, LeaderEpoch, Offset
+from oncelog.node.coordinators.group_coordinators import GroupCoordinators
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.records.builder import end_transaction_marker
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Marker
+    from oncelog.handlers.support.leadership import LeaderLog
+    from oncelog.handlers.support.ports import Marker
     from oncelog.storage.log.partition_log import PartitionLog
+
+
+class MarkerWriter:
+    """Writes markers to led partitions, whoever asks: a coordinator here or elsewhere, or an administrator."""
+
+    def __init__(self, group_commit: GroupCommit, groups: GroupCoordinators, deadlines: Deadlines) -> None:
+        self._group_commit = group_commit
+        self._groups = groups
+        self._deadlines = deadlines
+
+    def write(self, leader_log: LeaderLog, marker: Marker) -> Offset:
+        """Append ``marker``; the high watermark at which it is durable. Offsets committed in the transaction become
+        visible or are dropped. Raises AppendRefused or OSError."""
+        partition, log = leader_log.partition, leader_log.log
+        end = append_marker(log, marker, leader_log.leader_epoch, self._deadlines.now_ms)
+        self._group_commit.appended(log)
+        if partition.topic == CONSUMER_OFFSETS:
+            self._groups.transaction_ended(partition.partition, marker.producer_id, committed=marker.committed)
+        return end
 
 
 def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, now_ms: int) -> Offset:
@@ -32,7 +55,7 @@ def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, 
 
 @lru_cache(maxsize=16)
 def _encoded(producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, now_ms: int) -> bytes:
-    """The same for all partitions of a transaction."""
+    """The batch, the same for all partitions of a transaction."""
     return bytes(
         end_transaction_marker(
             producer_id=producer_id,

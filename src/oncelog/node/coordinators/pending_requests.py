@@ -1,28 +1,38 @@
-"""Who waits for what coordinator shards decide: one request for one decision, or for several at once.
+"""Requests that wait for a decision of a coordinator shard: one request for one decision, or for several at once.
 
-A token stands for one decision; whoever asked is told its reply, or why there is none. A request that asks several
-shards goes on when the last has answered, so that a transaction that is parked holds up nobody but the answer itself.
+A token stands for one decision; its request is told the reply, or why there is none. A request that asks several shards
+goes on when the last has answered, so that a transaction that is parked holds up nothing but that answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers.support.context import CoordinatorRefusal
-from oncelog.node.deadlines import Alarm
 from oncelog.node.requests.tasks import Runnable, Task
+
+if TYPE_CHECKING:
+    from oncelog.node.deadlines import Alarm
+
+Decide = Callable[[Any, int, int], Any]
+"""(shard, token, now_ms) → decision."""
 
 
 class PendingRequest:
-    """Waits for one decision; a task of its own, or one of several that a task waits for."""
+    """Waits for one decision, first for its shard to be loaded, then for the reply."""
 
-    __slots__ = ("alarm", "answer")
+    __slots__ = ("alarm", "answer", "decide", "name", "token")
 
-    def __init__(self, answer: Callable[[Any], None]) -> None:
+    def __init__(self, name: str, decide: Decide, answer: Callable[[Any], None]) -> None:
+        self.name = name
+        """The group or transactional id that it is about."""
+        self.decide = decide
         self.answer = answer
         """Takes the reply, or a CoordinatorRefusal."""
+        self.token: int | None = None
+        """Once its shard has decided: what the reply is released by."""
         self.alarm: Alarm | None = None
 
     def refuse(self, error_code: ErrorCode) -> None:
@@ -30,7 +40,7 @@ class PendingRequest:
         self.answer(CoordinatorRefusal(error_code))
 
 
-def for_one(task: Task, runnable: Runnable) -> PendingRequest:
+def for_one(task: Task, runnable: Runnable, name: str, decide: Decide) -> PendingRequest:
     """Wakes ``task`` with the reply, or raises the refusal in it."""
 
     def answer(reply: object) -> None:
@@ -39,21 +49,21 @@ def for_one(task: Task, runnable: Runnable) -> PendingRequest:
         else:
             runnable.wake(task, reply)
 
-    return PendingRequest(answer)
+    return PendingRequest(name, decide, answer)
 
 
-def for_each(task: Task, count: int, runnable: Runnable) -> list[PendingRequest]:
-    """``count`` askers: when the last is answered they wake ``task`` with all replies and refusals, in order."""
-    answers: list[object] = [None] * count
-    missing = set(range(count))
+def for_each(task: Task, runnable: Runnable, asked: Sequence[tuple[str, Decide]]) -> list[PendingRequest]:
+    """One for each decision; the last answer wakes ``task`` with all replies and refusals, in order."""
+    answers: list[object] = [None] * len(asked)
+    missing = set(range(len(asked)))
 
-    def asker(index: int) -> PendingRequest:
+    def pending(index: int, name: str, decide: Decide) -> PendingRequest:
         def answer(reply: object) -> None:
             answers[index] = reply
             missing.discard(index)
             if not missing:
                 runnable.wake(task, answers)
 
-        return PendingRequest(answer)
+        return PendingRequest(name, decide, answer)
 
-    return [asker(index) for index in range(count)]
+    return [pending(index, name, decide) for index, (name, decide) in enumerate(asked)]

@@ -12,26 +12,27 @@ from typing import TYPE_CHECKING
 from oncelog.base.ids import BrokerId, ProducerId
 from oncelog.core.controller import producer_ids
 from oncelog.node.events import Effect, Report
-from oncelog.node.metadata import MetadataCommits
+from oncelog.node.metadata import Metadata
+from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.requests.tasks import Runnable, Task
 
 if TYPE_CHECKING:
-    from oncelog.node.partitions.manager import Cluster
+    from oncelog.handlers.support.waits import UntilProducerId
 
 
 class ProducerIds:
     """Producer ids of this broker."""
 
-    def __init__(self, broker_id: BrokerId, cluster: Cluster, facts: MetadataCommits, runnable: Runnable) -> None:
+    def __init__(self, broker_id: BrokerId, metadata: Metadata, commits: MetadataLog, runnable: Runnable) -> None:
         self._broker_id = broker_id
-        self._cluster = cluster
-        self._facts = facts
+        self._metadata = metadata
+        self._commits = commits
         self._runnable = runnable
         self._allocator = producer_ids.ProducerIds()
         self._waiting: deque[Callable[[ProducerId | None], None]] = deque()
         self._in_use = False
 
-    def wait(self, task: Task) -> None:
+    def park(self, task: Task, _wait: UntilProducerId) -> None:
         """Wake ``task`` with an id as soon as there is one."""
         self.when_available(lambda taken: self._runnable.wake(task, taken))
 
@@ -46,13 +47,13 @@ class ProducerIds:
         if not self._in_use or not self._allocator.wants_block:
             return
         try:
-            operation, first = producer_ids.next_block(self._cluster.image, self._broker_id)
+            operation, first = producer_ids.next_block(self._metadata.image, self._broker_id)
         except producer_ids.ProducerIdsExhausted:
             effects.append(Report("error", "no producer ids are left in this cluster"))
             self._refuse_all()
             return
         self._allocator.asked()
-        self._facts.commit([operation], lambda committed: self._granted(first, committed), effects)
+        self._commits.commit([operation], lambda committed: self._granted(first, committed))
 
     def _granted(self, first: int, committed: bool) -> None:
         if committed:

@@ -1,34 +1,42 @@
-"""Drives coordinator shards: decide, append, apply, and reply when it is durable; loads them from their logs.
+"""Drives coordinator shards: leads and resigns them, loads them, decides, appends, applies, and replies once durable.
 
-What groups and transactions have in common; ``group_coordinators`` and ``transaction_coordinators`` are the two.
+The common part of groups and transactions; ``group_coordinators`` and ``transaction_coordinators`` are the two.
 
 Invariants:
 1. Between a decision and its ``apply`` nothing else happens to the shard: append and apply follow at once.
 2. A reply leaves when the decision's records are durable; so does one that shows what earlier records applied.
-3. A shard decides nothing before its whole log has been applied. Who asks earlier waits for that, where the kind of
-   coordinator lets it, in order of arrival; then it is told COORDINATOR_LOAD_IN_PROGRESS.
+3. A shard decides nothing before its whole log has been applied. A request that comes earlier waits for that, where the
+   kind of coordinator lets it, in order of arrival; then it is refused with COORDINATOR_LOAD_IN_PROGRESS.
+4. A shard is hosted in one leader epoch. With another it is resigned and led anew; whatever waited in it is answered
+   NOT_COORDINATOR, and what comes back for it later is dropped.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
-from oncelog.base.ids import LeaderEpoch, Offset, TopicPartition
+from oncelog.base.ids import LeaderEpoch, Offset, TopicName, TopicPartition
+from oncelog.base.invariant import invariant
 from oncelog.node.coordinators.hosted_shard import HostedShard, S
 from oncelog.node.coordinators.loading import ApplyBatch, apply_slice
-from oncelog.node.coordinators.pending_requests import PendingRequest, for_each, for_one
+from oncelog.node.coordinators.pending_requests import Decide, PendingRequest, for_each, for_one
 from oncelog.node.deadlines import Deadlines
+from oncelog.node.metadata import Metadata
 from oncelog.node.partitions.group_commit import GroupCommit
+from oncelog.node.partitions.manager import PartitionManager
 from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
+    from oncelog.core.controller.model import TopicImage
     from oncelog.storage.log.partition_log import PartitionLog
 
 AT_ONCE_MS: Final = 0
@@ -39,26 +47,39 @@ _REFUSALS: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What a client of the coordinator is told when its log refuses; UNKNOWN_SERVER_ERROR for the rest, as in Kafka."""
+"""The answer to a client of the coordinator whose log refuses; UNKNOWN_SERVER_ERROR for the rest, as in Kafka."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorServices:
+    """The node's parts that both kinds of coordinators stand on."""
+
+    append_timeout_ms: int
+    """``offsets.commit.timeout.ms``: how long a reply waits for its records to be durable."""
+    deadlines: Deadlines
+    runnable: Runnable
+    group_commit: GroupCommit
+    partitions: PartitionManager
+    metadata: Metadata
 
 
 class Coordinators(Generic[S]):
     """The shards of this broker for one internal topic."""
 
-    def __init__(
-        self, append_timeout_ms: int, deadlines: Deadlines, runnable: Runnable, durability: GroupCommit
-    ) -> None:
-        self._append_timeout_ms = append_timeout_ms
-        self._deadlines = deadlines
-        self._runnable = runnable
-        self._durability = durability
-        self._led: dict[int, HostedShard[S]] = {}
+    topic: TopicName
+
+    def __init__(self, services: CoordinatorServices) -> None:
+        self._append_timeout_ms = services.append_timeout_ms
+        self._deadlines = services.deadlines
+        self._runnable = services.runnable
+        self._group_commit = services.group_commit
+        self._partitions = services.partitions
+        self._hosted: dict[int, HostedShard[S]] = {}
         self._partition_count = 0
         self._loading: deque[HostedShard[S]] = deque()
-        self._tokens: dict[int, PendingRequest] = {}
         self._next_token = 1
 
-    # What the two kinds do each in their way
+    # The two kinds do each of these in their way
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> S:
         """An empty shard."""
@@ -69,265 +90,296 @@ class Coordinators(Generic[S]):
         return 0
 
     def _replayer(self, shard: S) -> ApplyBatch:
-        """How a batch of the log is applied to a shard that is being loaded."""
+        """Applies a batch of the log to a shard that is being loaded."""
         raise NotImplementedError
 
-    def _write(self, led: HostedShard[S], decision: Any, now_ms: int) -> None:
+    def _write(self, hosted: HostedShard[S], decision: Any, now_ms: int) -> None:
         """Append a decision's records and apply them. Raises AppendRefused or OSError; then nothing is changed."""
         records = [Record(index, now_ms, key, value, ()) for index, (key, value) in enumerate(decision.records)]
         batch = memoryview(build_batch(records))
-        led.log.append(batch, now_ms=now_ms, leader_epoch=led.leader_epoch, internal=True)
+        self._log(hosted).append(batch, now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True)
         for key, value in decision.records:
-            led.shard.apply(key, value)
+            hosted.shard.apply(key, value)
 
-    def _shown_upto(self, led: HostedShard[S], decision: Any) -> Offset | None:
+    def _shown_upto(self, hosted: HostedShard[S], decision: Any) -> Offset | None:
         """The offset after the last record that a decision without records shows in its reply; None: it shows none
         that could be pending."""
-        return led.log.log_end_offset if decision.waits_for_pending else None
+        return self._log(hosted).log_end_offset if decision.waits_for_pending else None
 
-    def _follow_up(self, led: HostedShard[S], decision: Any, now_ms: int) -> None:
-        """What else a decision calls for, once its records are appended."""
+    def _follow_up(self, hosted: HostedShard[S], decision: Any, now_ms: int) -> None:
+        """Do what else a decision calls for, once its records are appended."""
 
-    # Life cycle
+    # Leading and resigning
 
-    def lead(
-        self, partition: int, leader_epoch: LeaderEpoch, open_log: Callable[[], PartitionLog], *, is_new: bool
-    ) -> None:
-        """Coordinate what belongs to one partition of the internal topic: load it when its log is durable, at once
-        when it ``is_new`` and there is nothing to load. Nothing happens when it is led already."""
-        if partition in self._led:
-            return
-        led = self._led[partition] = HostedShard(self._new_shard(partition, leader_epoch), leader_epoch, open_log)
-        if is_new:
-            self._loading.append(led)
-            return
-        led.next_offset = Offset(led.log.log_start_offset)
-        self._load_when_durable(led)
+    def follow(self, topic: TopicImage | None) -> None:
+        """Lead and resign shards as the internal topic's partitions are led now; None: the topic does not exist.
 
-    def _load_when_durable(self, led: HostedShard[S]) -> None:
-        self._durability.when_durable(led.log, led.log.log_end_offset, lambda: self._loading.append(led))
+        A shard that is led already in the same epoch stays as it is, loaded or loading.
+        """
+        partitions = () if topic is None else topic.partitions
+        for index in [index for index in self._hosted if index >= len(partitions)]:
+            self._resign(index)
+        self._partition_count = len(partitions)
+        for index, partition in enumerate(partitions):
+            hosted = self._hosted.get(index)
+            leads = self._partitions.leads(partition)
+            if hosted is not None and not (leads and hosted.leader_epoch == partition.leader_epoch):
+                self._resign(index)
+                hosted = None
+            if leads and hosted is None:
+                self._lead(index, partition.leader_epoch)
 
-    def set_partition_count(self, count: int) -> None:
-        """How many partitions the internal topic has; 0: it does not exist."""
-        self._partition_count = count
+    def _lead(self, index: int, leader_epoch: LeaderEpoch) -> None:
+        """Load the shard when its log is durable, at once when there is no log yet and so nothing to load."""
+        partition = TopicPartition(self.topic, index)
+        log = self._open_log(partition) if self._partitions.has_log(partition) else None
+        hosted = HostedShard(self._new_shard(index, leader_epoch), partition, leader_epoch, log)
+        self._hosted[index] = hosted
+        if log is None:
+            self._loading.append(hosted)
+        else:
+            self._load_when_durable(hosted, log)
 
-    def drop_all(self, now_ms: int) -> None:
-        """The internal topic was deleted."""
-        for led in self._led.values():
-            self._cancel(led)
-            for token, reply in led.shard.unloaded(now_ms).released:
-                self._reply(token, reply)
-            for asker in list(led.until_loaded):
-                self._refuse(led, asker, ErrorCode.NOT_COORDINATOR)
-        for token in list(self._tokens):  # their records were not durable yet, and never will be
-            self._answered(self._tokens.pop(token)).refuse(ErrorCode.NOT_COORDINATOR)
-        self._led.clear()
-        self._loading.clear()
+    def _resign(self, index: int) -> None:
+        hosted = self._hosted.pop(index)
+        hosted.is_led = False
+        self._cancel(hosted)
+        for token, reply in hosted.shard.unloaded(self._deadlines.now_ms).released:
+            self._reply(hosted, token, reply)
+        for pending in list(hosted.until_loaded):
+            self._answered(pending).refuse(ErrorCode.NOT_COORDINATOR)
+        hosted.until_loaded.clear()
+        for pending in hosted.pending.values():  # their records may become durable, but not under this leader
+            self._answered(pending).refuse(ErrorCode.NOT_COORDINATOR)
+        hosted.pending.clear()
 
-    def load_slice(self, now_ms: int) -> bool:
-        """Apply one slice of a log that is being loaded; whether there is more to do, for requests too."""
+    def _open_log(self, partition: TopicPartition) -> PartitionLog:
+        leader_log = self._partitions.leader_log(partition)
+        if isinstance(leader_log, ErrorCode):
+            invariant(False, "a coordinator's partition is not led here", partition=partition, error=leader_log.name)
+            raise AssertionError
+        return leader_log.log
+
+    def _log(self, hosted: HostedShard[S]) -> PartitionLog:
+        """The shard's log, created when the first record comes."""
+        if hosted.log is None:
+            hosted.log = self._open_log(hosted.partition)
+        return hosted.log
+
+    # Loading
+
+    def _load_when_durable(self, hosted: HostedShard[S], log: PartitionLog) -> None:
+        self._group_commit.when_durable(log, log.log_end_offset, partial(self._loading.append, hosted))
+
+    def load_slice(self) -> bool:
+        """Apply one slice of a log that is being loaded; True if there is more to do, for requests too."""
+        now_ms = self._deadlines.now_ms
         has_let_in = False
         while self._loading:
-            led = self._loading[0]
-            if not led.is_empty():
-                following = apply_slice(self._replayer(led.shard), led.log, led.next_offset)
+            hosted = self._loading[0]
+            log = hosted.log
+            if log is not None and hosted.is_led:
+                following = apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
                 if following is not None:
-                    led.next_offset = following
+                    hosted.next_offset = following
                     return True
             self._loading.popleft()
-            if not led.is_empty() and led.log.high_watermark < led.log.log_end_offset:
-                self._load_when_durable(led)  # a marker was written meanwhile
+            if not hosted.is_led:
                 continue
-            self._carry_out(led, led.shard.loaded(now_ms), None, now_ms)
-            has_let_in |= bool(led.until_loaded)
-            for asker in list(led.until_loaded):
-                self._decide_loaded(led, self._answered(asker), led.until_loaded.pop(asker), now_ms)
+            if log is not None and log.high_watermark < log.log_end_offset:
+                self._load_when_durable(hosted, log)  # a marker was written meanwhile
+                continue
+            self._carry_out(hosted, hosted.shard.loaded(now_ms), None, now_ms)
+            waiting = list(hosted.until_loaded)
+            hosted.until_loaded.clear()
+            has_let_in |= bool(waiting)
+            for pending in waiting:
+                self._decide_loaded(hosted, self._answered(pending))
         return has_let_in
 
     # Asking
 
     def shards(self) -> Iterable[S]:
         """All that are loaded."""
-        return (led.shard for led in self._led.values() if led.shard.is_loaded)
+        return (hosted.shard for hosted in self._hosted.values() if hosted.shard.is_loaded)
 
     def is_loading(self) -> bool:
-        """Whether some are not."""
-        return any(not led.shard.is_loaded for led in self._led.values())
+        """True while some are not loaded."""
+        return any(not hosted.shard.is_loaded for hosted in self._hosted.values())
 
     def shard_of(self, name: str) -> S | None:
         """The loaded shard that coordinates an id, None when :meth:`refusal` says why not."""
-        led = self._find(name)
-        return led.shard if led is not None and led.shard.is_loaded else None
+        hosted = self._find(name)
+        return hosted.shard if hosted is not None and hosted.shard.is_loaded else None
 
     def refusal(self, name: str) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the id now."""
-        led = self._find(name)
-        if led is None:
+        hosted = self._find(name)
+        if hosted is None:
             return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.NONE if led.shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE if hosted.shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def _find(self, name: str) -> HostedShard[S] | None:
         if self._partition_count == 0:
             return None
-        return self._led.get(coordinator_partition(name, self._partition_count))
+        return self._hosted.get(coordinator_partition(name, self._partition_count))
 
     # Deciding
 
-    def decide(self, task: Task, name: str, decide: Callable[[S, int, int], Any], now_ms: int) -> None:
+    def decide(self, task: Task, name: str, decide: Decide) -> None:
         """Let a request decide in the shard of ``name``."""
-        task.forget = self._ask(for_one(task, self._runnable), name, decide, now_ms)
+        pending = for_one(task, self._runnable, name, decide)
+        self.ask(pending)
+        task.forget = partial(self.forget, [pending])
 
-    def decide_each(self, task: Task, asked: Sequence[tuple[str, Callable[[S, int, int], Any]]], now_ms: int) -> None:
+    def decide_each(self, task: Task, asked: Sequence[tuple[str, Decide]]) -> None:
         """Let a request decide in several shards, or several times in one; it goes on when all have answered."""
-        askers = for_each(task, len(asked), self._runnable)
-        forget = [self._ask(asker, name, decide, now_ms) for asker, (name, decide) in zip(askers, asked, strict=True)]
+        pending = for_each(task, self._runnable, asked)
+        for each in pending:
+            self.ask(each)
+        task.forget = partial(self.forget, pending)
 
-        def forget_all() -> None:
-            for each in forget:
-                each()
-
-        task.forget = forget_all
-
-    def _ask(
-        self, asker: PendingRequest, name: str, decide: Callable[[S, int, int], Any], now_ms: int
-    ) -> Callable[[], None]:
-        """Decide now, or when the shard is loaded; returns how to forget who asked."""
-        led = self._find(name)
-        if led is None:
-            asker.refuse(self.refusal(name))
-        elif led.shard.is_loaded:
-            token = self._decide_loaded(led, asker, decide, now_ms)
-            return lambda: self._forget_token(token)
+    def ask(self, pending: PendingRequest) -> None:
+        """Decide now, or when the shard is loaded; refuse where this broker has no such shard."""
+        hosted = self._find(pending.name)
+        if hosted is None:
+            pending.refuse(self.refusal(pending.name))
+        elif hosted.shard.is_loaded:
+            self._decide_loaded(hosted, pending)
         elif (wait_ms := self._load_wait_ms()) == 0:
-            asker.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            pending.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
-            led.until_loaded[asker] = decide
-            asker.alarm = self._deadlines.at(
-                now_ms + wait_ms, lambda _now: self._refuse(led, asker, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            hosted.until_loaded[pending] = None
+            pending.alarm = self._deadlines.at(
+                self._deadlines.now_ms + wait_ms, lambda _now: self._give_up_loading(hosted, pending)
             )
-            return lambda: self._forget(led, asker)
-        return lambda: None
 
-    def _decide_loaded(
-        self, led: HostedShard[S], asker: PendingRequest, decide: Callable[[S, int, int], Any], now_ms: int
-    ) -> int:
-        token = self._next_token
+    def forget(self, requests: Iterable[PendingRequest]) -> None:
+        """Drop requests whose client is gone; what they decided stays decided."""
+        for pending in requests:
+            hosted = self._find(pending.name)
+            if hosted is None:
+                continue
+            if pending.token is not None:
+                hosted.pending.pop(pending.token, None)
+            elif pending in hosted.until_loaded:
+                del hosted.until_loaded[self._answered(pending)]
+
+    def _decide_loaded(self, hosted: HostedShard[S], pending: PendingRequest) -> None:
+        token = pending.token = self._next_token
         self._next_token += 1
-        self._tokens[token] = asker
-        self._carry_out(led, decide(led.shard, token, now_ms), token, now_ms)
-        return token
+        hosted.pending[token] = pending
+        now_ms = self._deadlines.now_ms
+        self._carry_out(hosted, pending.decide(hosted.shard, token, now_ms), token, now_ms)
 
-    def _forget_token(self, token: int) -> None:
-        self._tokens.pop(token, None)
+    def _give_up_loading(self, hosted: HostedShard[S], pending: PendingRequest) -> None:
+        hosted.until_loaded.pop(self._answered(pending), None)
+        pending.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def _forget(self, led: HostedShard[S], asker: PendingRequest) -> None:
-        led.until_loaded.pop(self._answered(asker), None)
-
-    def _refuse(self, led: HostedShard[S], asker: PendingRequest, error_code: ErrorCode) -> None:
-        """Who waits for the shard to be loaded waits no more."""
-        self._forget(led, asker)
-        asker.refuse(error_code)
-
-    def _answered(self, asker: PendingRequest) -> PendingRequest:
+    def _answered(self, pending: PendingRequest) -> PendingRequest:
         """It is about to be answered: no alarm is needed any more."""
-        if asker.alarm is not None:
-            self._deadlines.cancel(asker.alarm)
-            asker.alarm = None
-        return asker
+        if pending.alarm is not None:
+            self._deadlines.cancel(pending.alarm)
+            pending.alarm = None
+        return pending
 
-    def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
+    def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
         """Topics are gone, with all that is kept for them."""
-        gone = list(partitions)
-        for led in self._led.values():
-            if led.shard.is_loaded:
-                self._carry_out(led, led.shard.partitions_deleted(gone, now_ms), None, now_ms)
+        now_ms = self._deadlines.now_ms
+        for hosted in self._hosted.values():
+            if hosted.shard.is_loaded:
+                self._carry_out(hosted, hosted.shard.partitions_deleted(gone, now_ms), None, now_ms)
 
-    def _carry_out(self, led: HostedShard[S], decision: Any, token: int | None, now_ms: int) -> None:
+    def _carry_out(self, hosted: HostedShard[S], decision: Any, token: int | None, now_ms: int) -> None:
         """Append, apply, see to replies and deadlines; then what the shard has to do at once."""
-        self._carry_out_one(led, decision, token, now_ms)
-        while led.shard.is_loaded and (due_ms := led.shard.deadline_ms()) is not None and due_ms <= AT_ONCE_MS:
-            self._carry_out_one(led, led.shard.tick(now_ms), None, now_ms)
-        self._set_alarm(led)
+        self._carry_out_one(hosted, decision, token, now_ms)
+        shard = hosted.shard
+        while shard.is_loaded and (due_ms := shard.deadline_ms()) is not None and due_ms <= AT_ONCE_MS:
+            self._carry_out_one(hosted, shard.tick(now_ms), None, now_ms)
+        self._set_alarm(hosted)
 
-    def _carry_out_one(self, led: HostedShard[S], decision: Any, token: int | None, now_ms: int) -> None:
+    def _carry_out_one(self, hosted: HostedShard[S], decision: Any, token: int | None, now_ms: int) -> None:
         if decision.records:
-            refusal = self._append(led, decision, now_ms)
+            refusal = self._append(hosted, decision, now_ms)
             if refusal is not ErrorCode.NONE:
-                self._append_refused(led, decision, token, refusal, now_ms)
+                self._append_refused(hosted, decision, token, refusal, now_ms)
                 return
-        self._deliver_when_durable(led, decision, token, now_ms)
-        self._follow_up(led, decision, now_ms)
+        self._deliver_when_durable(hosted, decision, token, now_ms)
+        self._follow_up(hosted, decision, now_ms)
 
-    def _append(self, led: HostedShard[S], decision: Any, now_ms: int) -> ErrorCode:
+    def _append(self, hosted: HostedShard[S], decision: Any, now_ms: int) -> ErrorCode:
         try:
-            self._write(led, decision, now_ms)
+            self._write(hosted, decision, now_ms)
         except AppendRefused as refused:
-            return self._told(refused.error_code)
+            return self._error_for_client(refused.error_code)
         except OSError:
             return ErrorCode.NOT_COORDINATOR
-        self._durability.appended(led.log, now_ms)
+        self._group_commit.appended(self._log(hosted))
         return ErrorCode.NONE
 
-    def _told(self, error_code: ErrorCode) -> ErrorCode:
-        """What a client of the coordinator is told when the log refuses."""
+    def _error_for_client(self, error_code: ErrorCode) -> ErrorCode:
+        """The answer to a client of the coordinator when the log refuses."""
         return _REFUSALS.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _append_refused(
-        self, led: HostedShard[S], decision: Any, token: int | None, refusal: ErrorCode, now_ms: int
+        self, hosted: HostedShard[S], decision: Any, token: int | None, refusal: ErrorCode, now_ms: int
     ) -> None:
         if token is not None:
-            asker = self._tokens.pop(token, None)
-            if asker is not None:
-                self._answered(asker).refuse(refusal)
-        self._carry_out_one(led, led.shard.aborted(decision, refusal, now_ms), None, now_ms)
+            pending = hosted.pending.pop(token, None)
+            if pending is not None:
+                self._answered(pending).refuse(refusal)
+        self._carry_out_one(hosted, hosted.shard.aborted(decision, refusal, now_ms), None, now_ms)
 
-    def _deliver_when_durable(self, led: HostedShard[S], decision: Any, token: int | None, now_ms: int) -> None:
+    # Replying
+
+    def _deliver_when_durable(self, hosted: HostedShard[S], decision: Any, token: int | None, now_ms: int) -> None:
         replies = list(decision.released)
         if token is not None and decision.reply is not None:
             replies.append((token, decision.reply))
         if not replies:
             return
-        shown_upto = led.log.log_end_offset if decision.records else self._shown_upto(led, decision)
-        if shown_upto is None or led.log.high_watermark >= shown_upto:
-            self._reply_all(replies)
+        shown_upto = self._log(hosted).log_end_offset if decision.records else self._shown_upto(hosted, decision)
+        if shown_upto is None or self._log(hosted).high_watermark >= shown_upto:
+            self._reply_all(hosted, replies)
             return
         if token is not None and decision.reply is not None:
-            self._bound(token, now_ms)
-        self._durability.when_durable(led.log, shown_upto, lambda: self._reply_all(replies))
+            self._bound(hosted, token, now_ms)
+        self._group_commit.when_durable(self._log(hosted), shown_upto, partial(self._reply_all, hosted, replies))
 
-    def _bound(self, token: int, now_ms: int) -> None:
+    def _bound(self, hosted: HostedShard[S], token: int, now_ms: int) -> None:
         """A disk that does not answer must not hold a client for ever."""
-        asker = self._tokens[token]
+        pending = hosted.pending[token]
 
         def give_up(_now_ms: int) -> None:
-            if self._tokens.pop(token, None) is not None:
-                asker.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if hosted.pending.pop(token, None) is not None:
+                pending.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-        asker.alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
+        pending.alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
 
-    def _reply_all(self, replies: Iterable[tuple[int, object]]) -> None:
+    def _reply_all(self, hosted: HostedShard[S], replies: Iterable[tuple[int, object]]) -> None:
         for token, reply in replies:
-            self._reply(token, reply)
+            self._reply(hosted, token, reply)
 
-    def _reply(self, token: int, reply: object) -> None:
-        asker = self._tokens.pop(token, None)
-        if asker is not None:
-            self._answered(asker).answer(reply)
+    def _reply(self, hosted: HostedShard[S], token: int, reply: object) -> None:
+        pending = hosted.pending.pop(token, None)
+        if pending is not None:
+            self._answered(pending).answer(reply)
 
     # Time
 
-    def _set_alarm(self, led: HostedShard[S]) -> None:
-        deadline_ms = led.shard.deadline_ms()
-        if led.alarm is not None and led.alarm.callback is not None and led.alarm.at_ms == deadline_ms:
+    def _set_alarm(self, hosted: HostedShard[S]) -> None:
+        deadline_ms = hosted.shard.deadline_ms()
+        alarm = hosted.alarm
+        if alarm is not None and alarm.callback is not None and alarm.at_ms == deadline_ms:
             return
-        self._cancel(led)
+        self._cancel(hosted)
         if deadline_ms is not None:
-            led.alarm = self._deadlines.at(deadline_ms, self._ticker(led))
+            hosted.alarm = self._deadlines.at(deadline_ms, self._ticker(hosted))
 
-    def _ticker(self, led: HostedShard[S]) -> Callable[[int], None]:
-        return lambda now_ms: self._carry_out(led, led.shard.tick(now_ms), None, now_ms)
+    def _ticker(self, hosted: HostedShard[S]) -> Callable[[int], None]:
+        return lambda now_ms: self._carry_out(hosted, hosted.shard.tick(now_ms), None, now_ms)
 
-    def _cancel(self, led: HostedShard[S]) -> None:
-        if led.alarm is not None:
-            self._deadlines.cancel(led.alarm)
-            led.alarm = None
+    def _cancel(self, hosted: HostedShard[S]) -> None:
+        if hosted.alarm is not None:
+            self._deadlines.cancel(hosted.alarm)
+            hosted.alarm = None

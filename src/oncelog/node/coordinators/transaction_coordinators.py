@@ -1,84 +1,88 @@
 """The transaction coordinators of this broker: shards of ``__transaction_state``.
 
-Beyond what all coordinators do: once a decision is durable its markers are written to the partitions of the
+Beyond the common part (``runner``): once a decision is durable its markers are sent to the partitions of the
 transaction, and what has its marker, durably, is reported back to the shard, which then completes the transaction.
-EndTxn is answered before that, when the decision itself is durable: from then on the outcome cannot change. The markers
-are written with the node's next event, when the answer is on its way: the client need not wait for them, and whoever
-asks next finds them.
+EndTxn is answered before that, when the decision itself is durable: from then on the outcome cannot change.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import CoordinatorEpoch, LeaderEpoch, Offset, ProducerId, TopicPartition, TransactionalId
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import (
+    NO_BROKER,
+    TRANSACTION_STATE,
+    BrokerId,
+    CoordinatorEpoch,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TopicPartition,
+    TransactionalId,
+)
 from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite, TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.handlers.support.context import Broker, Marker
+from oncelog.handlers.support.context import CoordinatorRefusal
+from oncelog.node.broker_messages import (
+    UNREACHABLE,
+    AddPartitions,
+    Answered,
+    BrokerMessages,
+    Forget,
+    WriteMarker,
+    nothing_to_forget,
+)
 from oncelog.node.coordinators.hosted_shard import HostedShard
 from oncelog.node.coordinators.loading import ApplyBatch, transaction_replayer
+from oncelog.node.coordinators.marker_sender import MarkerSender
+from oncelog.node.coordinators.markers import MarkerWriter
+from oncelog.node.coordinators.pending_ids import PendingIds
+from oncelog.node.coordinators.pending_requests import PendingRequest
 from oncelog.node.coordinators.producer_ids import ProducerIds
-from oncelog.node.coordinators.runner import Coordinators
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.partitions.group_commit import GroupCommit
-from oncelog.node.requests.tasks import Runnable
+from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
+from oncelog.node.monitoring.audit_trail import AuditTrail
 from oncelog.storage.errors import AppendRefused
 
-MARKER_RETRY_MS: Final = 100
-
-
-class PendingIds:
-    """Whose last record may not be durable yet, and where it ends, in order: an answer about an id waits for its own
-    records, not for those of others."""
-
-    __slots__ = ("_ends",)
-
-    def __init__(self) -> None:
-        # Not a dict: the first of one whose first thousands were removed has to be looked for behind all of them.
-        self._ends: OrderedDict[TransactionalId, Offset] = OrderedDict()
-
-    def appended(self, ids: Iterable[TransactionalId], end: Offset, high_watermark: Offset) -> None:
-        """Records of ``ids`` were appended, the last before ``end``."""
-        for name in ids:
-            self._ends[name] = end
-            self._ends.move_to_end(name)
-        while self._ends and self._ends[oldest := next(iter(self._ends))] <= high_watermark:
-            del self._ends[oldest]
-
-    def end_of(self, name: TransactionalId) -> Offset | None:
-        """The offset after its last record, None where that is durable."""
-        return self._ends.get(name)
+if TYPE_CHECKING:
+    from oncelog.handlers.support.audit import AuditRecord
+    from oncelog.handlers.support.leadership import LeaderLog
+    from oncelog.handlers.support.ports import Marker
+    from oncelog.handlers.support.waits import AddToTransaction, Transact, TransactEach
+    from oncelog.node.requests.tasks import Task
 
 
 class TransactionCoordinators(Coordinators[TransactionShard]):
-    """See the module and ``coordinators``."""
+    """Implements ``handlers.support.ports.Transactions``; see the module and ``runner``."""
+
+    topic = TRANSACTION_STATE
 
     def __init__(
         self,
         settings: TransactionSettings,
-        append_timeout_ms: int,
-        deadlines: Deadlines,
-        runnable: Runnable,
-        durability: GroupCommit,
+        services: CoordinatorServices,
+        producer_ids: ProducerIds,
+        marker_writer: MarkerWriter,
+        messages: BrokerMessages,
+        audit_trail: AuditTrail,
     ) -> None:
-        super().__init__(append_timeout_ms, deadlines, runnable, durability)
+        super().__init__(services)
         self.settings = settings
-        self._broker: Broker
-        self._producer_ids: ProducerIds
-        self.retrying = 0
-        """Markers that their log refused and that are tried again."""
-        self._decided: deque[tuple[HostedShard[TransactionShard], list[MarkersToWrite]]] = deque()
-        """What is durably decided and has no markers yet."""
+        self.verification_failures = 0
+        """Partitions of transactional writes that were refused: the coordinator did not know of them."""
+        self.markers = MarkerSender(messages, services.metadata, services.deadlines, self._marker_written)
+        self._audit_trail = audit_trail
+        self._messages = messages
+        self._metadata = services.metadata
+        self._producer_ids = producer_ids
+        self._marker_writer = marker_writer
         self._pending_ids: dict[int, PendingIds] = {}
         """By partition."""
-
-    def bind(self, broker: Broker, producer_ids: ProducerIds) -> None:
-        """Where markers are written, and where producer ids come from."""
-        self._broker = broker
-        self._producer_ids = producer_ids
+        messages.receive_with(WriteMarker, self._receive_marker)
+        messages.receive_with(AddPartitions, self._receive_partitions)
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> TransactionShard:
         self._pending_ids[partition] = PendingIds()
@@ -91,112 +95,134 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
     def _replayer(self, shard: TransactionShard) -> ApplyBatch:
         return transaction_replayer(shard)
 
-    def _write(self, led: HostedShard[TransactionShard], decision: Decision, now_ms: int) -> None:
-        super()._write(led, decision, now_ms)
-        log = led.log
-        self._pending_ids[led.shard.partition].appended(decision.transitions, log.log_end_offset, log.high_watermark)
+    def _write(self, hosted: HostedShard[TransactionShard], decision: Decision, now_ms: int) -> None:
+        super()._write(hosted, decision, now_ms)
+        log = self._log(hosted)
+        pending_ids = self._pending_ids[hosted.shard.partition]
+        pending_ids.appended(decision.transitions, log.log_end_offset, log.high_watermark)
 
-    def _shown_upto(self, led: HostedShard[TransactionShard], decision: Decision) -> Offset | None:
-        return None if decision.shows is None else self._pending_ids[led.shard.partition].end_of(decision.shows)
+    def _shown_upto(self, hosted: HostedShard[TransactionShard], decision: Decision) -> Offset | None:
+        return None if decision.shows is None else self._pending_ids[hosted.shard.partition].end_of(decision.shows)
 
-    def _follow_up(self, led: HostedShard[TransactionShard], decision: Decision, now_ms: int) -> None:
+    def _follow_up(self, hosted: HostedShard[TransactionShard], decision: Decision, now_ms: int) -> None:
         if decision.markers:
-            markers = decision.markers
-            self._durability.when_durable(led.log, led.log.log_end_offset, lambda: self._decided.append((led, markers)))
+            log = self._log(hosted)
+            send = partial(self.markers.add, hosted, decision.markers)
+            self._group_commit.when_durable(log, log.log_end_offset, send)
         if decision.needs_producer_id is not None:
-            name = decision.needs_producer_id
-            self._producer_ids.when_available(lambda taken: self._abort_timed_out(led, name, taken))
+            self._producer_ids.when_available(partial(self._abort_timed_out, hosted, decision.needs_producer_id))
 
     def _abort_timed_out(
-        self, led: HostedShard[TransactionShard], name: TransactionalId, producer_id: ProducerId | None
+        self, hosted: HostedShard[TransactionShard], name: TransactionalId, producer_id: ProducerId | None
     ) -> None:
-        if producer_id is not None and led.shard.is_loaded:
-            now_ms = self._now_ms()
-            self._carry_out(led, led.shard.abort_timed_out(name, producer_id, now_ms), None, now_ms)
+        if producer_id is not None and hosted.shard.is_loaded:
+            now_ms = self._deadlines.now_ms
+            self._carry_out(hosted, hosted.shard.abort_timed_out(name, producer_id, now_ms), None, now_ms)
+
+    # The port of handlers
 
     def take_part(self, request: AddRequest) -> bool:
-        """Whether partitions take part in a transaction, by what is durable; False also where that cannot be said at
-        once."""
-        led = self._find(request.transactional_id)
-        if led is None or not led.shard.is_loaded:
+        """See ``handlers.support.ports.Transactions``."""
+        hosted = self._find(request.transactional_id)
+        if hosted is None or not hosted.shard.is_loaded:
             return False
-        pending_end = self._pending_ids[led.shard.partition].end_of(request.transactional_id)
-        if pending_end is not None and led.log.high_watermark < pending_end:
+        pending_end = self._pending_ids[hosted.shard.partition].end_of(request.transactional_id)
+        if pending_end is not None and self._log(hosted).high_watermark < pending_end:
             return False
-        return led.shard.take_part(request)
+        return hosted.shard.take_part(request)
 
     def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
-        """The high watermarks at which what is said of the ids is durable, where they are not reached."""
+        """See ``handlers.support.ports.Transactions``."""
         found: dict[TopicPartition, Offset] = {}
         for name in ids:
-            led = self._find(name)
-            if led is None or not led.shard.is_loaded:
+            hosted = self._find(name)
+            if hosted is None or not hosted.shard.is_loaded:
                 continue
-            end = self._pending_ids[led.shard.partition].end_of(name)
-            if end is not None and led.log.high_watermark < end:
-                found[led.log.partition] = max(end, found.get(led.log.partition, end))
+            end = self._pending_ids[hosted.shard.partition].end_of(name)
+            if end is not None and self._log(hosted).high_watermark < end:
+                found[hosted.partition] = max(end, found.get(hosted.partition, end))
         return found
 
-    # Markers
+    def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
+        """See ``handlers.support.ports.Transactions``."""
+        return self._marker_writer.write(leader_log, marker)
 
-    def has_decided(self) -> bool:
-        """Whether markers are to be written with the next event."""
-        return bool(self._decided)
+    def verification_failed(self, partition_count: int) -> None:
+        """See ``handlers.support.ports.Transactions``."""
+        self.verification_failures += partition_count
 
-    def write_markers(self) -> None:
-        """The answers are on their way: write the markers of what was decided before this event."""
-        for _ in range(len(self._decided)):
-            led, markers = self._decided.popleft()
-            for each in markers:
-                for partition in each.partitions:
-                    self._write_marker(led, each, partition)
+    def audit(self, record: AuditRecord) -> None:
+        """See ``handlers.support.ports.Transactions``."""
+        self._audit_trail.add(record)
 
-    def _write_marker(
-        self, led: HostedShard[TransactionShard], markers: MarkersToWrite, partition: TopicPartition
-    ) -> None:
-        """Write one marker and report it when it is durable; again later if the log refuses.
+    # Requests that wait
 
-        A partition that has seen a later epoch of the producer needs no marker: its transaction there has been ended,
-        by an administrator for one. A later coordinator epoch has its own markers."""
-        if not led.shard.is_loaded:
+    def park(self, task: Task, wait: Transact) -> None:
+        """Let a request decide in the shard of its transactional id."""
+        self.decide(task, wait.transactional_id, wait.decide)
+
+    def park_each(self, task: Task, wait: TransactEach) -> None:
+        """Let a request decide several times, side by side."""
+        self.decide_each(task, [(each.transactional_id, each.decide) for each in wait.asked])
+
+    def park_adding(self, task: Task, wait: AddToTransaction) -> None:
+        """Ask the coordinator of a transaction, on whichever broker it is."""
+        coordinator = self._coordinator_of(wait.request.transactional_id)
+        if isinstance(coordinator, ErrorCode):
+            self._runnable.wake(task, error=CoordinatorRefusal(coordinator))
             return
-        log = self._broker.log(partition)
-        if log is None:  # deleted: nobody reads what was written there
-            self._written(led, markers, partition)
-            return
-        marker = Marker(
-            producer_id=markers.identity.producer_id,
-            producer_epoch=markers.identity.producer_epoch,
-            coordinator_epoch=markers.coordinator_epoch,
-            committed=markers.committed,
-            transaction_version=markers.client_version,
-        )
-        try:
-            durable_at: Offset = self._broker.write_marker(partition, marker)
-        except AppendRefused as refusal:
-            if refusal.error_code is ErrorCode.INVALID_PRODUCER_EPOCH:
-                self._written(led, markers, partition)
-            elif refusal.error_code is not ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-                self._retry(led, markers, partition)
-        except OSError:
-            self._retry(led, markers, partition)
+        message = AddPartitions(wait.request, wait.verify_only)
+        task.forget = self._messages.send(coordinator, message, partial(self._resume_adding, task))
+
+    def _coordinator_of(self, transactional_id: TransactionalId) -> BrokerId | ErrorCode:
+        topic = self._metadata.image.topics.get(TRANSACTION_STATE)
+        if topic is None:
+            return ErrorCode.NOT_COORDINATOR
+        partition = topic.partitions[coordinator_partition(transactional_id, len(topic.partitions))]
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if partition.leader == NO_BROKER else partition.leader
+
+    def _resume_adding(self, task: Task, answer: object) -> None:
+        if answer is UNREACHABLE:
+            answer = CoordinatorRefusal(ErrorCode.NETWORK_EXCEPTION)
+        if isinstance(answer, CoordinatorRefusal):
+            self._runnable.wake(task, error=answer)
         else:
-            self._durability.when_durable(log, durable_at, lambda: self._written(led, markers, partition))
+            self._runnable.wake(task, answer)
 
-    def _retry(self, led: HostedShard[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
-        self.retrying += 1
-        self._deadlines.at(self._now_ms() + MARKER_RETRY_MS, lambda _now: self._try_again(led, markers, partition))
+    # Messages of brokers, this one's among them
 
-    def _try_again(
-        self, led: HostedShard[TransactionShard], markers: MarkersToWrite, partition: TopicPartition
+    def _receive_marker(self, message: WriteMarker, answered: Answered) -> Forget:
+        """Write a marker to a partition led here. A partition without a log here is never taken for marked."""
+        leader = self._partitions.leader_log(message.partition)
+        if isinstance(leader, ErrorCode):
+            answered(leader)
+            return nothing_to_forget
+        try:
+            durable_at = self._marker_writer.write(leader, message.marker)
+        except AppendRefused as refused:
+            answered(refused.error_code)
+        except OSError:
+            answered(ErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            lost = partial(answered, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._group_commit.when_durable(leader.log, durable_at, partial(answered, ErrorCode.NONE), lost)
+        return nothing_to_forget
+
+    def _receive_partitions(self, message: AddPartitions, answered: Answered) -> Forget:
+        """Add or verify partitions of a transaction that is coordinated here."""
+        request = message.request
+
+        def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
+            add = shard.verify_partitions if message.verify_only else shard.add_partitions
+            return add(request, token, now_ms)
+
+        pending = PendingRequest(request.transactional_id, decide, answered)
+        self.ask(pending)
+        return partial(self.forget, [pending])
+
+    def _marker_written(
+        self, hosted: HostedShard[TransactionShard], markers: MarkersToWrite, partition: TopicPartition
     ) -> None:
-        self.retrying -= 1
-        self._write_marker(led, markers, partition)
-
-    def _written(self, led: HostedShard[TransactionShard], markers: MarkersToWrite, partition: TopicPartition) -> None:
-        if led.shard.is_loaded:
-            now_ms = self._now_ms()
-            self._carry_out(led, led.shard.markers_written(markers, [partition], now_ms), None, now_ms)
-
-    def _now_ms(self) -> int:
-        return self._deadlines.now_ms
+        if hosted.shard.is_loaded:
+            now_ms = self._deadlines.now_ms
+            self._carry_out(hosted, hosted.shard.markers_written(markers, [partition], now_ms), None, now_ms)

@@ -21,7 +21,7 @@ from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.core.transactions.hanging import ID_UNKNOWN, Finding, Verdict
 from oncelog.core.transactions.transaction import NEVER_TIMES_OUT
-from oncelog.handlers.support.context import Broker, Marker
+from oncelog.handlers.support.ports import ClusterView, Marker, Partitions, Transactions
 from oncelog.handlers.support.transaction_findings import finding_of, ids_of
 from oncelog.node.deadlines import Alarm, Deadlines
 from oncelog.node.events import Effect, Report
@@ -67,11 +67,20 @@ class _Watched:
         return (self.at_ms, self.order) < (other.at_ms, other.order)
 
 
-class OrphanWatch:
+class HangingWatch:
     """See the module."""
 
-    def __init__(self, broker: Broker, transactions: OpenTransactions, deadlines: Deadlines) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        partitions: Partitions,
+        coordinators: Transactions,
+        cluster: ClusterView,
+        transactions: OpenTransactions,
+        deadlines: Deadlines,
+    ) -> None:
+        self._partitions = partitions
+        self._coordinators = coordinators
+        self._cluster = cluster
         self._transactions = transactions
         self._deadlines = deadlines
         self._alarm: Alarm | None = None
@@ -135,10 +144,10 @@ class OrphanWatch:
 
     def _write_ids(self, partitions: dict[TopicPartition, None]) -> None:
         for partition in partitions:
-            log = self._broker.log(partition)
+            leader = self._partitions.leader_log(partition)
             try:
-                if log is not None:
-                    self._transactions.write_ids(log)
+                if not isinstance(leader, ErrorCode):
+                    self._transactions.write_ids(leader.log)
             except OSError as error:  # costs a name after the next restart, no more
                 self._reports.append(Report("error", f"transactional ids of {partition} were not written: {error}"))
 
@@ -152,7 +161,7 @@ class OrphanWatch:
             if not watched.transaction.ended:
                 due.append(watched)
         unnamed = {w.transaction.producer_id for w in due if w.transaction.transactional_id is None}
-        names = ids_of(self._broker, unnamed) if unnamed else {}
+        names = ids_of(self._coordinators, unnamed) if unnamed else {}
         for watched in due:
             transaction = watched.transaction
             if transaction.transactional_id is None:
@@ -166,9 +175,12 @@ class OrphanWatch:
     def _look(self, watched: _Watched, now_ms: int) -> int | None:
         """Find out about one; when to look again, None: never."""
         transaction = watched.transaction
-        log = self._broker.log(transaction.partition)
-        entry = None if log is None else log.producers.entries.get(transaction.producer_id)
-        if log is None or entry is None or entry.transaction_first_offset != transaction.start_offset:
+        leader = self._partitions.leader_log(transaction.partition)
+        if isinstance(leader, ErrorCode):
+            return None
+        log = leader.log
+        entry = log.producers.entries.get(transaction.producer_id)
+        if entry is None or entry.transaction_first_offset != transaction.start_offset:
             return None
         finding = self._ask(transaction, entry)
         if 0 < finding.timeout_ms < NEVER_TIMES_OUT:
@@ -194,14 +206,16 @@ class OrphanWatch:
         if transaction.transactional_id is None:
             return ID_UNKNOWN
         self.looks += 1
-        found = finding_of(self._broker, transaction.transactional_id, entry, transaction.partition)
+        found = finding_of(
+            self._coordinators, self._cluster, transaction.transactional_id, entry, transaction.partition
+        )
         return _UNASKED if found is None else found
 
     def _own_timeout_ms(self, watched: _Watched) -> int:
         """From which age on it is old: its own time-out where its coordinator has said so."""
         if watched.timeout_ms > 0:
             return watched.timeout_ms
-        return int(self._broker.config.get("transaction.max.timeout.ms")) + PADDING_MS
+        return int(self._cluster.config.get("transaction.max.timeout.ms")) + PADDING_MS
 
     def _warn(self, message: str) -> None:
         self._reports.append(Report("warning", message))
@@ -215,7 +229,7 @@ class OrphanWatch:
             watched.found_ms = now_ms
             self.found += 1
             self._warn(reports.orphan(watched.transaction, finding, log, entry.epoch, now_ms))
-        config = self._broker.config
+        config = self._cluster.config
         if config.get("transaction.orphan.action") != "abort":
             return now_ms + AGAIN_MS
         abort_ms = watched.found_ms + int(config.get("transaction.orphan.grace.ms"))
@@ -224,7 +238,7 @@ class OrphanWatch:
         # What was found was found in this very step: nobody can have made the transaction live since.
         outcome = self._abort(watched.transaction, entry)
         record = reports.self_abort(watched.transaction, finding, entry.epoch, watched.found_ms, now_ms, outcome.name)
-        self._broker.audit(record)
+        self._coordinators.audit(record)
         done = outcome is ErrorCode.NONE
         self.aborted += done
         self._warn(
@@ -242,8 +256,11 @@ class OrphanWatch:
             committed=False,
             start_offset=Offset(transaction.start_offset),
         )
+        leader = self._partitions.leader_log(transaction.partition)
+        if isinstance(leader, ErrorCode):
+            return leader
         try:
-            self._broker.write_marker(transaction.partition, marker)
+            self._coordinators.write_marker(leader, marker)
         except AppendRefused as refused:
             return refused.error_code
         except OSError:
@@ -256,7 +273,7 @@ class OrphanWatch:
         self, transaction: OpenTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> None:
         """Report a prepared transaction that waits for long, once for all its partitions."""
-        if now_ms - finding.start_ms <= int(self._broker.config.get("transaction.two.phase.commit.alarm.ms")):
+        if now_ms - finding.start_ms <= int(self._cluster.config.get("transaction.two.phase.commit.alarm.ms")):
             return
         key = (transaction.transactional_id or "", transaction.producer_id, transaction.epoch)
         if key not in self._overdue:

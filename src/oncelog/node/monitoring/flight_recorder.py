@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.base.tree import TreeNode
-from oncelog.core.configs.broker import BrokerConfig
 from oncelog.node.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -35,6 +34,7 @@ from oncelog.node.events import (
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
+    from oncelog.node.metadata import Metadata
     from oncelog.node.node import Node
 
 FORMAT: Final = 1
@@ -179,9 +179,9 @@ class RecordedNode:
         self.next_deadline_ms = node.next_deadline_ms
 
     @property
-    def config(self) -> BrokerConfig:
+    def cluster(self) -> Metadata:
         """As the node's."""
-        return self._node.config
+        return self._node.cluster
 
     def start(self, now_ms: int) -> list[Effect]:
         """As the node's."""

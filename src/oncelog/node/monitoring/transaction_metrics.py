@@ -14,25 +14,8 @@ from oncelog.base.ids import TopicPartition
 from oncelog.node.hanging.watch import PADDING_MS
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.audit import AuditRecord
     from oncelog.node.node import Node
     from oncelog.storage.log.partition_log import PartitionLog
-
-
-class TransactionCounters:
-    """Counts since the start."""
-
-    __slots__ = ("administrative", "verification_failures")
-
-    def __init__(self) -> None:
-        self.verification_failures = 0
-        """Partitions of transactional writes that were refused: the coordinator did not know of them."""
-        self.administrative: Counter[tuple[str, str]] = Counter()
-        """Records of the audit log by action and outcome."""
-
-    def audited(self, record: AuditRecord) -> None:
-        """A record was written."""
-        self.administrative[(record.action, record.outcome)] += 1
 
 
 class PartitionTransactions(NamedTuple):
@@ -72,7 +55,7 @@ def _lag(log: PartitionLog) -> int:
 
 def late_after_ms(node: Node) -> int:
     """From which age on a transaction is late whatever its time-out."""
-    return int(node.config.get("transaction.max.timeout.ms")) + PADDING_MS
+    return int(node.cluster.config.get("transaction.max.timeout.ms")) + PADDING_MS
 
 
 def verdicts(node: Node) -> Counter[str]:
@@ -86,8 +69,8 @@ def coordinated(node: Node) -> CoordinatedTransactions:
     """See the class."""
     by_state: Counter[str] = Counter()
     timed_out = outstanding = 0
-    for shard in node.transaction_shards():
+    for shard in node.transactions.shards():
         by_state.update(shard.counts())
         timed_out += shard.timed_out
         outstanding += shard.outstanding_count()
-    return CoordinatedTransactions(dict(by_state), timed_out, outstanding, node.markers_retried())
+    return CoordinatedTransactions(dict(by_state), timed_out, outstanding, node.transactions.markers.retrying)

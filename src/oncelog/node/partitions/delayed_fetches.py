@@ -21,7 +21,7 @@ class DelayedFetches:
         self._by_partition: dict[TopicPartition, dict[Task, UntilReadable]] = {}
         self._changed: dict[TopicPartition, None] = {}
 
-    def wait(self, task: Task, until: UntilReadable) -> None:
+    def park(self, task: Task, until: UntilReadable) -> None:
         """Park ``task`` until its ``ready()`` holds, or its deadline."""
         for partition in until.partitions:
             self._by_partition.setdefault(partition, {})[task] = until

@@ -1,4 +1,4 @@
-"""Group commit: what was appended becomes durable, the high watermark follows, and those who wait are woken.
+"""Group commit: appended records become durable, the high watermark follows, and those who wait are woken.
 
 Invariants:
 1. With ``log.sync.policy=commit`` the high watermark never passes what a finished sync has covered, so no reader sees
@@ -20,9 +20,11 @@ from oncelog.base.ids import Offset, TopicPartition
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Effect, Fatal, Sync, Synced
 from oncelog.node.partitions.delayed_fetches import DelayedFetches
+from oncelog.node.partitions.high_watermark import HighWatermarks
 from oncelog.node.requests.tasks import Runnable, Task
 
 if TYPE_CHECKING:
+    from oncelog.core.replicas.leader import LeaderReplicas
     from oncelog.handlers.support.waits import UntilDurable
     from oncelog.storage.log.partition_log import PartitionLog
 
@@ -49,28 +51,40 @@ class _DurableWait:
 
 
 class _Callback:
-    """What to do once one partition is durable; forgotten with the partition."""
+    """A call for when one partition is durable, and one for when it never will be."""
 
-    __slots__ = ("_call",)
+    __slots__ = ("_call", "_lost")
 
-    def __init__(self, call: Callable[[], None]) -> None:
+    def __init__(self, call: Callable[[], None], lost: Callable[[], None] | None) -> None:
         self._call = call
+        self._lost = lost
 
     def reached(self, _partition: TopicPartition) -> None:
-        """It is."""
+        """The partition is durable up to there."""
         self._call()
 
     def dropped(self) -> None:
-        """It never will be."""
+        """The partition was deleted, or is led by another broker now."""
+        if self._lost is not None:
+            self._lost()
 
 
 class GroupCommit:
     """Sees appended data to disk and moves high watermarks."""
 
-    def __init__(self, deadlines: Deadlines, runnable: Runnable, readers: DelayedFetches, *, commit: bool) -> None:
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        runnable: Runnable,
+        delayed_fetches: DelayedFetches,
+        high_watermarks: HighWatermarks,
+        *,
+        commit: bool,
+    ) -> None:
         self._deadlines = deadlines
         self._runnable = runnable
-        self._readers = readers
+        self._delayed_fetches = delayed_fetches
+        self._high_watermarks = high_watermarks
         self._commit = commit
         self._dirty: dict[TopicPartition, PartitionLog] = {}
         self._in_flight: dict[TopicPartition, int] = {}
@@ -79,7 +93,17 @@ class GroupCommit:
         self._waits: dict[TopicPartition, deque[tuple[Offset, _DurableWait | _Callback]]] = {}
         self._unflushed: dict[TopicPartition, tuple[Offset, int]] = {}
 
-    def appended(self, log: PartitionLog, now_ms: int) -> None:
+    def lead(self, partition: TopicPartition, replicas: LeaderReplicas) -> None:
+        """Move the high watermark of a partition that this broker leads from now on."""
+        self._high_watermarks.lead(partition, replicas)
+
+    def resign(self, partition: TopicPartition) -> None:
+        """Move it no more: those who wait for it are told that it never will."""
+        self._high_watermarks.resign(partition)
+        for _, wait in self._waits.pop(partition, ()):
+            wait.dropped()
+
+    def appended(self, log: PartitionLog) -> None:
         """``log`` grew: sync it by the policy and move what may move at once."""
         if self._commit:
             self._dirty[log.partition] = log
@@ -87,7 +111,7 @@ class GroupCommit:
         self._advance(log, log.log_end_offset)
         if log.has_unsynced_segments:
             self.flush(log)  # as Apache Kafka does with a segment that is full
-        self._flush_by_topic_config(log, now_ms)
+        self._flush_by_topic_config(log, self._deadlines.now_ms)
 
     def flush(self, log: PartitionLog) -> None:
         """Sync ``log`` soon; nobody waits for it."""
@@ -135,9 +159,9 @@ class GroupCommit:
             self._advance(log, upto)
 
     def _advance(self, log: PartitionLog, offset: Offset) -> None:
-        if log.set_high_watermark(offset):
+        if self._high_watermarks.vouch(log, offset):
             self._wake_waiting(log.partition, log.high_watermark)
-            self._readers.changed(log.partition)
+            self._delayed_fetches.changed(log.partition)
 
     def _wake_waiting(self, partition: TopicPartition, high_watermark: Offset) -> None:
         queue = self._waits.get(partition)
@@ -163,12 +187,15 @@ class GroupCommit:
             self._enqueue(partition, until.offsets[partition], wait)
         task.alarm = self._deadlines.at(until.deadline_ms, lambda _now: self._runnable.wake(task, wait.missing))
 
-    def when_durable(self, log: PartitionLog, offset: Offset, call: Callable[[], None]) -> None:
-        """Call back when the high watermark of ``log`` has reached ``offset``: at once if it has."""
+    def when_durable(
+        self, log: PartitionLog, offset: Offset, call: Callable[[], None], lost: Callable[[], None] | None = None
+    ) -> None:
+        """Call back when the high watermark of ``log`` has reached ``offset``, at once if it has; ``lost`` if it never
+        will here: the partition was deleted, or this broker leads it no more."""
         if log.high_watermark >= offset:
             call()
         else:
-            self._enqueue(log.partition, offset, _Callback(call))
+            self._enqueue(log.partition, offset, _Callback(call, lost))
 
     def _enqueue(self, partition: TopicPartition, offset: Offset, wait: _DurableWait | _Callback) -> None:
         queue = self._waits.setdefault(partition, deque())
@@ -182,8 +209,7 @@ class GroupCommit:
         self._dirty.pop(partition, None)
         self._in_flight.pop(partition, None)
         self._unflushed.pop(partition, None)
-        for _, wait in self._waits.pop(partition, ()):
-            wait.dropped()
+        self.resign(partition)
 
     def is_idle(self) -> bool:
         """Whether nothing is waiting for a disk."""

@@ -15,9 +15,9 @@ from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Effect, JobFinished, Report, RunJob
 
 if TYPE_CHECKING:
+    from oncelog.node.metadata import Metadata
     from oncelog.node.partitions.delayed_fetches import DelayedFetches
     from oncelog.node.partitions.group_commit import GroupCommit
-    from oncelog.node.partitions.manager import Cluster
     from oncelog.storage.directory import LogDirectory
     from oncelog.storage.jobs import Job
 
@@ -33,16 +33,16 @@ class Maintenance:
     def __init__(
         self,
         logs: LogDirectory,
-        cluster: Cluster,
-        readers: DelayedFetches,
+        metadata: Metadata,
+        delayed_fetches: DelayedFetches,
         deadlines: Deadlines,
-        durability: GroupCommit,
+        group_commit: GroupCommit,
     ) -> None:
         self._logs = logs
-        self._cluster = cluster
-        self._readers = readers
+        self._metadata = metadata
+        self._delayed_fetches = delayed_fetches
         self._deadlines = deadlines
-        self._durability = durability
+        self._group_commit = group_commit
         self._waiting: deque[Job] = deque()
         self._running: tuple[int, Job] | None = None
         self._next_token = 1
@@ -60,13 +60,13 @@ class Maintenance:
     def _interval_ms(self) -> int:
         """Retention and compaction share their passes: the shorter of Kafka's two intervals. Compaction looks each
         time; retention has its own interval waited out, until when records stamped long ago can be read."""
-        return max(1, min(self._retention_interval_ms(), int(self._cluster.config.get("log.cleaner.backoff.ms"))))
+        return max(1, min(self._retention_interval_ms(), int(self._metadata.config.get("log.cleaner.backoff.ms"))))
 
     def _retention_interval_ms(self) -> int:
-        return int(self._cluster.config.get("log.retention.check.interval.ms"))
+        return int(self._metadata.config.get("log.retention.check.interval.ms"))
 
     def _checkpoint_interval_ms(self) -> int:
-        return max(1, int(self._cluster.config.get("log.flush.offset.checkpoint.interval.ms")))
+        return max(1, int(self._metadata.config.get("log.flush.offset.checkpoint.interval.ms")))
 
     def _begin_pass(self, now_ms: int) -> None:
         retention = now_ms >= self._retention_due_ms
@@ -96,9 +96,9 @@ class Maintenance:
         except OSError as error:  # a full disk: the next pass may free something, and the other logs must have theirs
             self._reports.append(Report("error", f"housekeeping of {partition} failed: {error}"))
         if log.log_start_offset != start_offset:
-            self._readers.changed(partition)
+            self._delayed_fetches.changed(partition)
         if log.has_unsynced_segments:
-            self._durability.flush(log)  # retention may have rolled; what it deleted keeps its disk space until then
+            self._group_commit.flush(log)  # retention may have rolled; what it deleted keeps its disk space until then
 
     def add(self, job: Job) -> None:
         """Run a job when those before it are done."""
@@ -124,7 +124,7 @@ class Maintenance:
         self._running = None
         if event.failure is None:
             job.apply()
-            self._readers.changed(job.partition)
+            self._delayed_fetches.changed(job.partition)
         else:
             job.abandon()
             effects.append(Report("error", f"{job.name} of {job.partition} failed: {event.failure}"))

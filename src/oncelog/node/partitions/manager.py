@@ -1,185 +1,222 @@
-"""Keeps this broker's logs in step with the cluster image: what is created, altered, deleted or configured there
-happens here, and nothing else changes which logs there are.
+"""The partitions of this broker: their logs, kept in step with the cluster image, and who leads them.
+
+Topics are created, altered, deleted and configured in the image; here it is done to the logs, and only here.
+Leadership is the only road to a log: a partition is led in one epoch, or the answer is the error to tell.
+
+Logs of new partitions are created in slices, or when somebody asks for one: a directory and a few files each are
+milliseconds on a busy disk, and a topic may have thousands of partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from oncelog.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
-from oncelog.base.invariant import invariant
-from oncelog.base.tree import Operation
-from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.configs.topic import TopicConfigs
-from oncelog.core.controller.image import ClusterImage, ImageDelta, PartitionImage, TopicImage, changes_of
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_LEADER_EPOCH, Offset, TopicPartition
+from oncelog.core.controller.model import PartitionImage, TopicImage
+from oncelog.core.replicas.leader import LeaderReplicas
+from oncelog.core.sessions.fetch import FetchSessions
+from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.metadata import Metadata
+from oncelog.node.partitions.delayed_fetches import DelayedFetches
+from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.log_configs import log_config, storage_config
+from oncelog.node.partitions.maintenance import Maintenance
 
 if TYPE_CHECKING:
-    from oncelog.node.coordinators.runner import Coordinators
-    from oncelog.node.partitions.delayed_fetches import DelayedFetches
-    from oncelog.node.partitions.group_commit import GroupCommit
-    from oncelog.node.partitions.maintenance import Maintenance
-    from oncelog.ports import Entropy
+    from oncelog.core.controller.image import ImageDelta
+    from oncelog.handlers.support.waits import UntilDurable
+    from oncelog.node.requests.tasks import Task
     from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
-
 
 LOGS_PER_SLICE: Final = 16
 
 
-class Cluster:
-    """The image, the configuration it implies, and the logs that follow from both."""
+class PartitionManager:
+    """Implements ``handlers.support.ports.Partitions``."""
 
     def __init__(
-        self, broker_id: BrokerId, image: ClusterImage, config: BrokerConfig, logs: LogDirectory, entropy: Entropy
-    ) -> None:
-        self._broker_id = broker_id
-        self._logs = logs
-        self._entropy = entropy
-        self._missing: dict[TopicPartition, None] = {}
-        self.now_ms = 0
-        self.image = image
-        self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
-        self._topic_configs = TopicConfigs(self.config)
-        self._durability: GroupCommit
-        self._readers: DelayedFetches
-        self._coordinators: Mapping[TopicName, Coordinators[Any]]
-        self._maintenance: Maintenance
-
-    def bind(
         self,
-        durability: GroupCommit,
-        readers: DelayedFetches,
-        coordinators: Mapping[TopicName, Coordinators[Any]],
+        logs: LogDirectory,
+        metadata: Metadata,
+        group_commit: GroupCommit,
+        delayed_fetches: DelayedFetches,
         maintenance: Maintenance,
+        deadlines: Deadlines,
     ) -> None:
-        """Who is told of what happens to the logs. They are made after this, from the configuration it holds."""
-        self._durability = durability
-        self._readers = readers
-        self._coordinators = coordinators
+        self.logs = logs
+        self._metadata = metadata
+        self._group_commit = group_commit
+        self._delayed_fetches = delayed_fetches
         self._maintenance = maintenance
+        self._deadlines = deadlines
+        self._leaders: dict[TopicPartition, LeaderLog] = {}
+        self._missing: dict[TopicPartition, None] = {}
+        self.fetch_sessions = FetchSessions(
+            int(metadata.config.get("max.incremental.fetch.session.cache.slots")), metadata.random_bytes
+        )
+        self.records_in = 0
+        self.record_bytes_in = 0
+        self.measure_disk: Callable[[], tuple[int, int]] = lambda: (-1, -1)
+        """Size of the data's volume and what is free on it; the runtime knows."""
+
+    # In step with the image
 
     def start(self) -> None:
-        """Give every log its configuration and create those that the image has and the disk lacks (a crash between
-        the commit of a topic and the creation of its directory)."""
-        for topic in self.image.topics.values():
-            self._create_logs(topic)
+        """Give every log its configuration and note those that the image has and the disk lacks (a crash between the
+        commit of a topic and the creation of its directory)."""
+        for topic in self._metadata.image.topics.values():
+            self._note_replicas(topic)
             self._configure(topic)
-        self._lead_shards()
+        for log in self.logs.logs.values():
+            if log.high_watermark < log.log_end_offset:
+                self._group_commit.appended(log)
 
-    def apply(self, operations: Sequence[Operation]) -> None:
-        """Take over what the tree has committed."""
-        delta = self.image.apply(changes_of(operations))
-        self.image = delta.image
+    def take_over(self, delta: ImageDelta) -> list[TopicPartition]:
+        """Follow a change of the image; returns the partitions that are gone with their topics."""
         if delta.broker_configs:
-            self.config = self.config.with_dynamic(*self.image.dynamic_broker_configs(self._broker_id))
-            self._topic_configs = TopicConfigs(self.config)
             self._configure_storage()
-        self._delete_logs(delta)
+        gone = [TopicPartition(topic.name, index) for topic in delta.deleted for index in range(len(topic.partitions))]
+        for partition in gone:
+            self._delete(partition)
+        topics = self._metadata.image.topics
         for name in (*delta.created, *delta.altered):
-            self._create_logs(self.image.topics[name])
-        touched = self.image.topics if delta.broker_configs else (*delta.created, *delta.altered, *delta.configs)
+            self._note_replicas(topics[name])
+        touched = topics if delta.broker_configs else (*delta.created, *delta.altered, *delta.configs)
         for name in touched:
-            self._configure(self.image.topics[name])
-        self._lead_shards()
-
-    def in_sync_count(self, partition: TopicPartition) -> int:
-        """How many replicas of a partition are in sync; 0 when there is no such partition."""
-        found = self._partition(partition)
-        return 0 if found is None else len(found.isr)
-
-    def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
-        """Epoch in which this broker leads a partition."""
-        found = self._partition(partition)
-        return NO_LEADER_EPOCH if found is None else found.leader_epoch
-
-    def _partition(self, partition: TopicPartition) -> PartitionImage | None:
-        topic = self.image.topics.get(partition.topic)
-        if topic is None or not 0 <= partition.partition < len(topic.partitions):
-            return None
-        return topic.partitions[partition.partition]
-
-    def _create_logs(self, topic: TopicImage) -> None:
-        """Note which logs are missing. They are created in slices, or when somebody asks for one: a directory and a
-        few files each are milliseconds on a busy disk, and a topic may have thousands of partitions."""
-        for index, partition in enumerate(topic.partitions):
-            key = TopicPartition(topic.name, index)
-            if self._broker_id in partition.replicas and key not in self._logs.logs:
-                self._missing[key] = None
+            self._configure(topics[name])
+        return gone
 
     def create_slice(self) -> bool:
-        """Create some of the missing logs; whether there are more."""
+        """Create some of the missing logs; True if there are more."""
         for partition in list(islice(self._missing, LOGS_PER_SLICE)):
             self._create_log(partition)
         return bool(self._missing)
 
-    def creates_logs(self) -> bool:
-        """Whether some are missing."""
-        return bool(self._missing)
+    def _note_replicas(self, topic: TopicImage) -> None:
+        for index, image in enumerate(topic.partitions):
+            partition = TopicPartition(topic.name, index)
+            if self._metadata.broker_id not in image.replicas:
+                continue
+            log = self.logs.logs.get(partition)
+            if log is None:
+                self._missing[partition] = None
+            else:
+                self._lead_or_resign(partition, log, image)
 
-    def _create_log(self, partition: TopicPartition) -> PartitionLog:
+    def _lead_or_resign(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> None:
+        led = self._leaders.get(partition)
+        if not self.leads(image):
+            if led is not None:
+                self._resign(partition)
+        elif led is not None and led.leader_epoch == image.leader_epoch:
+            led.replicas.change_in_sync(image.replicas, image.isr)
+        else:
+            replicas = LeaderReplicas(image.leader, image.replicas, image.isr, log.high_watermark)
+            self._leaders[partition] = LeaderLog(partition, log, image.leader_epoch, replicas)
+            self._group_commit.lead(partition, replicas)
+
+    def _resign(self, partition: TopicPartition) -> None:
+        self._leaders.pop(partition, None)
+        self._group_commit.resign(partition)
+        self._delayed_fetches.changed(partition)
+
+    def _create_log(self, partition: TopicPartition) -> None:
         del self._missing[partition]
-        topic = self.image.topics[partition.topic]
-        config = log_config(self._topic_configs.of(topic.configs))
-        return self._logs.create(partition, topic.topic_id, config, now_ms=self.now_ms)
+        topic = self._metadata.image.topics[partition.topic]
+        config = log_config(self._metadata.topic_config(topic))
+        log = self.logs.create(partition, topic.topic_id, config, now_ms=self._deadlines.now_ms)
+        self._lead_or_resign(partition, log, topic.partitions[partition.partition])
+
+    def _delete(self, partition: TopicPartition) -> None:
+        self._missing.pop(partition, None)
+        self._leaders.pop(partition, None)
+        if partition in self.logs.logs:
+            self._maintenance.add(self.logs.delete(partition, self._metadata.random_bytes(16)))
+            self._group_commit.dropped(partition)
+            self._delayed_fetches.changed(partition)
 
     def _configure_storage(self) -> None:
-        storage = storage_config(self.config)
-        self._logs.storage = storage
-        for log in self._logs.logs.values():
+        storage = storage_config(self._metadata.config)
+        self.logs.storage = storage
+        for log in self.logs.logs.values():
             log.storage = storage
 
     def _configure(self, topic: TopicImage) -> None:
-        config = log_config(self._topic_configs.of(topic.configs))
+        config = log_config(self._metadata.topic_config(topic))
         for index in range(len(topic.partitions)):
-            log = self._logs.logs.get(TopicPartition(topic.name, index))
+            log = self.logs.logs.get(TopicPartition(topic.name, index))
             if log is None:
                 continue
             log.set_topic_id(topic.topic_id)  # a power cut may have taken the file that says it
             if log.config != config:
                 log.config = config
 
-    def _delete_logs(self, delta: ImageDelta) -> None:
-        gone = [TopicPartition(topic.name, index) for topic in delta.deleted for index in range(len(topic.partitions))]
-        for partition in gone:
-            self._missing.pop(partition, None)
-            if partition in self._logs.logs:
-                self._maintenance.add(self._logs.delete(partition, self._entropy.token(16)))
-                self._durability.dropped(partition)
-                self._readers.changed(partition)
-        dropped = {topic.name for topic in delta.deleted}
-        for name, coordinators in self._coordinators.items():
-            if name in dropped:
-                coordinators.drop_all(self.now_ms)
-                coordinators.set_partition_count(0)
-            elif gone:
-                coordinators.partitions_deleted(gone, self.now_ms)
+    def park_until_durable(self, task: Task, until: UntilDurable) -> None:
+        """Keep ``task`` until every high watermark in ``until`` is reached."""
+        found = {partition: self.leader_log(partition) for partition in until.offsets}
+        logs = {name: None if isinstance(led, ErrorCode) else led.log for name, led in found.items()}
+        self._group_commit.wait(task, until, logs)
 
-    def _lead_shards(self) -> None:
-        """Coordinate what this broker leads of the internal topics; what it coordinates already stays as it is."""
-        for name, coordinators in self._coordinators.items():
-            topic = self.image.topics.get(name)
-            if topic is None:
-                continue
-            coordinators.set_partition_count(len(topic.partitions))
-            for index, partition in enumerate(topic.partitions):
-                if partition.leader == self._broker_id:
-                    key = TopicPartition(name, index)
-                    open_log = partial(self._existing_log, key)
-                    coordinators.lead(index, partition.leader_epoch, open_log, is_new=key in self._missing)
+    # The port of handlers
 
-    def _existing_log(self, partition: TopicPartition) -> PartitionLog:
-        log = self.log(partition)
-        invariant(log is not None, "a partition that this broker leads has no log", partition=partition)
-        assert log is not None
-        return log
+    def leader_log(
+        self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> LeaderLog | ErrorCode:
+        """See ``handlers.support.ports.Partitions``."""
+        found = self._leaders.get(partition)
+        if found is None:
+            if partition in self._missing:
+                self._create_log(partition)
+                return self.leader_log(partition, current_leader_epoch)
+            exists = self._metadata.image.has_partition(partition)
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != found.leader_epoch:
+            is_older = current_leader_epoch < found.leader_epoch
+            return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return found
 
-    def log(self, partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition that this broker leads."""
-        log = self._logs.logs.get(partition)
-        if log is None and partition in self._missing:
-            return self._create_log(partition)
-        return log
+    def leader_logs(self) -> Iterator[LeaderLog]:
+        """All partitions that this broker leads and that have a log."""
+        return iter(self._leaders.values())
+
+    def leads(self, image: PartitionImage) -> bool:
+        """True if this broker leads the partition."""
+        return image.leader == self._metadata.broker_id
+
+    def has_log(self, partition: TopicPartition) -> bool:
+        """True if the partition has a log on disk already."""
+        return partition in self.logs.logs
+
+    def replica_size_bytes(self, partition: TopicPartition) -> int | None:
+        """See ``handlers.support.ports.Partitions``."""
+        if partition in self._missing:
+            self._create_log(partition)
+        log = self.logs.logs.get(partition)
+        return None if log is None else log.size_bytes
+
+    def creates_logs(self) -> bool:
+        """See ``handlers.support.ports.Partitions``."""
+        return bool(self._missing)
+
+    def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
+        """See ``handlers.support.ports.Partitions``."""
+        self.records_in += record_count
+        self.record_bytes_in += size_bytes
+        self._group_commit.appended(leader_log.log)
+
+    def readable_changed(self, partition: TopicPartition) -> None:
+        """See ``handlers.support.ports.Partitions``."""
+        self._delayed_fetches.changed(partition)
+
+    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
+        """See ``handlers.support.ports.Partitions``."""
+        self.logs.checkpoint_log_starts(rising)
+
+    def disk_bytes(self) -> tuple[int, int]:
+        """See ``handlers.support.ports.Partitions``."""
+        return self.measure_disk()

@@ -13,17 +13,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.base.units import MIB
 from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
-    from oncelog.node.requests.tasks import Task
     from oncelog.wire.chunks import Chunk
 
 MAX_UNANSWERED: Final = 100
 MAX_BACKLOG_BYTES: Final = MIB
+
+
+class Holder(Protocol):
+    """A request whose handler waits while later ones of its connection are not decided."""
+
+    waiting: bool
+
+    def abandon(self) -> None:
+        """End it where it waits: its client is gone."""
 
 
 class Slot:
@@ -68,7 +76,7 @@ class Connection:
         self.slots: deque[Slot] = deque()
         self.backlog: deque[Buffer] = deque()
         self.backlog_bytes = 0
-        self.holder: Task | None = None
+        self.holder: Holder | None = None
         """The newest task that held the connection; ended with it, while a produce goes on without it."""
 
     def reserve(self) -> Slot:

@@ -8,10 +8,9 @@ what it should not is our bug: it is reported and costs that connection, not the
 from __future__ import annotations
 
 import traceback
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import GeneratorType
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.errors import PeerError
@@ -20,11 +19,13 @@ from oncelog.base.units import KIB
 from oncelog.handlers import registry
 from oncelog.handlers.api import Api
 from oncelog.handlers.support.chunking import in_slices
-from oncelog.handlers.support.context import Authoriser, Broker, Context
-from oncelog.handlers.support.waits import Wait
+from oncelog.handlers.support.context import Authoriser, Context
+from oncelog.handlers.support.ports import Ports
+from oncelog.handlers.support.waits import Steps
 from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import Close, Effect, Fatal, Pause, Report, Resume, Send
+from oncelog.node.events import Close, Fatal, Pause, Report, Resume, Send
 from oncelog.node.monitoring.traffic import Traffic
+from oncelog.node.outbox import Outbox
 from oncelog.node.requests.connections import Connection, Slot
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
 from oncelog.node.requests.tasks import Runnable, Task
@@ -50,8 +51,25 @@ RESUMES_PER_SLICE: Final = 500
 """How often a handler that asks coordinators about one item after the other goes on before others have their turn."""
 
 
-Handle = Callable[[Any, Context], Any]
-"""A handler: a request and its circumstances; the response, None, or a generator that returns one of them."""
+Handle = Callable[[Any, Context], "Steps[Message | None]"]
+"""A handler as the node drives it: steps that return the response, or None where there is none."""
+
+
+ParkingTable = Mapping[type, Callable[[Task, Any], None]]
+"""Keeps a task that waits, by the type of what it waits for."""
+
+
+def as_steps(handle: Callable[[Any, Context], Any]) -> Handle:
+    """A handler as steps; one that never waits is a plain function in its module."""
+    if isgeneratorfunction(handle):
+        return handle
+
+    def steps(request: Any, context: Context) -> Steps[Message | None]:
+        response: Message | None = handle(request, context)
+        yield from ()
+        return response
+
+    return steps
 
 
 class _Loaded:
@@ -63,7 +81,7 @@ class _Loaded:
         self.api = api
         messages = import_module(f"oncelog.wire.messages.{api.module}")
         self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
-        self.handle: Handle = import_module(f"oncelog.handlers.{api.module}").handle
+        self.handle: Handle = as_steps(import_module(f"oncelog.handlers.{api.module}").handle)
 
 
 def _range_size(chunk: Chunk) -> int:
@@ -76,26 +94,23 @@ class Requests:
 
     def __init__(
         self,
-        broker: Broker,
+        ports: Ports,
         authoriser: Authoriser,
-        park: Callable[[Task, Wait], None],
+        parking: ParkingTable,
         deadlines: Deadlines,
         runnable: Runnable,
-        traffic: Traffic,
+        outbox: Outbox,
     ) -> None:
-        self._broker = broker
+        self._ports = ports
         self._authoriser = authoriser
-        self._park = park
+        self._parking = parking
         self._deadlines = deadlines
         self._runnable = runnable
-        self._traffic = traffic
+        self._outbox = outbox
         self._loaded: dict[int, _Loaded] = {}
+        self.traffic = Traffic()
         self.around: Callable[[Api, Handle], Handle] | None = None
         """Puts something around every handler (a test's faults); set before the first request."""
-        self._turns: deque[tuple[Task, object, Exception | None]] = deque()
-        """Who goes on when others had their turn, with what they are resumed with."""
-        self.now_ms = 0
-        self.effects: list[Effect] = []
 
     def receive(self, connection: Connection, frame: Buffer) -> None:
         """A frame arrived: decide it, or keep it until the connection is no longer held."""
@@ -107,10 +122,10 @@ class Requests:
             self._decide(connection, frame)
         if not connection.paused and connection.is_full():
             connection.paused = True
-            self.effects.append(Pause(connection.id))
+            self._outbox.effects.append(Pause(connection.id))
 
     def run_woken(self) -> bool:
-        """Let every task that was woken go on; whether there was one."""
+        """Let every task that was woken go on; True if there was one."""
         ran = False
         while (entry := self._runnable.take()) is not None:
             task, value, error = entry
@@ -120,37 +135,20 @@ class Requests:
                 task.alarm = None
             task.resumes += 1
             if task.resumes > RESUMES_PER_SLICE:
-                self.wait_for_slice(task, value, error)
+                self._runnable.wait_for_slice(task, value, error)
                 continue
             task.slot.held = False
-            task.context.now_ms = self.now_ms
+            task.context.now_ms = self._deadlines.now_ms
             self._advance(task, value, error)
             self._decide_postponed(task.connection)
         return ran
-
-    def wait_for_slice(self, task: Task, value: object = None, error: Exception | None = None) -> None:
-        """Let ``task`` go on when others had their turn."""
-        task.waiting, task.resumes = True, 0
-        self._turns.append((task, value, error))
-
-    def waits_for_slice(self) -> bool:
-        """Whether somebody does."""
-        return bool(self._turns)
-
-    def next_slice(self) -> None:
-        """The others had theirs: one goes on, or a hundred large requests would take a hundred turns in one."""
-        while self._turns:
-            task, value, error = self._turns.popleft()
-            if task.waiting:  # or its client has gone
-                self._runnable.wake(task, value, error)
-                return
 
     def _decide_postponed(self, connection: Connection) -> None:
         while connection.open and not connection.refused and (frame := connection.next_postponed()) is not None:
             self._decide(connection, frame)
         if connection.paused and connection.open and not connection.is_full():
             connection.paused = False
-            self.effects.append(Resume(connection.id))
+            self._outbox.effects.append(Resume(connection.id))
 
     def _decide(self, connection: Connection, frame: Buffer) -> None:
         try:
@@ -158,7 +156,7 @@ class Requests:
             loaded = self._find(header, connection)
             if loaded is None:
                 return
-            self._traffic.received(loaded.api.key, len(frame))
+            self.traffic.received(loaded.api.key, len(frame))
             # Who is allowed larger requests (``oncelog.request.max.bytes``) may say more in them.
             most = 0 if header.api_key == PRODUCE_KEY else len(frame) // ELEMENT_BYTES
             request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version, most)
@@ -167,26 +165,17 @@ class Requests:
             return
         context = self._context(connection, header)
         slot = connection.reserve()
-        outcome: Any
-        try:
-            if header.api_key != PRODUCE_KEY and self._is_large(len(frame)):
-                outcome = in_slices(loaded.api.name, loaded.handle, request, context)
-            else:
-                outcome = loaded.handle(request, context)
-            if outcome is not None and not isinstance(outcome, GeneratorType) and is_large(outcome):
-                outcome = encoded_in_slices(outcome, header.api_version)
-            if not isinstance(outcome, GeneratorType):
-                self._answer(connection, slot, loaded.api, header.correlation_id, context, outcome)
-                self._traffic.answered(loaded.api.key, 0)
-                return
-        except Exception as error:  # noqa: BLE001 - as above
-            self._failed(connection, slot, loaded.api.name, error)
-            return
-        task = Task(outcome, loaded.api, header.correlation_id, context, connection, slot, self.now_ms)
+        if header.api_key != PRODUCE_KEY and self._is_large(len(frame)):
+            steps = in_slices(loaded.api.name, loaded.handle, request, context)
+        else:
+            steps = loaded.handle(request, context)
+        task = Task(steps, loaded.api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
         self._advance(task, None, None)
 
     def _is_large(self, frame_bytes: int) -> bool:
-        return frame_bytes > LARGE_BYTES or (frame_bytes > LARGE_WHILE_CREATING_BYTES and self._broker.creates_logs())
+        return frame_bytes > LARGE_BYTES or (
+            frame_bytes > LARGE_WHILE_CREATING_BYTES and self._ports.partitions.creates_logs()
+        )
 
     def _find(self, header: RequestHeader, connection: Connection) -> _Loaded | None:
         key, version = header.api_key, header.api_version
@@ -211,7 +200,10 @@ class Requests:
 
     def _context(self, connection: Connection, header: RequestHeader) -> Context:
         return Context(
-            broker=self._broker,
+            partitions=self._ports.partitions,
+            groups=self._ports.groups,
+            transactions=self._ports.transactions,
+            cluster=self._ports.cluster,
             authoriser=self._authoriser,
             api_key=header.api_key,
             version=header.api_version,
@@ -220,7 +212,7 @@ class Requests:
             client_host=connection.host,
             principal=connection.principal,
             listener=connection.listener,
-            now_ms=self.now_ms,
+            now_ms=self._deadlines.now_ms,
         )
 
     def _advance(self, task: Task, value: object, error: Exception | None) -> None:
@@ -239,7 +231,7 @@ class Requests:
             if wait.holds_connection and task.connection.is_newest(task.slot):
                 task.connection.holder = task
         try:
-            self._park(task, wait)
+            self._parking[type(wait)](task, wait)
         except Exception as failure:  # noqa: BLE001 - as in _decide
             task.waiting = False
             self._failed(task.connection, task.slot, task.api.name, failure)
@@ -257,7 +249,7 @@ class Requests:
         except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
             self._failed(task.connection, task.slot, task.api.name, failure)
             return
-        self._traffic.answered(task.api.key, self.now_ms - task.started_ms)
+        self.traffic.answered(task.api.key, self._deadlines.now_ms - task.started_ms)
 
     def _answer(
         self,
@@ -276,29 +268,29 @@ class Requests:
         else:
             slot.chunks = chunks = encode_response(correlation_id, api.key, context.version, response)
             if api.key == FETCH_KEY:
-                self._traffic.record_bytes_out += sum(map(_range_size, chunks))
+                self.traffic.record_bytes_out += sum(map(_range_size, chunks))
         self._flush(connection)
 
     def _flush(self, connection: Connection) -> None:
         chunks = connection.take_ready()
         if chunks:
-            self.effects.append(Send(connection.id, chunks))
+            self._outbox.effects.append(Send(connection.id, chunks))
         if connection.refused and connection.open and not connection.slots:
             connection.shut()
-            self.effects.append(Close(connection.id, connection.refusal))
+            self._outbox.effects.append(Close(connection.id, connection.refusal))
             return
         if connection.paused and not connection.is_held() and not connection.is_full():
             connection.paused = False
-            self.effects.append(Resume(connection.id))
+            self._outbox.effects.append(Resume(connection.id))
 
     def _failed(self, connection: Connection, slot: Slot | None, what: str, error: Exception) -> None:
         if isinstance(error, InvariantViolation):
-            self.effects.append(Fatal(str(error)))
+            self._outbox.effects.append(Fatal(str(error)))
         elif isinstance(error, PeerError):
             self._refuse(connection, slot, str(error))
         else:
             trace = "".join(traceback.format_exception(error, chain=False))[-MAX_TRACE:]
-            self.effects.append(Report("error", f"{what} failed, its connection is closed\n{trace}"))
+            self._outbox.effects.append(Report("error", f"{what} failed, its connection is closed\n{trace}"))
             self._refuse(connection, slot, None)
 
     def _refuse(self, connection: Connection, slot: Slot | None, reason: str | None) -> None:

@@ -43,7 +43,7 @@ class OffloadedWork:
         self._running: _Work | None = None
         self._token = 0
 
-    def wait(self, task: Task, wait: Offload) -> None:
+    def park(self, task: Task, wait: Offload) -> None:
         """Have the work of ``task`` done when its turn comes."""
         self._queue.append(_Work(task, wait))
 

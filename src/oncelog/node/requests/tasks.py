@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oncelog.handlers.api import Api
     from oncelog.handlers.support.context import Context
-    from oncelog.handlers.support.waits import Steps
+    from oncelog.handlers.support.waits import NextSlice, Steps
     from oncelog.node.deadlines import Alarm
     from oncelog.node.requests.connections import Connection, Slot
 
@@ -31,7 +31,7 @@ class Task:
     alarm: Alarm | None = None
     resumes: int = 0
     """How often it went on since others had their turn."""
-    forget: Callable[[], None] | None = None
+    forget: Callable[[], object] | None = None
     """Takes the task out of what it waits in, where that could keep it for long."""
 
     def abandon(self) -> None:
@@ -43,12 +43,14 @@ class Task:
 
 
 class Runnable:
-    """Tasks that were woken in this event, with what they are resumed with; drained before ``handle`` returns.
+    """Tasks that can go on, each with the value or error it is resumed with: those woken in this event, drained before
+    ``handle`` returns, and those whose next slice comes when other events had their turn.
 
     A queue and not a call, so that an append deep inside one handler never runs another handler's code."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Task, object, Exception | None]] = deque()
+        self._slices: deque[tuple[Task, object, Exception | None]] = deque()
 
     def wake(self, task: Task, value: object = None, error: Exception | None = None) -> None:
         """Let ``task`` go on with ``value``, or with ``error`` raised at its yield. Nothing happens if it was woken."""
@@ -61,5 +63,27 @@ class Runnable:
         return self._queue.popleft() if self._queue else None
 
     def is_empty(self) -> bool:
-        """Whether nobody was woken."""
+        """True if no task was woken."""
         return not self._queue
+
+    def park(self, task: Task, _wait: NextSlice) -> None:
+        """Let ``task`` go on when others had their turn."""
+        self.wait_for_slice(task)
+
+    def wait_for_slice(self, task: Task, value: object = None, error: Exception | None = None) -> None:
+        """Let ``task`` go on when others had their turn."""
+        task.waiting, task.resumes = True, 0
+        self._slices.append((task, value, error))
+
+    def has_slices(self) -> bool:
+        """True while a task waits for its next slice."""
+        return bool(self._slices)
+
+    def next_slice(self) -> None:
+        """The others had their turn: one task goes on, or a hundred large requests would take a hundred slices in
+        one."""
+        while self._slices:
+            task, value, error = self._slices.popleft()
+            if task.waiting:  # or its client has gone
+                self.wake(task, value, error)
+                return

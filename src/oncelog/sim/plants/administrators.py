@@ -9,11 +9,12 @@ from oncelog.admin.transactions import hanging as tool
 from oncelog.base.errors import ErrorCode
 from oncelog.core.transactions.hanging import Verdict
 from oncelog.handlers import write_txn_markers
-from oncelog.handlers.produce import handler as produce
+from oncelog.handlers.produce.verification import Verification
 from oncelog.handlers.support import transaction_findings
 from oncelog.node.coordinators import markers
-from oncelog.node.hanging.watch import OrphanWatch
-from oncelog.node.node import Node
+from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
+from oncelog.node.hanging.watch import HangingWatch
+from oncelog.node.monitoring.audit_trail import AuditTrail
 from oncelog.sim.plants.planting import Plant, every
 from oncelog.storage.errors import AppendRefused
 
@@ -50,7 +51,7 @@ def _two_phase_forgotten(right: Any) -> Any:
 
 
 def _no_grace(right: Any) -> Any:
-    def orphaned(self: OrphanWatch, watched: Any, finding: Any, log: Any, entry: Any, now_ms: int) -> Any:
+    def orphaned(self: HangingWatch, watched: Any, finding: Any, log: Any, entry: Any, now_ms: int) -> Any:
         watched.found_ms = now_ms - LONG_MS
         return right(self, watched, finding, log, entry, now_ms)
 
@@ -59,7 +60,7 @@ def _no_grace(right: Any) -> Any:
 
 def _found(verdict: Verdict) -> Any:
     def planted(right: Any) -> Any:
-        def ask(self: OrphanWatch, transaction: Any, entry: Any) -> Any:
+        def ask(self: HangingWatch, transaction: Any, entry: Any) -> Any:
             finding = right(self, transaction, entry)
             wrong = finding.verdict is verdict
             return finding._replace(verdict=Verdict.ORPHANED, timeout_ms=1_000) if wrong else finding
@@ -70,7 +71,7 @@ def _found(verdict: Verdict) -> Any:
 
 
 def _not_aborted(right: Any) -> Any:
-    def abort(self: OrphanWatch, transaction: Any, entry: Any) -> ErrorCode:
+    def abort(self: HangingWatch, transaction: Any, entry: Any) -> ErrorCode:
         return ErrorCode.NONE
 
     return abort
@@ -79,20 +80,19 @@ def _not_aborted(right: Any) -> Any:
 def _audit_forgotten(right: Any) -> Any:
     now = every(5)
 
-    def audit(self: Node, record: Any) -> None:
+    def add(self: AuditTrail, record: Any) -> None:
         if not now():
             right(self, record)
 
-    return audit
+    return add
 
 
 def _not_verified(right: Any) -> Any:
-    def verify(transactional_id: str, identity: Any, partitions: Any, context: Any) -> Any:
+    def ask(self: Verification, context: Any) -> Any:
         if context.version >= 12:  # which also adds the partition
-            return (yield from right(transactional_id, identity, partitions, context))
-        return {}
+            yield from right(self, context)
 
-    return verify
+    return ask
 
 
 def _last_write(right: Any) -> Any:
@@ -141,50 +141,50 @@ ADMINISTRATORS: Final = (
     Plant(
         "loading-not-awaited",
         "an administrator's marker is written while coordinators read their logs",
-        Node,
-        "transactions_loading",
+        TransactionCoordinators,
+        "is_loading",
         _never,
     ),
     Plant(
         "orphans-without-grace",
         "a broker that ends orphans does so as soon as it sees one",
-        OrphanWatch,
+        HangingWatch,
         "_orphaned",
         _no_grace,
     ),
     Plant(
         "live-ones-orphaned",
         "a broker that ends orphans takes what is older than its time-out for one",
-        OrphanWatch,
+        HangingWatch,
         "_ask",
         _found(Verdict.LIVE),
     ),
     Plant(
         "prepared-ones-orphaned",
         "a broker that ends orphans takes what is prepared in two phases for one",
-        OrphanWatch,
+        HangingWatch,
         "_ask",
         _found(Verdict.TWO_PHASE),
     ),
     Plant(
         "orphans-not-ended",
         "a broker that ends orphans says so, and does not",
-        OrphanWatch,
+        HangingWatch,
         "_abort",
         _not_aborted,
     ),
     Plant(
         "audit-forgotten",
         "an administrative end is missing from the audit log now and then",
-        Node,
-        "audit",
+        AuditTrail,
+        "add",
         _audit_forgotten,
     ),
     Plant(
         "late-writes-taken",
         "a leader that verifies lets clients before Transactions V2 begin what no coordinator knows",
-        produce,
-        "verify",
+        Verification,
+        "ask",
         _not_verified,
     ),
     Plant(

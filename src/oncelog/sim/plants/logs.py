@@ -9,7 +9,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.producers import entry as producer_entry
 from oncelog.core.producers import state as producer_state
 from oncelog.core.producers.state import ProducerState
-from oncelog.handlers.produce import handler as produce
+from oncelog.handlers.produce.verification import Verification
 from oncelog.node.partitions.delayed_fetches import DelayedFetches
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.sim.plants.planting import Plant, every
@@ -51,11 +51,13 @@ def _no_check(right: Any) -> Any:
 
 
 def _zombie_writes(right: Any) -> Any:
-    def verify(transactional_id: str, identity: Any, partitions: Any, context: Any) -> Any:
-        refused = yield from right(transactional_id, identity, partitions, context)
-        return {p: error for p, error in refused.items() if error is not ErrorCode.INVALID_PRODUCER_EPOCH}
+    def ask(self: Verification, context: Any) -> Any:
+        yield from right(self, context)
+        for each in self._appends:
+            if each.unverified is ErrorCode.INVALID_PRODUCER_EPOCH:
+                each.unverified = ErrorCode.NONE
 
-    return verify
+    return ask
 
 
 def _forget_producers(right: Any) -> Any:
@@ -254,8 +256,8 @@ LOGS: Final = (
     Plant(
         "zombie-writes",
         "the coordinator's word that a producer is fenced is passed over",
-        produce,
-        "verify",
+        Verification,
+        "ask",
         _zombie_writes,
     ),
     Plant(

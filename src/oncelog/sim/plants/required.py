@@ -8,7 +8,7 @@ from oncelog.core.producers.entry import BatchMetadata
 from oncelog.core.producers.state import ProducerState
 from oncelog.core.transactions import transaction as transitions
 from oncelog.core.transactions.parking import Parking
-from oncelog.node import node as node_module
+from oncelog.node.coordinators import markers
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.sim.plants.planting import Plant, every
 
@@ -25,8 +25,8 @@ def _skip_marker(right: Any) -> Any:
 
 
 def _acknowledge_before_sync(right: Any) -> Any:
-    def appended(self: GroupCommit, log: Any, now_ms: int) -> None:
-        right(self, log, now_ms)
+    def appended(self: GroupCommit, log: Any) -> None:
+        right(self, log)
         self._advance(log, log.log_end_offset)
 
     return appended
@@ -70,7 +70,7 @@ REQUIRED: Final = (
     Plant(
         "skip-marker",
         "a marker is not written to one partition now and then",
-        node_module,
+        markers,
         "append_marker",
         _skip_marker,
     ),

@@ -15,10 +15,11 @@ from oncelog.core.transactions.states import COMPLETED, TransactionState
 from oncelog.core.transactions.timers import TimerKey, TimerKind
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
+from oncelog.node.coordinators.marker_sender import MarkerSender
+from oncelog.node.coordinators.markers import MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import Coordinators
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
-from oncelog.node.node import Node
 from oncelog.sim.plants.planting import Plant, every
 
 SOON_MS: Final = 3_000
@@ -36,9 +37,9 @@ def _wrong_outcome(right: Any) -> Any:
 
 def _marker_before_decision(right: Any) -> Any:
     def follow_up(self: TransactionCoordinators, led: Any, decision: Any, now_ms: int) -> None:
-        for each in decision.markers:
-            for partition in each.partitions:
-                self._write_marker(led, each, partition)
+        if decision.markers:
+            self.markers.add(led, decision.markers)
+            self.markers.send_decided()
         decision.markers = []
         right(self, led, decision, now_ms)
 
@@ -46,11 +47,11 @@ def _marker_before_decision(right: Any) -> Any:
 
 
 def _complete_before_markers(right: Any) -> Any:
-    def write_marker(self: Node, partition: Any, marker: Any) -> Offset:
-        right(self, partition, marker)
+    def write(self: MarkerWriter, leader_log: Any, marker: Any) -> Offset:
+        right(self, leader_log, marker)
         return Offset(0)
 
-    return write_marker
+    return write
 
 
 def _answered_early(kind: type[Any]) -> Any:
@@ -153,7 +154,7 @@ def _not_fenced(right: Any) -> Any:
 
 
 def _retry_markers_never(right: Any) -> Any:
-    def retry(self: TransactionCoordinators, led: Any, markers: Any, partition: Any) -> None:
+    def retry(self: MarkerSender, sending: Any) -> None:
         """The log has refused; nobody tries again."""
 
     return retry
@@ -193,8 +194,8 @@ TRANSACTIONS: Final = (
     Plant(
         "complete-before-markers",
         "a transaction is complete before its markers are on disk",
-        Node,
-        "write_marker",
+        MarkerWriter,
+        "write",
         _complete_before_markers,
     ),
     Plant(
@@ -256,7 +257,7 @@ TRANSACTIONS: Final = (
     Plant(
         "marker-not-retried",
         "a marker that its log refused is not written again",
-        TransactionCoordinators,
+        MarkerSender,
         "_retry",
         _retry_markers_never,
     ),

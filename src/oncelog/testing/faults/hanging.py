@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
-from oncelog.handlers.support.context import Marker
+from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.support.ports import Marker
 from oncelog.node.events import DeadlineReached
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
@@ -44,9 +46,9 @@ class HangingTransaction(Fault):
 
     def abort(self, server: Server) -> None:
         """End it as an administrator would, unless somebody has; on the loop."""
-        log = server.node.log(self.partition)
-        entry = None if log is None else log.producers.entries.get(self.producer_id)
-        if entry is None or entry.transaction_first_offset != self.first_offset:
+        leader = _leader(server.node, self.partition)
+        entry = None if leader is None else leader.log.producers.entries.get(self.producer_id)
+        if leader is None or entry is None or entry.transaction_first_offset != self.first_offset:
             return
         marker = Marker(
             ProducerId(self.producer_id),
@@ -55,7 +57,7 @@ class HangingTransaction(Fault):
             committed=False,
             start_offset=Offset(self.first_offset),
         )
-        server.node.write_marker(self.partition, marker)
+        server.node.transactions.write_marker(leader, marker)
         server.execution.dispatch(DeadlineReached())
 
 
@@ -70,7 +72,7 @@ def leave_hanging(
     fault.producer_id, fault.producer_epoch = identities[0] if identities else _initialised(host, transactional_id)
 
     def write(server: Server) -> None:
-        if server.node.log(partition) is None:
+        if _leader(server.node, partition) is None:
             raise RuntimeError(f"there is no {partition}")
         _write(server.node, fault, value)
         server.execution.dispatch(DeadlineReached())  # so that syncs start and readers hear of it
@@ -78,9 +80,14 @@ def leave_hanging(
     host.on_loop(write)
 
 
+def _leader(node: Node, partition: TopicPartition) -> LeaderLog | None:
+    found = node.partitions.leader_log(partition)
+    return None if isinstance(found, ErrorCode) else found
+
+
 def _known(node: Node, transactional_id: str) -> list[tuple[int, int]]:
     """Producer id and epoch that the coordinator knows; nothing when it does not know the id."""
-    for shard in node.transaction_shards():
+    for shard in node.transactions.shards():
         found = shard.describe(TransactionalId(transactional_id))
         if found is not None:
             if found.state not in _AT_REST:
@@ -105,20 +112,21 @@ def _initialised(host: _Host, transactional_id: str) -> tuple[int, int]:
 
 def _write(node: Node, fault: HangingTransaction, value: bytes) -> None:
     """A transaction with its marker, where the producer has had none here, and the late write after it."""
-    log = node.log(fault.partition)
-    assert log is not None
+    leader = _leader(node, fault.partition)
+    assert leader is not None
+    log = leader.log
     if fault.producer_id not in log.producers.entries:
         _append(node, fault, b"in time", 0)
         producer_id, epoch = ProducerId(fault.producer_id), ProducerEpoch(fault.producer_epoch)
-        node.write_marker(fault.partition, Marker(producer_id, epoch, coordinator_epoch=0, committed=False))
+        node.transactions.write_marker(leader, Marker(producer_id, epoch, coordinator_epoch=0, committed=False))
     entry = log.producers.entries[fault.producer_id]
     next_sequence = entry.last_sequence + 1 if entry.epoch == fault.producer_epoch else 0
     fault.first_offset = _append(node, fault, value, next_sequence)
 
 
 def _append(node: Node, fault: HangingTransaction, value: bytes, sequence: int) -> int:
-    log = node.log(fault.partition)
-    assert log is not None
+    leader = _leader(node, fault.partition)
+    assert leader is not None
     batch = build_batch(
         [Record(0, node.now_ms, None, value, ())],
         producer_id=fault.producer_id,
@@ -126,7 +134,7 @@ def _append(node: Node, fault: HangingTransaction, value: bytes, sequence: int) 
         base_sequence=sequence,
         transactional=True,
     )
-    epoch = node.leader_epoch(fault.partition)
-    appended = log.append(memoryview(batch), now_ms=node.now_ms, leader_epoch=epoch, verified=True)
-    node.appended(fault.partition, appended.record_count, appended.size_bytes)
+    epoch = leader.leader_epoch
+    appended = leader.log.append(memoryview(batch), now_ms=node.now_ms, leader_epoch=epoch, verified=True)
+    node.partitions.appended(leader, appended.record_count, appended.size_bytes)
     return appended.base_offset

@@ -6,7 +6,7 @@ when its client leaves. Delays are the broker's time: under virtual time they pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from oncelog.base.units import DAY_MS
 from oncelog.handlers.support.waits import Steps, UntilReadable
 from oncelog.node.events import DeadlineReached
 from oncelog.testing.faults.fault import Fault, Hit, RequestFault
-from oncelog.testing.faults.leaderless import ASKING_LEADERS, LeaderlessBroker
+from oncelog.testing.faults.leaderless import ASKING_LEADERS, LeaderlessCluster, LeaderlessPartitions
 from oncelog.testing.faults.matching import topics_of, transactional_ids
 from oncelog.testing.faults.refusals import put_errors, refuse
 
@@ -53,7 +53,7 @@ class Interception:
 
     def wake_held(self, server: Server) -> None:
         """Ask everybody who is held whether it may go on."""
-        server.node.readable_changed(_HELD)
+        server.node.partitions.readable_changed(_HELD)
         server.execution.dispatch(DeadlineReached())
 
     def cut(self, server: Server, fault: Fault) -> None:
@@ -67,14 +67,13 @@ class Interception:
     def _around(self, api: Api, handle: Handle) -> Handle:
         return partial(self._handle, api, handle)
 
-    def _handle(self, api: Api, handle: Handle, request: Any, context: Context) -> Any:
+    def _handle(self, api: Api, handle: Handle, request: Any, context: Context) -> Steps[Any]:
         if len(self._met) > _MAX_MET:
             self._met.clear()
         self._met[context.connection_id] = context.client_id
         if self.cuts or self.leaderless or self.requests:
             return self._steps(api, handle, request, context)
-        outcome = handle(request, context)
-        return self._finish(api, request, context, outcome) if isinstance(outcome, Generator) else outcome
+        return self._finish(api, request, context, handle(request, context))
 
     def _steps(self, api: Api, handle: Handle, request: Any, context: Context) -> Steps[Any]:
         for fault, client_id in self.cuts.items():
@@ -88,8 +87,8 @@ class Interception:
             self._hide_leaders(api, request, context)
         return (yield from self._finish(api, request, context, handle(request, context)))
 
-    def _finish(self, api: Api, request: Any, context: Context, outcome: Any) -> Steps[Any]:
-        response = (yield from outcome) if isinstance(outcome, Generator) else outcome
+    def _finish(self, api: Api, request: Any, context: Context, outcome: Steps[Any]) -> Steps[Any]:
+        response = yield from outcome
         refusal = yield from self._strike(api, request, context, after=True)
         if refusal is not None and response is not None:
             put_errors(response, refusal)
@@ -116,7 +115,9 @@ class Interception:
     def _hide_leaders(self, api: Api, request: Any, context: Context) -> None:
         if not self.leaderless:
             return
-        context.broker = LeaderlessBroker(context.broker, set(self.leaderless.values()))
+        hidden = set(self.leaderless.values())
+        context.partitions = LeaderlessPartitions(context.partitions, hidden)
+        context.cluster = LeaderlessCluster(context.cluster, hidden)
         for fault, partition in self.leaderless.items():
             if partition.topic in topics_of(request, context):
                 fault.struck(_hit(api, request, context))

@@ -10,10 +10,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.base.ids import NO_BROKER, TopicPartition
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Broker
+    from oncelog.core.controller.image import ClusterImage
+    from oncelog.handlers.support.leadership import LeaderLog
+    from oncelog.handlers.support.ports import ClusterView, Partitions
 
 ASKING_LEADERS: Final = frozenset(
     {
@@ -30,30 +33,46 @@ ASKING_LEADERS: Final = frozenset(
 """APIs whose handlers are shown this; those that change the cluster are not, or they would change it by this."""
 
 
-class LeaderlessBroker:
-    """A broker without the leadership of ``partitions``; everything else is the broker's own."""
+class LeaderlessPartitions:
+    """The port without the leadership of some partitions; everything else is the broker's own."""
 
-    def __init__(self, broker: Broker, partitions: Collection[TopicPartition]) -> None:
-        self._broker = broker
-        self._partitions = partitions
+    def __init__(self, port: Partitions, hidden: Collection[TopicPartition]) -> None:
+        self._port = port
+        self._hidden = hidden
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._broker, name)
+        return getattr(self._port, name)
 
-    def log(self, partition: TopicPartition) -> Any:
-        """See ``handlers.context.Broker``."""
-        return None if partition in self._partitions else self._broker.log(partition)
+    def leader_log(
+        self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> LeaderLog | ErrorCode:
+        """See ``handlers.support.ports.Partitions``."""
+        if partition in self._hidden:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self._port.leader_log(partition, current_leader_epoch)
+
+
+class LeaderlessCluster:
+    """The port with an image in which some partitions have no leader."""
+
+    def __init__(self, port: ClusterView, hidden: Collection[TopicPartition]) -> None:
+        self._port = port
+        self._hidden = hidden
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
 
     @property
-    def image(self) -> Any:
-        """See ``handlers.context.Broker``. A copy: what is derived from it (descriptions of topics) is not shared."""
-        image = self._broker.image
+    def image(self) -> ClusterImage:
+        """See ``handlers.support.ports.ClusterView``. A copy: what is derived from it (descriptions of topics) is not
+        shared."""
+        image = self._port.image
         topics = dict(image.topics)
-        for name in {partition.topic for partition in self._partitions} & topics.keys():
+        for name in {partition.topic for partition in self._hidden} & topics.keys():
             topics[name] = replace(
                 topics[name],
                 partitions=tuple(
-                    each._replace(leader=NO_BROKER) if TopicPartition(name, index) in self._partitions else each
+                    each._replace(leader=NO_BROKER) if TopicPartition(name, index) in self._hidden else each
                     for index, each in enumerate(topics[name].partitions)
                 ),
             )

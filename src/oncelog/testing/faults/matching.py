@@ -86,5 +86,5 @@ def topics_of(request: Any, context: Context) -> Iterator[str]:
             topic_id = getattr(each, "topic_id", None)
             if isinstance(name, str):
                 yield name
-            elif topic_id is not None and (found := context.broker.image.topic_of_id(topic_id)) is not None:
+            elif topic_id is not None and (found := context.cluster.image.topic_of_id(topic_id)) is not None:
                 yield found.name

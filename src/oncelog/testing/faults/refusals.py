@@ -6,7 +6,6 @@ error wherever its answer has a place for one; these are then replaced by the er
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from oncelog.base.errors import ErrorCode
@@ -30,8 +29,7 @@ def refuse(handle: Handle, request: Any, context: Context, error: ErrorCode) -> 
     """The answer of ``handle`` with ``error`` in it. None for a request that has no answer (acks=0 raises)."""
     authoriser, context.authoriser = context.authoriser, DenyAll()
     try:
-        outcome = handle(request, context)
-        response = (yield from outcome) if isinstance(outcome, Generator) else outcome
+        response = yield from handle(request, context)
     finally:
         context.authoriser = authoriser
     if response is not None and not put_errors(response, error, only_errors=True) and hasattr(response, "error_code"):

@@ -100,16 +100,28 @@ class Bench:
         self.driver.ids += 1
         return self.driver.ids.to_bytes(size, "big")
 
-    def group_shards(self) -> Iterable[GroupShard]:
-        """See ``handlers.context.Broker``."""
+    def shards(self) -> Iterable[GroupShard]:
+        """See ``handlers.support.ports.Groups``."""
         return [self.driver.shard]
 
     def ask(self, request: Any, version: int) -> Any:
         """The response after a trip through both directions of the wire; None when parked."""
         request = type(request).decode(b"".join(bytes(chunk) for chunk in request.encode(version)), version)
-        broker: Any = self
+        ports: Any = self
         context = Context(
-            broker, self.authoriser, request.API_KEY, version, 1, self.client_id, "/127.0.0.1", "me", ("me", 9092), 0
+            partitions=ports,
+            groups=ports,
+            transactions=ports,
+            cluster=ports,
+            authoriser=self.authoriser,
+            api_key=request.API_KEY,
+            version=version,
+            connection_id=1,
+            client_id=self.client_id,
+            client_host="/127.0.0.1",
+            principal="me",
+            listener=("me", 9092),
+            now_ms=0,
         )
         handled = HANDLERS[type(request)].handle(request, context)
         response = self.drive(handled) if isinstance(handled, Iterator) else handled

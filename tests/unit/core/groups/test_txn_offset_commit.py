@@ -5,6 +5,7 @@ What the coordinators say is in ``tests/scenario/node/test_transactional_offsets
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from oncelog.core.transactions.model import AddReply, VerifyReply
 from oncelog.handlers import txn_offset_commit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
-from oncelog.handlers.support.waits import Coordinate, Transact
+from oncelog.handlers.support.waits import AddToTransaction, Coordinate
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -39,27 +40,27 @@ class Log:
 
 
 class Broker:
-    """A broker that coordinates what ``refusal`` lets it; configuration and cluster only."""
+    """All four ports of a broker that coordinates every group unless ``refused`` says why not."""
 
     def __init__(self) -> None:
         self.image = image(topic("t", T_ID, 2), topic("u", U_ID, 1), topic(CONSUMER_OFFSETS, b"o" * 16, 1))
-        self.refusal = E.NONE
+        self.refused = E.NONE
         self.config = {"transaction.partition.verification.enable": True}
         self.group_log = Log()
 
     def verification_failed(self, partition_count: int) -> None:
-        """See ``handlers.context.Broker``."""
+        """See ``handlers.support.ports.Transactions``."""
 
-    def coordinates(self, group_id: str) -> E:
-        """See ``handlers.context.Broker``."""
-        return self.refusal
+    def refusal(self, group_id: str) -> E:
+        """See ``handlers.support.ports.Groups``."""
+        return self.refused
 
-    def log(self, partition: TopicPartition) -> Log:
-        """See ``handlers.context.Broker``."""
-        return self.group_log
+    def leader_log(self, partition: TopicPartition) -> Any:
+        """See ``handlers.support.ports.Partitions``."""
+        return SimpleNamespace(log=self.group_log)
 
-    def transaction_shard(self, transactional_id: str) -> None:
-        """See ``handlers.context.Broker``: another broker coordinates it."""
+    def shard_of(self, transactional_id: str) -> None:
+        """See ``handlers.support.ports.Transactions``: another broker coordinates it."""
 
 
 class Bench:
@@ -83,8 +84,10 @@ class Bench:
                 for name, indexes in topics.items()
             ],
         )
-        broker: Any = self.broker
-        context = Context(broker, self.authoriser, 28, version, 1, "c", "/127.0.0.1", "me", ("me", 9092), 0)
+        ports: Any = self.broker
+        context = Context(
+            ports, ports, ports, ports, self.authoriser, 28, version, 1, "c", "/127.0.0.1", "me", ("me", 9092), 0
+        )
         return txn_offset_commit.handle(request, context)
 
     def ask(self, version: int, topics: dict[str, list[int]], *replies: Any, group: str = "g") -> Any:
@@ -134,7 +137,7 @@ def test_nobody_is_asked_when_nothing_is_left(bench: Bench) -> None:
     assert bench.ask(3, {}) == []
     assert bench.ask(3, {"nope": [0]}) == [("nope", [(0, E.UNKNOWN_TOPIC_OR_PARTITION)])]
     assert bench.ask(3, {"t": [0]}, group="") == [("t", [(0, E.INVALID_GROUP_ID)])]
-    bench.broker.refusal = E.NOT_COORDINATOR
+    bench.broker.refused = E.NOT_COORDINATOR
     assert bench.ask(5, {"t": [0]}) == [("t", [(0, E.NOT_COORDINATOR)])], "nothing was added to the transaction"
 
 
@@ -160,7 +163,7 @@ def test_a_refused_verification_in_the_words_of_the_version(bench: Bench, versio
 
 def test_without_verification_old_versions_do_not_ask_but_version_5_still_adds(bench: Bench) -> None:
     bench.broker.config["transaction.partition.verification.enable"] = False
-    for version, first in ((4, Coordinate), (5, Transact)):
+    for version, first in ((4, Coordinate), (5, AddToTransaction)):
         bench.ask(version, {"t": [0]}, E.NOT_COORDINATOR)
         assert isinstance(bench.waits[0], first)
 
@@ -184,7 +187,7 @@ def test_offsets_that_a_marker_overtakes_on_their_way_to_the_group_are_refused(b
     log, shard = bench.broker.group_log, Shard()
     for overtaken, told in ((False, E.NONE), (True, E.INVALID_TXN_STATE)):
         steps = bench.begin(version, {"t": [0]})
-        assert isinstance(next(steps), Transact)
+        assert isinstance(next(steps), AddToTransaction)
         committing = steps.send(YES[version])
         assert isinstance(committing, Coordinate)
         if overtaken:
@@ -200,7 +203,7 @@ def test_who_adds_the_partition_is_asked_about_anew_when_a_marker_came_in_betwee
     steps = bench.begin(5, {"t": [0]})
     next(steps)
     log.write_marker(1)
-    assert isinstance(steps.send(YES[5]), Transact)
+    assert isinstance(steps.send(YES[5]), AddToTransaction)
     log.write_marker(1)
     committing = steps.send(YES[5])
     assert committing.decide(Shard(), 1, 0).reply.error_code is E.INVALID_TXN_STATE

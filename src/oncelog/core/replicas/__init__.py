@@ -1,0 +1,1 @@
+"""Replicas of a partition: the in-sync set and the high watermark, as pure machines."""

@@ -1,0 +1,153 @@
+"""The four ports through which a handler sees its broker. The node's collaborators implement them themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    BrokerId,
+    GroupId,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+    TransactionalId,
+)
+
+if TYPE_CHECKING:
+    from oncelog.core.configs.broker import BrokerConfig
+    from oncelog.core.controller.image import ClusterImage
+    from oncelog.core.groups.shard import GroupShard
+    from oncelog.core.sessions.fetch import FetchSessions
+    from oncelog.core.transactions.model import AddRequest
+    from oncelog.core.transactions.shard import TransactionShard
+    from oncelog.handlers.support.audit import AuditRecord
+    from oncelog.handlers.support.leadership import LeaderLog
+
+
+class Marker(NamedTuple):
+    """The end of a transaction on one partition."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int = 0
+    """From 2 on the epoch has to be greater than the producer's (KIP-890)."""
+    start_offset: Offset = NO_OFFSET
+    """An administrator's: only if the open transaction begins exactly there; −1: a coordinator's."""
+
+
+class Partitions(Protocol):
+    """The partitions of this broker. Leadership is the only road to a log."""
+
+    fetch_sessions: FetchSessions
+
+    def leader_log(
+        self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> LeaderLog | ErrorCode:
+        """The log of a partition that this broker leads, or the error to answer.
+
+        ``current_leader_epoch`` is what the client believes (−1: it does not say): an older one is fenced, a newer one
+        unknown here.
+        """
+
+    def replica_size_bytes(self, partition: TopicPartition) -> int | None:
+        """Bytes of this broker's replica of a partition, led or not; None where it has none."""
+
+    def creates_logs(self) -> bool:
+        """True while logs of new partitions are still to be created: asking for one creates it."""
+
+    def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
+        """Count what a handler appended; sees to durability, the high watermark and those who wait."""
+
+    def readable_changed(self, partition: TopicPartition) -> None:
+        """Wake delayed fetches: a log's readable range moved otherwise than by an append (DeleteRecords)."""
+
+    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
+        """Make the log starts that DeleteRecords is about to raise durable. Raises OSError."""
+
+    def disk_bytes(self) -> tuple[int, int]:
+        """Size of the volume that holds the data, and what is free on it; −1 each when unknown."""
+
+
+class Groups(Protocol):
+    """The group coordinators of this broker."""
+
+    def shards(self) -> Iterable[GroupShard]:
+        """All loaded shards (ListGroups)."""
+
+    def refusal(self, group_id: GroupId) -> ErrorCode:
+        """NONE, or why this broker cannot coordinate the group now."""
+
+
+class Transactions(Protocol):
+    """The transaction coordinators of this broker, and the markers that end transactions on its partitions."""
+
+    def shards(self) -> Iterable[TransactionShard]:
+        """All loaded shards (ListTransactions)."""
+
+    def is_loading(self) -> bool:
+        """True while a shard has not read its log: it would not know what is open."""
+
+    def shard_of(self, transactional_id: TransactionalId) -> TransactionShard | None:
+        """The loaded shard that coordinates an id, None when :meth:`refusal` says why not."""
+
+    def refusal(self, transactional_id: TransactionalId) -> ErrorCode:
+        """NONE, or why this broker cannot coordinate the transactional id now."""
+
+    def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+        """The high watermarks at which what coordinators here say of the ids is durable, without those reached."""
+
+    def take_part(self, request: AddRequest) -> bool:
+        """True if partitions are known to take part in a transaction, by what is durable: only where this broker
+        coordinates it and can say so at once. False decides nothing: the coordinator is to be asked, and may have to
+        be waited for."""
+
+    def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
+        """Append the marker that ends a transaction; the high watermark at which it is durable. Offsets committed in
+        the transaction become visible or are dropped. Raises ``AppendRefused`` or OSError."""
+
+    def verification_failed(self, partition_count: int) -> None:
+        """Count transactional writes that were refused because the coordinator does not know of them (KIP-890)."""
+
+    def audit(self, record: AuditRecord) -> None:
+        """Write down that somebody ended a transaction from outside, or tried to."""
+
+
+class ClusterView(Protocol):
+    """The cluster as this broker knows it: committed metadata, applied in order."""
+
+    @property
+    def broker_id(self) -> BrokerId:
+        """This broker."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, 22 characters."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's configuration as of the last change."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """Brokers, topics, configs, features as of the last change applied; replaced as a whole, never mutated."""
+
+    def random_bytes(self, size: int) -> bytes:
+        """From the injected entropy: topic ids, member ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """All four, as a node hands them to its requests."""
+
+    partitions: Partitions
+    groups: Groups
+    transactions: Transactions
+    cluster: ClusterView
