@@ -14,7 +14,6 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.image import ClusterImage
     from oncelog.handlers.support.leadership import LeaderLog
     from oncelog.handlers.support.ports import ClusterView, Partitions
 
@@ -63,7 +62,7 @@ class LeaderlessCluster:
         return getattr(self._port, name)
 
     @property
-    def image(self) -> ClusterImage:
+    def image(self) -> Any:
         """See ``handlers.support.ports.ClusterView``. A copy: what is derived from it (descriptions of topics) is not
         shared."""
         image = self._port.image
