@@ -61,7 +61,7 @@ class Stopwatch:
 def watch(driver: Driver) -> Stopwatch:
     """Time everything that the search does in ``driver``'s node."""
     stopwatch = Stopwatch()
-    orphans: Any = driver.node.hanging
+    orphans: Any = driver.node.hanging_watch
     orphans._pass = stopwatch.around(orphans._pass)
     orphans.notice = stopwatch.around(orphans.notice)
     return stopwatch
@@ -83,9 +83,9 @@ def main() -> None:
         producer.add(number % asked.partitions)
         producer.write(number % asked.partitions)
     stopwatch.begin()
-    asked_before = driver.node.hanging.looks
+    asked_before = driver.node.hanging_watch.looks
     driver.advance(MINUTES * 60_000)
-    questions = driver.node.hanging.looks - asked_before
+    questions = driver.node.hanging_watch.looks - asked_before
     print(
         f"self-detection: {stopwatch.spent_s:.3f} s of processor time in {MINUTES} min, {questions} questions: "
         f"{stopwatch.spent_s / MINUTES / 60:.4%} of a core"

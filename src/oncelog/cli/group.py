@@ -138,7 +138,7 @@ def reset_offsets(
 
     to = _target(to_earliest, to_latest, to_current, to_offset, to_datetime, shift_by)
     with open_client(bootstrap, properties, command_config) as client:
-        rows = plan_reset(client, group, to, _partitions(client, topic))
+        rows = plan_reset(client, group, to, partitions_named(client, topic))
         if not rows:
             raise ClientError(f"group {group!r} has no committed offsets there; name topics with --topic")
         if execute:
@@ -179,7 +179,7 @@ def delete(
 
     with open_client(bootstrap, properties, command_config) as client:
         if topic:
-            partitions = _partitions(client, topic) or []
+            partitions = partitions_named(client, topic) or []
             outcomes = [one for group in groups for one in delete_offsets(client, group, partitions)]
         else:
             outcomes = delete_groups(client, groups)
@@ -219,7 +219,7 @@ def _target(
     return ResetTo(to_earliest, to_latest, to_current, to_offset, time_ms, shift_by)
 
 
-def _partitions(client: Client, topics: list[str] | None) -> list[TopicPartition] | None:
+def partitions_named(client: Client, topics: list[str] | None) -> list[TopicPartition] | None:
     """``topic`` or ``topic:0,2-4`` as partitions; None for none given. Raises UnknownTopic, BadParameter."""
     from oncelog.base.ids import TopicName, TopicPartition
 

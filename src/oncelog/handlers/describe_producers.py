@@ -2,7 +2,7 @@
 
 With it hanging transactions are found: an open one has the offset where it begins, −1 is none. Beyond Apache Kafka, in
 tags that its clients pass over, an open one has its transactional id, where it is known and the requester may describe
-it, and what this broker has found out about it when it grew old (``core.transactions.hanging``).
+it, and what this broker has found out about it when it grew old (``base.transaction_verdicts``).
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from oncelog.base.ids import (
     ProducerId,
     TransactionalId,
 )
+from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.core.transactions.errors import init_error
 from oncelog.core.transactions.model import Identity, InitReply, InitRequest, TransactionDescription
 from oncelog.core.transactions.states import STATE_NAMES, TransactionState
-from oncelog.core.transactions.transaction import NEVER_TIMES_OUT
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.audit import PARTITIONS_NAMED, AuditRecord, Value, requester
 from oncelog.handlers.support.context import Context

@@ -58,7 +58,7 @@ from oncelog.node.events import (
     Stopped,
     Synced,
 )
-from oncelog.node.hanging.watch import HangingWatch
+from oncelog.node.hanging.watch import HangingTransactionWatch
 from oncelog.node.metadata import Metadata
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.monitoring.audit_trail import AuditTrail
@@ -136,7 +136,7 @@ class Node:
             self._messages,
             self.audit_trail,
         )
-        self.hanging = HangingWatch(
+        self.hanging_watch = HangingTransactionWatch(
             self.partitions, self.transactions, self.cluster, logs.transactions, self._deadlines
         )
         ports = Ports(self.partitions, self.groups, self.transactions, self.cluster)
@@ -253,7 +253,7 @@ class Node:
         if self._runnable.has_slices() or self.transactions.markers.has_decided():
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
-        self.hanging.notice(self.now_ms, effects)
+        self.hanging_watch.notice(self.now_ms, effects)
         self._messages.take_outgoing(effects)
         self._maintenance.start_jobs(effects)
         self._offloaded.start(effects)

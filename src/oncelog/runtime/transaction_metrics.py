@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from oncelog.base.transaction_verdicts import REPORTED
 from oncelog.base.units import SECOND_MS
 from oncelog.node.monitoring import transaction_metrics as counted
 
@@ -25,7 +26,6 @@ STATES: Final = (
     "CompleteCommit",
     "CompleteAbort",
 )
-VERDICTS: Final = ("young", "live", "completing", "two_phase", "orphaned", "unknown")
 
 
 def transaction_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
@@ -95,13 +95,13 @@ def _of_coordinators(node: Node) -> Iterator[Metric]:
 
 
 def _of_the_watch(node: Node) -> Iterator[Metric]:
-    watch, now = node.hanging, counted.verdicts(node)
+    watch, now = node.hanging_watch, counted.verdicts(node)
     opened = GaugeMetricFamily(
         "oncelog_open_transactions",
         "Transactions open on partitions, one for each partition, by what their coordinator says of them.",
         labels=["verdict"],
     )
-    for verdict in VERDICTS:
+    for verdict in REPORTED:
         opened.add_metric([verdict], now.get(verdict, 0))
     yield opened
     yield GaugeMetricFamily(

@@ -14,8 +14,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.admin.transactions.hanging import OpenTransaction, Scope, scan
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import SECOND_MS
 from oncelog.client.blocking import Client

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from oncelog.admin.transactions.describing import describe_transaction
+from oncelog.admin.transactions.transactional_ids import describe_transaction
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client

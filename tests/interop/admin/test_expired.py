@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.admin.transactions.aborting import abort
-from oncelog.admin.transactions.explaining import explain_id
-from oncelog.admin.transactions.hanging import Scope, scan
-from oncelog.admin.transactions.judging import Standing, Verdict
-from oncelog.admin.transactions.listing import list_transactions
+from oncelog.admin.transactions.abort_marker import abort
+from oncelog.admin.transactions.cluster_scan import Scope, scan
+from oncelog.admin.transactions.explanations import explain_id
+from oncelog.admin.transactions.transactional_ids import list_transactions
+from oncelog.base.transaction_verdicts import ReasonCode, Verdict
 from oncelog.client.blocking import Client
 from oncelog.testing import Broker
 from tests.interop.admin.conftest import FAST
@@ -56,7 +56,7 @@ def test_an_expired_id_leaves_a_hang_that_is_found_named_and_ended(kind: str, tm
             client.pause(0)
         found = {one.where: one for one in scan(client, Scope(("e",)), min_age_ms=0).transactions}
         hanging = found[at("e")]
-        assert (hanging.verdict, hanging.standing) == (Verdict.HANGING, Standing.FORGOTTEN)
+        assert (hanging.verdict, hanging.code) == (Verdict.HANGING, ReasonCode.FORGOTTEN)
         assert hanging.transactional_id == ("late" if kind == "oncelog" else None)
         assert found[at("e", 1)].verdict is Verdict.LIVE, "an id with an open transaction does not expire"
         if kind == "oncelog":

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic
-from oncelog.admin.transactions.aborting import abort, find_one
-from oncelog.admin.transactions.explaining import Explanation, explain_group, explain_topic
-from oncelog.admin.transactions.hanging import scan
-from oncelog.admin.transactions.judging import Verdict
-from oncelog.admin.transactions.terminating import force_terminate
-from oncelog.admin.transactions.waiting import pending_offsets
+from oncelog.admin.transactions.abort_marker import abort, find_one
+from oncelog.admin.transactions.blocked_groups import pending_offsets
+from oncelog.admin.transactions.cluster_scan import scan
+from oncelog.admin.transactions.explanations import Explanation, explain_group, explain_topic
+from oncelog.admin.transactions.termination import force_terminate
+from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.blocking.transactions import GroupMetadata, TransactionalProducer, TransactionSettings

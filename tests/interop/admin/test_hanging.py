@@ -9,12 +9,12 @@ from collections.abc import Iterable
 import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic, delete_topics
-from oncelog.admin.transactions.aborting import abort, find_one, write_abort_marker
-from oncelog.admin.transactions.bounds import bounds_of
-from oncelog.admin.transactions.hanging import Scope, find_hanging, scan
-from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.admin.transactions.abort_marker import abort, find_one, write_abort_marker
+from oncelog.admin.transactions.cluster_scan import Scope, find_hanging, scan
+from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
+from oncelog.base.transaction_verdicts import ReasonCode, Verdict
 from oncelog.client.blocking import Client, FetchSettings
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.reading import read_fetched
@@ -209,7 +209,7 @@ def test_what_has_changed_since_it_was_found_is_left_alone(client: Client, reque
     producer.end()
     producer.write(at("stale"), b"late")
     found = find_one(client, at("stale"), 2)
-    assert (found.verdict, found.standing) == (Verdict.HANGING, Standing.ENDED)
+    assert (found.verdict, found.code) == (Verdict.HANGING, ReasonCode.ENDED)
     producer.add(at("stale"))  # its next transaction takes the late batch in
     joined = abort(client, found, min_age_ms=0)
     assert "live" in (joined.error or "")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from oncelog.admin.transactions.hanging import Scope, find_hanging
+from oncelog.admin.transactions.cluster_scan import Scope, find_hanging
 from oncelog.client.blocking import Client
 from oncelog.testing import Broker
 from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at

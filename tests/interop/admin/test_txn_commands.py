@@ -179,15 +179,15 @@ def test_a_broker_that_is_not_there_is_a_failure(run: Run, arguments: tuple[str,
 
 
 def test_metrics_for_clusters_that_are_not_ours(oncelog_broker: Broker) -> None:
-    from oncelog.admin.transactions.hanging import scan
-    from oncelog.cli.txn.exporting import Exporter
+    from oncelog.admin.transactions.cluster_scan import scan
+    from oncelog.cli.txn.prometheus_exporter import Exporter
 
     exporter = Exporter("127.0.0.1", 0)
     with Client(oncelog_broker.bootstrap_servers) as client:
         create_topic(client, NewTopic("metered", partitions=2))
         ByHand(client, "metered").begin(at("metered"))
-        exporter.looked(None, 0.5)
-        exporter.looked(scan(client), 0.25)
+        exporter.scanned(None, 0.5)
+        exporter.scanned(scan(client), 0.25)
     with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics") as answer:
         text = answer.read().decode()
     for line in (

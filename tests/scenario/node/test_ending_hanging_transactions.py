@@ -30,14 +30,14 @@ class TestTwoPhaseCommit:
         prepared.write(1)
         driver.advance(HOUR_MS - AGAIN_MS)
         assert told(driver, 0) == told(driver, 1) == [("prepared", "two_phase")]
-        assert (warnings(driver), driver.node.hanging.overdue_count()) == ([], 0)
+        assert (warnings(driver), driver.node.hanging_watch.overdue_count()) == ([], 0)
         driver.advance(HOUR_MS)
         (line,) = warnings(driver)
         assert "waits for its decision" in line
         assert "oncelog txn force-terminate prepared" in line
-        assert driver.node.hanging.overdue_count() == 1
+        assert driver.node.hanging_watch.overdue_count() == 1
         prepared.end()
-        assert driver.node.hanging.overdue_count() == 0
+        assert driver.node.hanging_watch.overdue_count() == 0
         assert driver.audited == []
 
     def test_one_that_was_kept_for_a_new_instance_is_none_either(self) -> None:
@@ -248,7 +248,7 @@ class TestSelfAbort:
         assert record.transaction["start_offset"] == start
         assert record.details["verdict"] == "orphaned"
         assert [line.split()[0] for line in warnings(driver)] == ["hanging", "aborted"]
-        assert (driver.node.hanging.found, driver.node.hanging.aborted) == (1, 1)
+        assert (driver.node.hanging_watch.found, driver.node.hanging_watch.aborted) == (1, 1)
 
     def test_what_became_part_of_a_transaction_meanwhile_is_left_alone(self) -> None:
         driver = made(

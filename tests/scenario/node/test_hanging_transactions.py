@@ -209,7 +209,7 @@ class TestCost:
             driver.advance(10)
             short.end()
         driver.advance(10 * AGAIN_MS)
-        assert driver.node.hanging.looks == 0
+        assert driver.node.hanging_watch.looks == 0
         assert "transactional-ids" not in driver.files.list("t-0")
         assert verdicts(driver.node) == {}
 
@@ -221,10 +221,10 @@ class TestCost:
         for number in range(5):
             Producer(driver, f"hanging-{number}").hang(number)
         driver.advance(20 * AGAIN_MS)
-        assert driver.node.hanging.looks <= 5 * (20 + 3)
+        assert driver.node.hanging_watch.looks <= 5 * (20 + 3)
         assert verdicts(driver.node) == {"orphaned": 5}
 
     def test_an_idle_broker_is_not_woken_for_it(self) -> None:
         driver = made()
         driver.advance(2 * PASS_MS)
-        assert driver.node.hanging._alarm is None
+        assert driver.node.hanging_watch._alarm is None

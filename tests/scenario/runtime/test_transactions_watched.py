@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.base.transaction_verdicts import LATE_PADDING_MS
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.events import Audit
-from oncelog.node.hanging.watch import AGAIN_MS, PADDING_MS
+from oncelog.node.hanging.watch import AGAIN_MS
 from oncelog.node.monitoring.audit_repeats import IN_FULL, REPEATED, REQUESTERS
 from oncelog.runtime.audit_log import FILE_NAME, KEPT, AuditLog
 from oncelog.runtime.files import DiskFiles
@@ -23,7 +24,7 @@ from tests.scenario.node.driver import Driver
 from tests.scenario.node.hanging import TIMEOUT_MS, Producer, abort, made
 from tests.scenario.node.requests import batch, log_of, produce
 
-LATE_MS = 900_000 + PADDING_MS
+LATE_MS = 900_000 + LATE_PADDING_MS
 
 
 def scraped(driver: Driver) -> dict[str, float]:

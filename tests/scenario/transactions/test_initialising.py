@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
+from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.core.transactions.model import (
     InitReply,
     TransactionSettings,
 )
-from oncelog.core.transactions.transaction import NEVER_TIMES_OUT
 from tests.scenario.transactions.driver import Driver, identity
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from oncelog.admin.transactions.hanging import OpenTransaction
-from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.admin.transactions.cluster_scan import OpenTransaction
+from oncelog.admin.transactions.partition_offsets import Start
 from oncelog.admin.transactions.producers import ProducerRow
-from oncelog.admin.transactions.starts import Start
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.transaction_verdicts import ReasonCode, Verdict
 from oncelog.handlers.support.audit import AuditRecord, Value
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.internal.transaction_records import TransactionValue, encode_key, encode_value
@@ -110,8 +110,8 @@ def opened(
     verdict: Verdict, *, producer: int = PRODUCER, age_ms: int = 400, found: str | None = None
 ) -> OpenTransaction:
     row = ProducerRow("t", 0, 1, producer, 0, 0, 0, 0, 5, "x", found)
-    standing = Standing.ENDED if verdict is Verdict.HANGING else Standing.ONGOING
-    return OpenTransaction(row, 5, Start(100, 5, 9), verdict, standing, "why", age_ms, "x", 1, None, 0)
+    code = ReasonCode.ENDED if verdict is Verdict.HANGING else ReasonCode.ONGOING
+    return OpenTransaction(row, 5, Start(100, 5, 9), verdict, code, "why", age_ms, "x", 1, None, 0)
 
 
 PLANTED = Planted("late", PARTITION, PRODUCER, 0, "x", 3_000, 10_000, certain=True, start_offset=5, first_ms=100)

@@ -1,15 +1,17 @@
 """Transactions as an administrator sees them, in this broker and in any Apache Kafka (KIP-664).
 
-Modules: ``listing`` and ``describing`` ask coordinators, ``producers`` asks partition leaders, ``hanging`` puts both
-side by side, ``judging`` says what follows (pure), ``explaining`` tells why a consumer does not advance, ``aborting``
-and ``terminating`` end transactions. ``asking`` is how many brokers are asked at once.
+Modules, from what they ask to what they do: ``transactional_ids`` asks coordinators, ``producers`` and
+``partition_offsets`` ask partition leaders, all through ``broker_requests`` (many brokers at once). ``cluster_scan``
+puts both side by side and ``classification`` gives the verdict (pure; the rule is ``base.transaction_verdicts``).
+``explanations`` finds out why a consumer does not advance, with ``blocked_groups`` and the sentences of ``report``
+(pure). ``abort_marker`` and ``termination`` end transactions, and write the ``audit_trail``.
 
 What programs use can be imported from here, and is loaded when it is first asked for: ``scan`` or ``find_hanging``,
 ``explain_group``, ``explain_topic``, ``explain_id``, ``abort``, ``force_terminate``, ``list_transactions``,
 ``describe_transactions`` and ``describe_producers``, each with the rows it returns.
 
-The rule: a broker that is down, or forbids a request, is a row of its own (:class:`asking.Unanswered`); it never makes
-the other brokers' answers worthless, and never lets a transaction look worse than it is.
+The rule: a broker that is down, or forbids a request, is a row of its own (:class:`broker_requests.Unanswered`); it
+never makes the other brokers' answers worthless, and never lets a transaction look worse than it is.
 """
 
 from __future__ import annotations
@@ -18,44 +20,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.aborting import Aborted, abort, find_one
-    from oncelog.admin.transactions.asking import Unanswered
-    from oncelog.admin.transactions.audit import audit_file
-    from oncelog.admin.transactions.describing import TransactionRow, describe_transaction, describe_transactions
-    from oncelog.admin.transactions.explaining import Explanation, explain_group, explain_id, explain_topic
-    from oncelog.admin.transactions.hanging import HangingRow, OpenTransaction, Scan, Scope, find_hanging, scan
-    from oncelog.admin.transactions.judging import Verdict
-    from oncelog.admin.transactions.listing import ListFilter, Listing, list_transactions
+    from oncelog.admin.transactions.abort_marker import Aborted, abort, find_one
+    from oncelog.admin.transactions.audit_trail import audit_file
+    from oncelog.admin.transactions.broker_requests import Unanswered
+    from oncelog.admin.transactions.cluster_scan import HangingRow, OpenTransaction, Scan, Scope, find_hanging, scan
+    from oncelog.admin.transactions.explanations import Explanation, explain_group, explain_id, explain_topic
     from oncelog.admin.transactions.producers import ProducerRow, describe_producers
-    from oncelog.admin.transactions.terminating import Terminated, force_terminate
+    from oncelog.admin.transactions.termination import Terminated, force_terminate
+    from oncelog.admin.transactions.transactional_ids import (
+        ListFilter,
+        Listing,
+        TransactionRow,
+        describe_transaction,
+        describe_transactions,
+        list_transactions,
+    )
+    from oncelog.base.transaction_verdicts import Verdict
 
 _ELSEWHERE: Final = {
-    "Aborted": "aborting",
-    "Explanation": "explaining",
-    "HangingRow": "hanging",
-    "ListFilter": "listing",
-    "Listing": "listing",
-    "OpenTransaction": "hanging",
-    "ProducerRow": "producers",
-    "Scan": "hanging",
-    "Scope": "hanging",
-    "Terminated": "terminating",
-    "TransactionRow": "describing",
-    "Unanswered": "asking",
-    "Verdict": "judging",
-    "abort": "aborting",
-    "audit_file": "audit",
-    "describe_producers": "producers",
-    "describe_transaction": "describing",
-    "describe_transactions": "describing",
-    "explain_group": "explaining",
-    "explain_id": "explaining",
-    "explain_topic": "explaining",
-    "find_hanging": "hanging",
-    "find_one": "aborting",
-    "force_terminate": "terminating",
-    "list_transactions": "listing",
-    "scan": "hanging",
+    "Aborted": ".abort_marker",
+    "Explanation": ".explanations",
+    "HangingRow": ".cluster_scan",
+    "ListFilter": ".transactional_ids",
+    "Listing": ".transactional_ids",
+    "OpenTransaction": ".cluster_scan",
+    "ProducerRow": ".producers",
+    "Scan": ".cluster_scan",
+    "Scope": ".cluster_scan",
+    "Terminated": ".termination",
+    "TransactionRow": ".transactional_ids",
+    "Unanswered": ".broker_requests",
+    "Verdict": "oncelog.base.transaction_verdicts",
+    "abort": ".abort_marker",
+    "audit_file": ".audit_trail",
+    "describe_producers": ".producers",
+    "describe_transaction": ".transactional_ids",
+    "describe_transactions": ".transactional_ids",
+    "explain_group": ".explanations",
+    "explain_id": ".explanations",
+    "explain_topic": ".explanations",
+    "find_hanging": ".cluster_scan",
+    "find_one": ".abort_marker",
+    "force_terminate": ".termination",
+    "list_transactions": ".transactional_ids",
+    "scan": ".cluster_scan",
 }
 
 __all__ = [
@@ -91,4 +99,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _ELSEWHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
+    return getattr(import_module(_ELSEWHERE[name], __name__), name)

@@ -8,7 +8,7 @@ from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 
 def duration_text(milliseconds: int) -> str:
-    """At most two units: ``340 ms``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``."""
+    """A duration in at most two units: ``340 ms``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``."""
     ms = abs(milliseconds)
     if ms < SECOND_MS:
         return f"{ms} ms"
@@ -26,7 +26,7 @@ def duration_text(milliseconds: int) -> str:
 
 
 def moment_text(milliseconds: int) -> str:
-    """``2026-11-21 10:43:41 UTC``."""
+    """A time in milliseconds since the epoch as ``2026-11-21 10:43:41 UTC``."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""What partition leaders remember of producers, and which of them have a transaction open (DescribeProducers, KIP-664).
+"""Producers as partition leaders remember them, with the transactions they have open (DescribeProducers, KIP-664).
 
 The rule: one request a few thousand partitions, to all leaders at once. A partition whose leader has moved is asked
 again there; what is refused is reported. oncelog's leaders add whose a transaction is and what they found out about it
@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.admin.transactions.asking import (
+from oncelog.admin.transactions.broker_requests import (
+    Progress,
     Question,
-    Told,
     Unanswered,
     ask,
     by_topic,
     leaders,
-    parted,
+    no_progress,
     refusals,
-    silent,
+    slices_of,
 )
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
@@ -42,7 +42,8 @@ class ProducerRow:
     """A producer that a partition's leader remembers.
 
     ``start_offset`` is None while it has no transaction open there. ``last_timestamp_ms`` is that of its last record.
-    ``transactional_id`` and ``found`` are None from brokers that do not say, and empty where they do not know.
+    ``transactional_id`` and ``found`` (the broker's word for its verdict, ``base.transaction_verdicts``) are None from
+    brokers that do not say, and empty where they do not know. The names of the fields are those of ``--json``.
     """
 
     topic: str
@@ -78,7 +79,7 @@ def describe_producers(
     partitions: Iterable[TopicPartition],
     *,
     open_only: bool = False,
-    told: Told = silent,
+    progress: Progress = no_progress,
 ) -> Producers:
     """Producers of partitions that the client's view has; with ``open_only`` those that have a transaction open."""
     rows: list[ProducerRow] = []
@@ -91,7 +92,7 @@ def describe_producers(
         unanswered += leaderless
         failed.update(set(wanted).difference(*led.values()) if leaderless else ())
         wanted = []
-        for (broker, part), answer in _answers(client, led, told):
+        for (broker, part), answer in _answers(client, led, progress):
             if isinstance(answer, Unanswered):
                 unanswered.append(answer)
                 failed.update(part)
@@ -110,14 +111,16 @@ def describe_producers(
 
 
 def _answers(
-    client: Client, led: dict[int, list[TopicPartition]], told: Told
+    client: Client, led: dict[int, list[TopicPartition]], progress: Progress
 ) -> list[tuple[tuple[int, Sequence[TopicPartition]], DescribeProducersResponse | Unanswered]]:
-    parts = [(broker, part) for broker, partitions in led.items() for part in parted(partitions, PARTITIONS_A_REQUEST)]
+    parts = [
+        (broker, part) for broker, partitions in led.items() for part in slices_of(partitions, PARTITIONS_A_REQUEST)
+    ]
     questions = [
         Question(broker, _request(part), f"producers of {len(part)} partitions" if len(part) > 1 else str(part[0]))
         for broker, part in parts
     ]
-    return [(asked, answer) for asked, (_, answer) in zip(parts, ask(client, questions, told), strict=True)]
+    return [(asked, answer) for asked, (_, answer) in zip(parts, ask(client, questions, progress), strict=True)]
 
 
 def _request(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:

@@ -1,4 +1,4 @@
-"""What the commands of ``oncelog txn`` share: options, columns, and how unanswered questions are told."""
+"""Options, columns and reports that the commands of ``oncelog txn`` share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import typer
 from oncelog.cli.options import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.asking import Told, Unanswered
-    from oncelog.admin.transactions.hanging import OpenTransaction, Scope
+    from oncelog.admin.transactions.broker_requests import Progress, Unanswered
+    from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope
 
 _CLEAR_LINE: Final = "\r\x1b[2K"
 _PATIENCE_S: Final = 0.7
@@ -58,7 +58,7 @@ COLUMNS: Final = ("topic", "partition", "producer", "epoch", "start", "age", "tr
 
 def scope_of(topics: list[str] | None, partition: int | None, broker: int | None) -> Scope:
     """A scope. Raises BadParameter for a partition without its topic."""
-    from oncelog.admin.transactions.hanging import Scope
+    from oncelog.admin.transactions.cluster_scan import Scope
     from oncelog.base.ids import TopicName, TopicPartition
 
     if partition is None:
@@ -85,8 +85,8 @@ def cells(one: OpenTransaction) -> tuple[object, ...]:
     )
 
 
-def tell_unanswered(unanswered: Iterable[Unanswered]) -> None:
-    """What could not be seen, on stderr: it may hide something."""
+def report_unanswered(unanswered: Iterable[Unanswered]) -> None:
+    """Print the questions without an answer on stderr: they may hide something."""
     for one in unanswered:
         print(f"oncelog: not answered: {one}", file=sys.stderr)
 
@@ -102,7 +102,7 @@ def cluster_options(bootstrap: str, properties: Sequence[str] | None, command_co
 
 
 def confirmed(question: str, yes: bool) -> bool:
-    """Whether to go on: asked on a terminal; elsewhere only with --yes."""
+    """True if the user wants to go on: asked on a terminal; elsewhere only with --yes."""
     if yes:
         return True
     if not sys.stdin.isatty():
@@ -111,15 +111,18 @@ def confirmed(question: str, yes: bool) -> bool:
 
 
 @contextmanager
-def told_on_terminal() -> Iterator[Told]:
-    """How far a scan is, on stderr if that is a terminal, and only once it takes long (rich takes longer to import)."""
+def progress_on_terminal() -> Iterator[Progress]:
+    """The progress of a scan, on stderr if that is a terminal, and only once it takes long.
+
+    Not rich's: importing that takes longer than most scans.
+    """
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
     started = time.monotonic()
     shown = False
 
-    def tell(done: int, total: int | None) -> None:
+    def show(done: int, total: int | None) -> None:
         nonlocal shown
         if time.monotonic() - started > _PATIENCE_S:
             shown = True
@@ -127,7 +130,7 @@ def told_on_terminal() -> Iterator[Told]:
             sys.stderr.flush()
 
     try:
-        yield tell
+        yield show
     finally:
         if shown:
             sys.stderr.write(_CLEAR_LINE)

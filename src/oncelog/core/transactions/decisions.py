@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.core.transactions import transaction as transitions
 from oncelog.core.transactions.model import (
     TRANSACTIONS_V2,
@@ -30,7 +31,7 @@ from oncelog.core.transactions.model import (
     VerifyReply,
 )
 from oncelog.core.transactions.states import COMPLETED, PREPARED, TransactionState
-from oncelog.core.transactions.transaction import EXHAUSTED, NEVER_TIMES_OUT, Transaction, is_exhausted
+from oncelog.core.transactions.transaction import EXHAUSTED, Transaction, is_exhausted
 
 
 class Outcome(NamedTuple):

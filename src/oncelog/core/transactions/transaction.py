@@ -25,7 +25,7 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.base.invariant import InvariantViolation, invariant
-from oncelog.base.units import INT32_MAX
+from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.core.transactions.model import (
     FLEXIBLE_RECORDS,
     NO_IDENTITY,
@@ -41,8 +41,6 @@ from oncelog.records.internal.transaction_records import TransactionValue
 MAX_EPOCH: Final = ProducerEpoch(2**15 - 1)
 EXHAUSTED: Final = ProducerEpoch(MAX_EPOCH - 1)
 NO_TIMESTAMP: Final = -1
-NEVER_TIMES_OUT: Final = INT32_MAX
-"""The time-out of a transaction in two-phase commit: whoever prepared it must end it."""
 
 
 class Transaction(NamedTuple):

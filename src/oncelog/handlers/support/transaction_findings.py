@@ -1,24 +1,23 @@
-"""What the coordinator of an open transaction says of it. Not an API.
+"""Asks the coordinator of an open transaction whether it is going to end it. Not an API.
 
-Asked by the node of transactions that have grown old, and in the very step in which an administrator's marker would be
-written. The coordinator is on this broker; asking another will take a message, and the answer will be as old as that.
+The node asks about transactions that have grown old; WriteTxnMarkers asks in the very step in which an administrator's
+marker would be written. The coordinator is on this broker; asking another will take a message, and the answer will be
+as old as that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
-from oncelog.core.transactions.hanging import FORGOTTEN, Finding, Verdict, judge
+from oncelog.base.transaction_verdicts import leader_takes_marker
+from oncelog.core.transactions.findings import FORGOTTEN, Finding, classify
 from oncelog.core.transactions.model import Identity
 
 if TYPE_CHECKING:
     from oncelog.handlers.support.ports import ClusterView, Transactions
     from oncelog.storage.transactions.open_transactions import OpenTransaction
-
-NOT_AN_ADMINISTRATORS: Final = frozenset({Verdict.COMPLETING, Verdict.TWO_PHASE})
-"""What no marker but its coordinator's may end: what is decided, and what whoever prepared it decides."""
 
 
 class OnPartition(Protocol):
@@ -26,7 +25,7 @@ class OnPartition(Protocol):
 
     @property
     def producer_id(self) -> int:
-        """Whose it is."""
+        """The producer that has it open."""
 
     @property
     def epoch(self) -> int:
@@ -40,13 +39,13 @@ def finding_of(
     on_partition: OnPartition,
     partition: TopicPartition,
 ) -> Finding | None:
-    """What to think of what the id's producer has open on a partition; None when its coordinator cannot be asked."""
+    """The finding about what the id's producer has open on a partition; None when its coordinator cannot be asked."""
     name = TransactionalId(transactional_id)
     shard = transactions.shard_of(name)
     if shard is None:
         return None if TRANSACTION_STATE in cluster.image.topics else FORGOTTEN
     identity = Identity(ProducerId(on_partition.producer_id), ProducerEpoch(on_partition.epoch))
-    return judge(shard.describe(name), shard.outstanding(name), identity, partition)
+    return classify(shard.describe(name), shard.outstanding(name), identity, partition)
 
 
 def ids_of(transactions: Transactions, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
@@ -67,7 +66,7 @@ def is_protected(
     *,
     ends_live: bool,
 ) -> bool:
-    """Whether an administrator's marker must not end it, though it names the transaction.
+    """True if an administrator's marker must not end the transaction, though it names it.
 
     A live one may be ended only by force: the producer of one that hung may have begun its next transaction here, at
     the same epoch, since somebody looked. Its coordinator's decision and two-phase commit are out of reach."""
@@ -75,6 +74,4 @@ def is_protected(
     if name is None:  # a recovered log does not know it
         name = ids_of(transactions, (on_partition.producer_id,)).get(ProducerId(on_partition.producer_id))
     finding = None if name is None else finding_of(transactions, cluster, name, on_partition, transaction.partition)
-    if finding is None:
-        return False
-    return finding.verdict in NOT_AN_ADMINISTRATORS or (finding.verdict is Verdict.LIVE and not ends_live)
+    return finding is not None and not leader_takes_marker(finding.code, forced=ends_live)

@@ -1,6 +1,6 @@
-"""What an operator is told of transactions that hang: the whole story in one line, and what was done in the audit log.
+"""Reports of hanging transactions for an operator: the whole story in one line, and the record in the audit log.
 
-Text only; ``orphans`` decides. Times are given as ages, and as the moment since which.
+Text only; ``watch`` decides. Times are given as ages, and as the moment since which.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from oncelog.handlers.support.audit import AuditRecord, Value, timestamp
 
 if TYPE_CHECKING:
-    from oncelog.core.transactions.hanging import Finding
+    from oncelog.core.transactions.findings import Finding
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.transactions.open_transactions import OpenTransaction
 
@@ -70,8 +70,8 @@ def _argument(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else repr(name)
 
 
-def orphan(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
-    """An orphaned transaction, when it is first found."""
+def hanging(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
+    """A hanging transaction, when it is first found."""
     return (
         f"hanging transaction of {_who(transaction, epoch)}: {_where(transaction, log, now_ms)}, but {finding.reason}, "
         f"so nobody will end it. It blocks {_blocks(transaction, log)}. "
@@ -118,6 +118,10 @@ def self_abort(
         ],
         "partition_count": 1,
     }
-    details: dict[str, Value] = {"verdict": finding.verdict, "reason": finding.reason, "orphaned_since_ms": found_ms}
+    details: dict[str, Value] = {
+        "verdict": finding.reported_as,
+        "reason": finding.reason,
+        "orphaned_since_ms": found_ms,
+    }
     who: dict[str, Value] = {"principal": None, "client_id": None, "host": None, "broker": True}
     return AuditRecord(now_ms, SELF_ABORT, who, what, _CHECKED, outcome, details)

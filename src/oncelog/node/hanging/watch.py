@@ -3,7 +3,7 @@
 A leader knows what is open on its partitions and, since producers say so, under which transactional id; the id's
 coordinator knows whether anybody is going to end it. What has been open for a while is looked at: its coordinator is
 asked, and asked again when the transaction is older than its own time-out, and then from time to time. What is found is
-a verdict (``core.transactions.hanging``) that DescribeProducers tells; an orphan is a metric and one line of the log.
+a verdict (``base.transaction_verdicts``) that DescribeProducers tells; a hanging one is a metric and a line of the log.
 With ``transaction.orphan.action=abort`` it is ended too, never silently, and never one that is live or in two-phase
 commit: the coordinator's word is taken in the step in which the marker is written.
 
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode, Verdict, late_after_ms
 from oncelog.base.units import MINUTE_MS, SECOND_MS
-from oncelog.core.transactions.hanging import ID_UNKNOWN, Finding, Verdict
-from oncelog.core.transactions.transaction import NEVER_TIMES_OUT
+from oncelog.core.transactions.findings import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
 from oncelog.handlers.support.ports import ClusterView, Marker, Partitions, Transactions
 from oncelog.handlers.support.transaction_findings import finding_of, ids_of
 from oncelog.node.deadlines import Alarm, Deadlines
@@ -37,13 +37,10 @@ PASS_MS: Final = SECOND_MS
 """Between two passes, and how long a transaction has to be open before its id is written down."""
 FIRST_LOOK_MS: Final = 10 * SECOND_MS
 AGAIN_MS: Final = MINUTE_MS
-PADDING_MS: Final = 5 * MINUTE_MS
-"""On top of ``transaction.max.timeout.ms``: from then on a transaction is late whatever its time-out (KIP-664)."""
 ADOPTED_PER_SLICE: Final = 100
 """Each may write to a file of its own: some milliseconds of the loop."""
 LOOKS_PER_SLICE: Final = 100
 SLICE_PAUSE_MS: Final = 10
-_UNASKED: Final = Finding(Verdict.UNKNOWN, "its coordinator cannot be asked now")
 
 
 class _Watched:
@@ -58,7 +55,7 @@ class _Watched:
         self.timeout_ms = -1
         """Its own time-out, once its coordinator has said so: it may be forgotten later."""
         self.found_ms: int | None = None
-        """Since when it is known to be orphaned."""
+        """Since when it is known to hang."""
         self.reported = False
         self.unknown_looks = 0
         """How often nobody could say anything about it, in a row."""
@@ -67,7 +64,7 @@ class _Watched:
         return (self.at_ms, self.order) < (other.at_ms, other.order)
 
 
-class HangingWatch:
+class HangingTransactionWatch:
     """See the module."""
 
     def __init__(
@@ -185,18 +182,18 @@ class HangingWatch:
         finding = self._ask(transaction, entry)
         if 0 < finding.timeout_ms < NEVER_TIMES_OUT:
             watched.timeout_ms = finding.timeout_ms
-        if finding.verdict is Verdict.TWO_PHASE:
-            transaction.verdict = finding.verdict
+        if finding.code is ReasonCode.TWO_PHASE:
+            transaction.verdict = finding.reported_as
             self._see_overdue(transaction, finding, log, entry, now_ms)
             return now_ms + AGAIN_MS
-        old_ms = transaction.started_ms + self._own_timeout_ms(watched)
+        old_ms = transaction.started_ms + self._late_after_ms(watched)
         if now_ms < old_ms:
             return min(old_ms, now_ms + AGAIN_MS)
-        transaction.verdict = finding.verdict
-        if finding.verdict is Verdict.ORPHANED:
-            return self._orphaned(watched, finding, log, entry, now_ms)
+        transaction.verdict = finding.reported_as
+        if finding.verdict is Verdict.HANGING:
+            return self._hanging(watched, finding, log, entry, now_ms)
         watched.found_ms = None
-        watched.unknown_looks = watched.unknown_looks + 1 if finding.verdict is Verdict.UNKNOWN else 0
+        watched.unknown_looks = watched.unknown_looks + 1 if finding.verdict is Verdict.SUSPECTED else 0
         if watched.unknown_looks > 1 and not watched.reported:  # once may be a coordinator that reads its log
             watched.reported = True
             self._warn(reports.late(transaction, finding, log, entry.epoch, now_ms))
@@ -209,26 +206,23 @@ class HangingWatch:
         found = finding_of(
             self._coordinators, self._cluster, transaction.transactional_id, entry, transaction.partition
         )
-        return _UNASKED if found is None else found
+        return COORDINATOR_NOT_AVAILABLE if found is None else found
 
-    def _own_timeout_ms(self, watched: _Watched) -> int:
-        """From which age on it is old: its own time-out where its coordinator has said so."""
-        if watched.timeout_ms > 0:
-            return watched.timeout_ms
-        return int(self._cluster.config.get("transaction.max.timeout.ms")) + PADDING_MS
+    def _late_after_ms(self, watched: _Watched) -> int:
+        return late_after_ms(watched.timeout_ms, int(self._cluster.config.get("transaction.max.timeout.ms")))
 
     def _warn(self, message: str) -> None:
         self._reports.append(Report("warning", message))
 
-    # Orphans
+    # Hanging transactions
 
-    def _orphaned(
+    def _hanging(
         self, watched: _Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> int | None:
         if watched.found_ms is None:
             watched.found_ms = now_ms
             self.found += 1
-            self._warn(reports.orphan(watched.transaction, finding, log, entry.epoch, now_ms))
+            self._warn(reports.hanging(watched.transaction, finding, log, entry.epoch, now_ms))
         config = self._cluster.config
         if config.get("transaction.orphan.action") != "abort":
             return now_ms + AGAIN_MS

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.base import transaction_verdicts
 from oncelog.base.ids import TopicPartition
-from oncelog.node.hanging.watch import PADDING_MS
+from oncelog.base.transaction_verdicts import REPORTED_YOUNG
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node
@@ -55,13 +56,15 @@ def _lag(log: PartitionLog) -> int:
 
 def late_after_ms(node: Node) -> int:
     """From which age on a transaction is late whatever its time-out."""
-    return int(node.cluster.config.get("transaction.max.timeout.ms")) + PADDING_MS
+    return transaction_verdicts.late_after_ms(None, int(node.cluster.config.get("transaction.max.timeout.ms")))
 
 
 def verdicts(node: Node) -> Counter[str]:
     """Open transactions (one a partition) by what was found out about them; ``young`` where nothing was yet."""
     return Counter(
-        t.verdict or "young" for open_here in node.logs.transactions.partitions.values() for t in open_here.values()
+        t.verdict or REPORTED_YOUNG
+        for open_here in node.logs.transactions.partitions.values()
+        for t in open_here.values()
     )
 
 

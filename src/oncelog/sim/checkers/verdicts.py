@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.admin.transactions.hanging import OpenTransaction
-from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.base.ids import TopicPartition
-from oncelog.core.transactions.hanging import Verdict as BrokersVerdict
+from oncelog.base.transaction_verdicts import REPORTED_HANGING, ReasonCode, Verdict
 from oncelog.sim.checkers.disk.administrative import ORPHAN_ABORT, End
 
 NOT_HANGING: Final = "A1 said to hang, and it does not"
@@ -85,8 +84,8 @@ def ended_too_early(ends: Iterable[End], ground: Ground, grace_ms: int) -> Itera
 
 
 def _known_to_broker(one: OpenTransaction) -> bool:
-    """Whether the broker has found it orphaned, and knows its time-out: a coordinator still has the id."""
-    return one.producer.found == BrokersVerdict.ORPHANED and one.standing is not Standing.FORGOTTEN
+    """True if the broker has found it hanging, and knows its time-out: a coordinator still has the id."""
+    return one.producer.found == REPORTED_HANGING and one.code is not ReasonCode.FORGOTTEN
 
 
 def _shown(one: OpenTransaction) -> str:

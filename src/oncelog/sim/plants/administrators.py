@@ -1,19 +1,19 @@
-"""Bugs of whatever ends transactions that are not its own: leaders, the watch for orphans, the administrators' tool."""
+"""Bugs of whatever ends transactions that are not its own: leaders, the broker's watch, the administrators' tool."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.admin.transactions import hanging as tool
+from oncelog.admin.transactions import cluster_scan as tool
 from oncelog.base.errors import ErrorCode
-from oncelog.core.transactions.hanging import Verdict
+from oncelog.base.transaction_verdicts import ReasonCode
 from oncelog.handlers import write_txn_markers
 from oncelog.handlers.produce.verification import Verification
 from oncelog.handlers.support import transaction_findings
 from oncelog.node.coordinators import markers
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
-from oncelog.node.hanging.watch import HangingWatch
+from oncelog.node.hanging.watch import HangingTransactionWatch
 from oncelog.node.monitoring.audit_trail import AuditTrail
 from oncelog.sim.plants.planting import Plant, every
 from oncelog.storage.errors import AppendRefused
@@ -47,23 +47,28 @@ def _never(right: Any) -> Any:
 
 
 def _two_phase_forgotten(right: Any) -> Any:
-    return right - {Verdict.TWO_PHASE}
+    def takes_marker(code: ReasonCode, *, forced: bool) -> Any:
+        return code is ReasonCode.TWO_PHASE or right(code, forced=forced)
+
+    return takes_marker
 
 
 def _no_grace(right: Any) -> Any:
-    def orphaned(self: HangingWatch, watched: Any, finding: Any, log: Any, entry: Any, now_ms: int) -> Any:
+    def hanging_found(
+        self: HangingTransactionWatch, watched: Any, finding: Any, log: Any, entry: Any, now_ms: int
+    ) -> Any:
         watched.found_ms = now_ms - LONG_MS
         return right(self, watched, finding, log, entry, now_ms)
 
-    return orphaned
+    return hanging_found
 
 
-def _found(verdict: Verdict) -> Any:
+def _found(code: ReasonCode) -> Any:
     def planted(right: Any) -> Any:
-        def ask(self: HangingWatch, transaction: Any, entry: Any) -> Any:
+        def ask(self: HangingTransactionWatch, transaction: Any, entry: Any) -> Any:
             finding = right(self, transaction, entry)
-            wrong = finding.verdict is verdict
-            return finding._replace(verdict=Verdict.ORPHANED, timeout_ms=1_000) if wrong else finding
+            wrong = finding.code is code
+            return finding._replace(code=ReasonCode.ENDED, timeout_ms=1_000) if wrong else finding
 
         return ask
 
@@ -71,7 +76,7 @@ def _found(verdict: Verdict) -> Any:
 
 
 def _not_aborted(right: Any) -> Any:
-    def abort(self: HangingWatch, transaction: Any, entry: Any) -> ErrorCode:
+    def abort(self: HangingTransactionWatch, transaction: Any, entry: Any) -> ErrorCode:
         return ErrorCode.NONE
 
     return abort
@@ -103,8 +108,8 @@ def _last_write(right: Any) -> Any:
 
 
 def _silence_is_evidence(right: Any) -> Any:
-    def evidence(row: Any, ids: Any, described: Any, silence: Any) -> Any:
-        return replace(right(row, ids, described, silence), silence=())
+    def evidence(row: Any, ids: Any, described: Any, unanswered: Any) -> Any:
+        return replace(right(row, ids, described, unanswered), unanswered=())
 
     return evidence
 
@@ -135,7 +140,7 @@ ADMINISTRATORS: Final = (
         "two-phase-not-protected",
         "an administrator's marker ends what is prepared in two phases",
         transaction_findings,
-        "NOT_AN_ADMINISTRATORS",
+        "leader_takes_marker",
         _two_phase_forgotten,
     ),
     Plant(
@@ -148,28 +153,28 @@ ADMINISTRATORS: Final = (
     Plant(
         "orphans-without-grace",
         "a broker that ends orphans does so as soon as it sees one",
-        HangingWatch,
-        "_orphaned",
+        HangingTransactionWatch,
+        "_hanging",
         _no_grace,
     ),
     Plant(
         "live-ones-orphaned",
         "a broker that ends orphans takes what is older than its time-out for one",
-        HangingWatch,
+        HangingTransactionWatch,
         "_ask",
-        _found(Verdict.LIVE),
+        _found(ReasonCode.ONGOING),
     ),
     Plant(
         "prepared-ones-orphaned",
         "a broker that ends orphans takes what is prepared in two phases for one",
-        HangingWatch,
+        HangingTransactionWatch,
         "_ask",
-        _found(Verdict.TWO_PHASE),
+        _found(ReasonCode.TWO_PHASE),
     ),
     Plant(
         "orphans-not-ended",
         "a broker that ends orphans says so, and does not",
-        HangingWatch,
+        HangingTransactionWatch,
         "_abort",
         _not_aborted,
     ),
@@ -191,7 +196,7 @@ ADMINISTRATORS: Final = (
         "no-second-look",
         "the tool does not ask leaders again after the coordinators have spoken",
         tool,
-        "contradicts",
+        "needs_second_look",
         _never,
     ),
     Plant(

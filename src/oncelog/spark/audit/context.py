@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
+from oncelog.base.transaction_verdicts import LATE_PADDING_MS
 from oncelog.base.units import INT64_MAX
 from oncelog.spark.audit.layout import Plan
 from oncelog.spark.audit.model import SegmentStat
 
 DAY_MS: Final = 24 * 3600 * 1000
-GRACE_MS: Final = 5 * 60 * 1000
+GRACE_MS: Final = LATE_PADDING_MS
 """Beyond a time-out before a transaction counts as late: KIP-664's padding."""
 SKEW_MS: Final = 5 * 60 * 1000
 DEFAULT_TRANSACTION_PARTITIONS: Final = 50

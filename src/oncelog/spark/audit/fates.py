@@ -4,8 +4,10 @@ One transaction is one (producer id, epoch) since Transactions V2 (KIP-890): a m
 Before that, many may share an epoch. Of those, what the coordinator's log says can be compared (``decisions``), and the
 last one of an epoch, which a time-out or a new incarnation of the producer has ended with the next epoch.
 
-An open transaction is live when the coordinator says Ongoing, with this epoch and this partition, and not for too long;
-it is ending when it says Prepare and was written a moment ago. Else it is hanging, as in KIP-664: nobody will end it.
+An open transaction is put into the one table of hanging transactions (``base.transaction_verdicts``), with what is
+different about files: no coordinator will still act on them. So what is ongoing beyond its time-out hangs, what is
+decided and lacks its marker for long is torn, and an older epoch of the coordinator hangs too, as its marker would be
+refused. And one of two logs may have been copied before the other went on: what is not settled is not judged.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from operator import attrgetter
 from typing import Final
 
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
-from oncelog.base.units import INT32_MAX, INT64_MAX
+from oncelog.base.transaction_verdicts import CoordinatorEntry, ReasonCode, classify
+from oncelog.base.units import INT64_MAX
 from oncelog.records.internal.transaction_records import STATE_NAMES
 from oncelog.spark.audit.context import GRACE_MS, AuditContext
 from oncelog.spark.audit.decisions import CLOCKS_MS
@@ -34,12 +37,12 @@ _NAMED: Final = 5
 def fates(parts: Iterable[Part], context: AuditContext) -> Iterator[Part | Finding]:
     """The final transactions with their fate and transactional id, and findings; ``parts`` in PART_ORDER, with the
     coordinators' states among them (``CoordinatorState.as_part``)."""
-    judge = _Judge(context)
+    audit = _FateAudit(context)
     for _, group in groupby(parts, key=attrgetter(*PART_GROUP)):
-        yield from judge.producer(group)
+        yield from audit.producer(group)
 
 
-class _Judge:
+class _FateAudit:
     def __init__(self, context: AuditContext) -> None:
         self._context = context
         self._knows_all = context.knows_coordinators()
@@ -130,16 +133,19 @@ class _Judge:
             return "open", ""
         listed = f"{part.topic}-{part.partition}" in state.partitions.split(" ")
         said = f"the coordinator says {_name(state.status)} at epoch {state.epoch}"
-        if state.status == _ONGOING and state.epoch == part.epoch and listed:
-            late = now - state.started > state.timeout_ms + GRACE_MS and state.timeout_ms != INT32_MAX
-            if late:
+        entry = CoordinatorEntry(_name(state.status), state.timeout_ms, state.producer_id, state.epoch, listed)
+        code = classify(entry, part.producer_id, part.epoch)
+        if code is ReasonCode.TWO_PHASE:
+            return "open", ""
+        if code is ReasonCode.ONGOING:
+            if now - state.started > state.timeout_ms + GRACE_MS:
                 return (
                     "hanging",
                     f"open for {_span(now - state.started)}, and its time-out is {_span(state.timeout_ms)}",
                 )
             return "open", ""
         settled = self._context.is_settled(max(part.started, state.updated))
-        if state.status in _PREPARED and listed and part.epoch <= state.epoch:
+        if code is ReasonCode.COMPLETING:
             if now - state.updated <= GRACE_MS or not settled:
                 return "ending", ""
             return "torn", f"no marker: {said} since {_span(now - state.updated)}"

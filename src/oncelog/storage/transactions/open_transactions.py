@@ -57,7 +57,7 @@ class OpenTransaction:
         """When its first batch was appended here; where that is not known, that batch's own timestamp."""
         self.transactional_id = transactional_id
         self.verdict: str | None = None
-        """What the node has found out about it; None while it is young."""
+        """The broker's word for what its coordinator says (``base.transaction_verdicts``); None while it is young."""
         self.ended = False
         self.written = False
         """Whether its id is in the partition's file."""

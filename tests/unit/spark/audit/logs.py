@@ -160,6 +160,7 @@ class Coordinator:
         places: str = "",
         at: int = 0,
         version: int = 2,
+        timeout_ms: int = 60_000,
     ) -> None:
         """One record; ``places`` as ``"t-0 t-1"``, ``at`` in seconds after ``TIME``."""
         partitions: dict[str, list[int]] = {}
@@ -169,7 +170,7 @@ class Coordinator:
         named = tuple((topic, tuple(indexes)) for topic, indexes in partitions.items())
         time = TIME + 1000 * at
         value = TransactionValue(
-            pid, epoch, 60_000, status, named or None, time, time, client_transaction_version=version
+            pid, epoch, timeout_ms, status, named or None, time, time, client_transaction_version=version
         )
         record = Record(self.log.end, time, encode_key(name), encode_value(value, 1))
         self.log.append(build_batch([record], base_offset=self.log.end))

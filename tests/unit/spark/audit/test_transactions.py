@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.spark.audit.model import Finding
 from tests.unit.spark.audit.logs import (
     COMPLETE_COMMIT,
@@ -133,6 +134,8 @@ def test_what_is_alive_young_or_being_ended_is_no_finding(scene: Scene) -> None:
         (4, ONGOING, "t-0", "the coordinator says Ongoing at epoch 4, without t-1"),
         (9, ONGOING, "t-0 t-1", "the coordinator says Ongoing at epoch 9"),
         (5, PREPARE_ABORT, "t-0", "the coordinator says PrepareAbort at epoch 5, without t-1"),
+        # It lists the partition under an epoch that the partition would refuse.
+        (3, ONGOING, "t-0 t-1", "the coordinator says Ongoing at epoch 3"),
     ],
 )
 def test_hanging_the_coordinator_knows_of_nothing(
@@ -144,6 +147,18 @@ def test_hanging_the_coordinator_knows_of_nothing(
     (finding,) = [one for one in scene.findings() if one.kind == "hanging"]
     assert where(finding) == ("t", 1, first, "app", 7, 4)
     assert text in finding.text
+
+
+def test_prepared_in_two_phase_commit_is_open_however_old_and_kept_for_a_newer_epoch_too(scene: Scene) -> None:
+    scene.transactions()
+    scene.logs[0].data(epoch=4)
+    scene.logs[1].data(pid=8, epoch=4)
+    scene.coordinator.state("app", 7, 4, ONGOING, "t-0", at=9, timeout_ms=NEVER_TIMES_OUT)
+    scene.coordinator.state("kept", 8, 5, ONGOING, "t-1", at=9, timeout_ms=NEVER_TIMES_OUT)
+    assert scene.findings() == []
+    late = run(scene.directory, limits=replace(STOPPED, now_ms=TIME + 86_400_000))
+    assert late.findings == []
+    assert [part.fate for part in late.transactions] == ["open", "open"]
 
 
 def test_hanging_no_coordinator_knows_the_producer(scene: Scene) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from oncelog.admin.transactions import abort, explain_topic, find_one, force_terminate, scan
-from oncelog.admin.transactions.aborting import write_abort_marker
-from oncelog.admin.transactions.hanging import OpenTransaction
-from oncelog.admin.transactions.judging import Verdict
+from oncelog.admin.transactions.abort_marker import write_abort_marker
+from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.base.errors import ErrorCode
+from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.sim.blocking import with_client

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from oncelog.admin.transactions import Scan, abort, scan
-from oncelog.admin.transactions.judging import Verdict
+from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.sim.aftermath import transactions_of

@@ -1,4 +1,4 @@
-"""What ``oncelog txn watch --prometheus`` serves: the last look at the cluster, for clusters that are not ours.
+"""Metrics that ``oncelog txn watch --prometheus`` serves: the last scan of a cluster, for clusters that are not ours.
 
 The rule: labels with a transaction's own ids appear only for what is not live, and for at most ``MOST_SERIES`` of them,
 so that a cluster with a million transactions has as many series as one with ten.
@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from oncelog.admin.transactions.judging import Verdict
+from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.hanging import OpenTransaction, Scan
+    from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scan
 
 MOST_SERIES: Final = 200
 _LABELS: Final = ("topic", "partition", "producer_id", "transactional_id", "verdict")
@@ -49,8 +49,8 @@ class Exporter(Collector):
         self._server.server_close()
         self._thread.join()
 
-    def looked(self, found: Scan | None, seconds: float) -> None:
-        """Take a look's result; None for one that failed."""
+    def scanned(self, found: Scan | None, seconds: float) -> None:
+        """Take in a scan; None for one that failed."""
         with self._lock:
             self._looks += 1
             self._seconds = seconds
@@ -60,7 +60,7 @@ class Exporter(Collector):
                 self._found, self._looked_at = found, time.time()
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics of the last look."""
+        """Yield all metrics of the last scan."""
         with self._lock:
             found, seconds, looked_at = self._found, self._seconds, self._looked_at
             looks, failures = self._looks, self._failures

@@ -1,4 +1,4 @@
-"""Who waits: groups behind a partition's last stable offset, offsets pending in transactions, what can be read before.
+"""Groups that a transaction holds back: behind a last stable offset, or with their own offsets pending in it.
 
 The rule: groups are asked in bulk, one request a coordinator, and no more of them than ``MOST_GROUPS``; the answer says
 so when there are more. Whether a group reads committed records is known to its members alone.
@@ -7,20 +7,17 @@ so when there are more. Whether a group reads committed records is known to its 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from oncelog.admin.transactions.asking import Question, Unanswered, ask, by_topic
-from oncelog.admin.transactions.bounds import Bounds
-from oncelog.admin.transactions.telling import GroupBehind
+from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask, by_topic
+from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.base.units import KIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.offsets import at_coordinator
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.offsets import LAST_VERSION_BY_NAME, offset_fetch_request
-from oncelog.records.batch import CorruptBatch, read_header
-from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -31,7 +28,15 @@ from oncelog.wire.messages.offset_fetch import (
 MOST_GROUPS: Final = 1000
 GROUPS_A_REQUEST: Final = 100
 _FIRST_VERSION_WITH_GROUPS: Final = 8
-_LOOK_BYTES: Final = 64 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBehind:
+    """A group that reads a partition; ``committed`` is where it goes on reading."""
+
+    group: str
+    committed: int
+    lag: int
 
 
 def groups_behind(
@@ -91,7 +96,7 @@ def _groups(client: Client, unanswered: list[Unanswered]) -> dict[int, list[str]
 
 
 def pending_offsets(client: Client, group: str, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-    """Those whose offset is part of a transaction that has not ended (KIP-447); none where it cannot be asked.
+    """The partitions whose offset is part of a transaction that has not ended (KIP-447); none where it cannot be asked.
 
     They are asked for by name: of a group's first commit a coordinator says nothing when all offsets are asked for.
     """
@@ -109,29 +114,3 @@ def pending_offsets(client: Client, group: str, partitions: Collection[TopicPart
         for one in topic.partitions
         if one.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
     }
-
-
-def readable_before(client: Client, where: TopicPartition, position: int, stable: int) -> bool:
-    """Whether there are data batches from ``position`` to the last stable offset, and not markers alone, which a
-    consumer's position does not always count. True where it cannot be told."""
-    topic = FetchTopic(
-        topic=where.topic,
-        topic_id=bytes(client.view.topic_id(where.topic)),
-        partitions=[FetchPartition(partition=where.partition, fetch_offset=position, partition_max_bytes=_LOOK_BYTES)],
-    )
-    try:
-        answer = client.request(FetchRequest(topics=[topic]), broker=client.leader(where))
-        records = memoryview(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]  # a buffer
-        at = 0
-        while at < len(records):
-            header = read_header(records, at)
-            if header.base_offset >= stable:
-                return False
-            if not header.is_control and header.last_offset >= position:
-                return True
-            if header.next_offset >= stable:
-                return False
-            at += header.size_bytes
-    except (ClientError, CorruptBatch, IndexError):
-        return True
-    return True

@@ -1,9 +1,9 @@
 """Ends the open transaction of an id through its coordinator, which aborts it everywhere at once (KIP-939).
 
-It is what a new instance of the producer would do: InitProducerId, with a newer epoch and without keeping what was
-prepared. So it takes no view of hanging: it cannot end what the coordinator has forgotten, and what it ends is whole.
+The request is that of a new instance of the producer: InitProducerId, with a newer epoch and without keeping what was
+prepared. So no verdict is asked for: what the coordinator has forgotten cannot be ended so, and what is ended is whole.
 
-The warning it deserves: a producer that is alive is fenced and has to start again, and a transaction that was prepared
+Consequences: a producer that is alive is fenced and has to start again, and a transaction that was prepared
 for two-phase commit is aborted, though the system outside may have decided to commit it.
 """
 
@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.admin.transactions.audit import Audit, entry_of, no_audit
-from oncelog.admin.transactions.bounds import Bounds, bounds_of
-from oncelog.admin.transactions.describing import TransactionRow, describe_transaction
-from oncelog.admin.transactions.judging import COMPLETING_STATES
+from oncelog.admin.transactions.audit_trail import Audit, entry_of, no_audit
+from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
+from oncelog.admin.transactions.transactional_ids import TransactionRow, describe_transaction
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MINUTE_MS, SECOND_MS
@@ -40,13 +39,8 @@ class Terminated:
     bounds: dict[TopicPartition, Bounds]
 
 
-def is_open(row: TransactionRow) -> bool:
-    """Whether the coordinator still has something to end, or to complete."""
-    return row.state == "Ongoing" or row.state in COMPLETING_STATES
-
-
 def warning_of(row: TransactionRow) -> str:
-    """What whoever ends this one has to know."""
+    """The consequences for whoever ends it, as a warning."""
     return f"{FENCES}; {UNDECIDES}" if row.is_two_phase else FENCES
 
 
@@ -59,9 +53,9 @@ def force_terminate(
     allowed, …) and ClientError when the markers are not written in time.
     """
     before = describe_transaction(client, transactional_id)
-    if not is_open(before):
+    if not before.is_open:
         return Terminated(before, before, False, {})
-    facts = {
+    details = {
         "cluster": client.view.cluster_id,
         "transactional_id": transactional_id,
         "producer_id": before.producer_id,
@@ -70,15 +64,15 @@ def force_terminate(
         "two_phase": before.is_two_phase,
         "partitions": sorted(map(str, before.partitions)),
     }
-    audit(entry_of("force-terminate", "sending", **facts))
+    audit(entry_of("force-terminate", "sending", **details))
     try:
         after = _terminated(client, before, client.system.now_ms() + timeout_ms)
     except ClientError as error:
-        audit(entry_of("force-terminate", "failed", **facts, error=str(error)))
+        audit(entry_of("force-terminate", "failed", **details, error=str(error)))
         raise
     client.metadata({one.topic for one in before.partitions})
     bounds, _ = bounds_of(client, sorted(before.partitions))
-    audit(entry_of("force-terminate", "terminated", **facts, state_after=after.state))
+    audit(entry_of("force-terminate", "terminated", **details, state_after=after.state))
     return Terminated(before, after, True, bounds)
 
 
@@ -91,7 +85,7 @@ def _terminated(client: Client, before: TransactionRow, deadline: int) -> Transa
         if not asked:
             asked = _initialize(client, name, own_ms)
         row = describe_transaction(client, name)
-        if asked and not is_open(row):
+        if asked and not row.is_open:
             return row
         if client.system.now_ms() >= deadline:
             raise ClientError(

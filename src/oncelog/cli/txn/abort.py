@@ -20,15 +20,15 @@ from oncelog.cli.txn.common import (
     cells,
     cluster_options,
     confirmed,
+    report_unanswered,
     scope_of,
     sentences,
-    tell_unanswered,
 )
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.aborting import Aborted
-    from oncelog.admin.transactions.audit import Audit
-    from oncelog.admin.transactions.hanging import OpenTransaction
+    from oncelog.admin.transactions.abort_marker import Aborted
+    from oncelog.admin.transactions.audit_trail import Audit
+    from oncelog.admin.transactions.cluster_scan import OpenTransaction
     from oncelog.client.blocking.client import Client
 
 EXIT_REFUSED = 1
@@ -68,7 +68,7 @@ def abort(
       oncelog txn abort --all-hanging --dry-run
       oncelog txn abort --all-hanging --yes --audit-log /var/log/oncelog-audit.jsonl
     """
-    from oncelog.admin.transactions.aborting import refusal
+    from oncelog.admin.transactions.abort_marker import refusal
 
     _check_arguments(topic, partition, start_offset, all_hanging)
     audit = _audit(audit_log)
@@ -104,7 +104,7 @@ def _check_arguments(topic: str | None, partition: int | None, start_offset: int
 
 
 def _audit(path: Path | None) -> Audit:
-    from oncelog.admin.transactions.audit import audit_file
+    from oncelog.admin.transactions.audit_trail import audit_file
 
     if path is not None:
         return audit_file(path)
@@ -125,18 +125,18 @@ def _found(
     broker: int | None,
     min_age_ms: int | None,
 ) -> tuple[list[OpenTransaction], int | None]:
-    """What is asked for, and the age with which to check it again. One that is named needs none."""
-    from oncelog.admin.transactions.aborting import find_one
-    from oncelog.admin.transactions.hanging import scan
-    from oncelog.admin.transactions.judging import Verdict
+    """The transactions asked for, and the age with which to check them again. One that is named needs none."""
+    from oncelog.admin.transactions.abort_marker import find_one
+    from oncelog.admin.transactions.cluster_scan import scan
     from oncelog.base.ids import TopicName, TopicPartition
+    from oncelog.base.transaction_verdicts import Verdict
 
     if topic is not None and partition is not None and start_offset is not None:
         where = TopicPartition(TopicName(topic), partition)
         age_ms = min_age_ms or 0
         return [find_one(client, where, start_offset, min_age_ms=age_ms)], age_ms
     found = scan(client, scope_of([topic] if topic else None, partition, broker), min_age_ms=min_age_ms)
-    tell_unanswered(found.unanswered)
+    report_unanswered(found.unanswered)
     if found.saw_nothing:
         raise typer.Exit(EXIT_REFUSED)
     return found.of(Verdict.HANGING), min_age_ms
@@ -145,7 +145,7 @@ def _found(
 def _show(
     found: list[OpenTransaction], refused: list[tuple[OpenTransaction, str]], wanted: list[OpenTransaction]
 ) -> None:
-    from oncelog.admin.transactions.aborting import race_of
+    from oncelog.admin.transactions.abort_marker import race_of
 
     if not found:
         print("no transaction hangs; there is nothing to abort")
@@ -163,7 +163,7 @@ def _show(
 def _abort_all(
     client: Client, wanted: list[OpenTransaction], force: bool, age_ms: int | None, audit: Audit, as_json: bool
 ) -> list[Aborted]:
-    from oncelog.admin.transactions.aborting import abort as abort_one
+    from oncelog.admin.transactions.abort_marker import abort as abort_one
 
     results = []
     for one in wanted:
@@ -191,7 +191,7 @@ def _moved(result: Aborted) -> str:
 
 
 def _document(one: OpenTransaction, outcome: str, error: str | None, result: Aborted | None = None) -> dict[str, Any]:
-    from oncelog.admin.transactions.aborting import race_of
+    from oncelog.admin.transactions.abort_marker import race_of
     from oncelog.cli.output import to_json
 
     document: dict[str, Any] = to_json(one.as_row())
@@ -226,14 +226,14 @@ def force_terminate(
       oncelog txn force-terminate payments-7
       oncelog txn force-terminate payments-7 --yes --json
     """
-    from oncelog.admin.transactions.describing import describe_transaction
-    from oncelog.admin.transactions.terminating import force_terminate as terminate
-    from oncelog.admin.transactions.terminating import is_open, warning_of
+    from oncelog.admin.transactions.termination import force_terminate as terminate
+    from oncelog.admin.transactions.termination import warning_of
+    from oncelog.admin.transactions.transactional_ids import describe_transaction
 
     audit = _audit(audit_log)
     with open_client(bootstrap, properties, command_config) as client:
         row = describe_transaction(client, transactional_id)
-        if is_open(row):
+        if row.is_open:
             print(f"warning: {warning_of(row)}", file=sys.stderr)
             listed = ", ".join(map(str, sorted(row.partitions)[:8]))
             if not as_json:

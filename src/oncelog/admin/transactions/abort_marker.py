@@ -7,12 +7,12 @@
    where they are its coordinator too they refuse what is live by then. Apache Kafka passes the tag over and takes a
    marker for whatever the producer has open at that moment; there remains the time between the check and the marker,
    milliseconds, in which a producer that is alive *and of the same epoch* could begin its next transaction on the
-   partition. The coordinator epoch is the one the leader told, 0 where it told none.
+   partition. The coordinator epoch is the one the leader gave, 0 where it gave none.
 4. Then the last stable offset is watched until it moves, and where that race could have happened the coordinator is
-   asked once more: a transaction that has begun on the partition in the meantime is told about, loudly.
+   asked once more: a transaction that has begun on the partition in the meantime is a warning.
 
-The rule: what a coordinator is going to end is never ended here, whatever the force: a prepared transaction is decided,
-and one of two-phase commit belongs to somebody outside. ``terminating`` asks the coordinator to end those.
+The rule (``AbortMarker`` in ``base.transaction_verdicts``): what is decided, or waits for a decision from outside
+(two-phase commit), is never ended here, whatever the force. ``termination`` asks the coordinator to end those.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from oncelog.admin.transactions.audit import Audit, entry_of, no_audit
-from oncelog.admin.transactions.bounds import wait_for
-from oncelog.admin.transactions.describing import describe_transactions
-from oncelog.admin.transactions.hanging import OpenTransaction, Scope, examine, scan
-from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.admin.transactions.audit_trail import Audit, entry_of, no_audit
+from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope, examine, scan
+from oncelog.admin.transactions.partition_offsets import wait_for_bounds
 from oncelog.admin.transactions.producers import describe_producers
-from oncelog.admin.transactions.telling import quoted
-from oncelog.admin.transactions.terminating import is_open
+from oncelog.admin.transactions.report import quoted
+from oncelog.admin.transactions.transactional_ids import describe_transactions
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
+from oncelog.base.transaction_verdicts import ReasonCode, Verdict, tool_sends_marker
 from oncelog.base.units import SECOND_MS
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError, explain
@@ -40,7 +39,7 @@ from oncelog.wire.messages.write_txn_markers import (
 )
 
 MOVING_TIMEOUT_MS: Final = 5 * SECOND_MS
-"""How long the last stable offset is watched after a marker."""
+"""The time for which the last stable offset is watched after a marker."""
 
 RACE: Final = (
     "this broker does not say that it takes a start offset with a marker: in the milliseconds between the last check "
@@ -63,7 +62,7 @@ _MEANINGS: Final[dict[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """What became of one transaction. ``error`` is None when its marker was written.
+    """The outcome for one transaction. ``error`` is None when its marker was written.
 
     Offsets are None where they could not be read. ``next_start``: where the transaction begins that holds the
     partition now, if one does. ``warning``: the race may have been lost, and what to do then.
@@ -79,17 +78,17 @@ class Aborted:
 
 
 def refusal(one: OpenTransaction, *, force: bool = False, options: str = "") -> str | None:
-    """Why this one is not to be ended by a marker; None when it may be. ``options`` name the cluster in a command."""
+    """The reason not to end a transaction by a marker, or None. ``options`` name the cluster in a suggested command."""
+    if tool_sends_marker(one.code, one.verdict, forced=force):
+        return None
     instead = f"oncelog txn force-terminate {quoted(one.transactional_id or 'ID')}{options}"
     if one.verdict is Verdict.TWO_PHASE:
         return (
             "a marker would tear a transaction in two-phase commit, whose outcome is decided outside; not even --force "
             f"does that. If it has to end: {instead}"
         )
-    if one.standing is Standing.COMPLETING:
+    if one.code is ReasonCode.COMPLETING:
         return "its coordinator has decided it and is writing the marker; not even --force contradicts that. Wait"
-    if one.verdict is Verdict.HANGING or force:
-        return None
     if one.verdict is Verdict.LIVE:
         return (
             f"it is live. Its coordinator will end it; to make it do so now: {instead} "
@@ -99,7 +98,7 @@ def refusal(one: OpenTransaction, *, force: bool = False, options: str = "") -> 
 
 
 def find_one(client: Client, partition: TopicPartition, start_offset: int, *, min_age_ms: int = 0) -> OpenTransaction:
-    """The transaction that is open in a partition from an offset on. No age is asked of one that is named like this.
+    """The transaction that is open in a partition from ``start_offset`` on, whatever its age.
 
     Raises ClientError when there is none, naming those there are; BrokerRefused and UnknownTopic.
     """
@@ -144,7 +143,7 @@ def abort(
 
 
 def _again(client: Client, one: OpenTransaction, min_age_ms: int | None) -> OpenTransaction | str:
-    """Step 2; a text when it is not there to be ended any more."""
+    """The transaction as leader and coordinators have it now (step 2); a text when there is none to end any more."""
     try:
         looked = describe_producers(client, [one.where], open_only=True)
         if looked.unanswered:
@@ -185,7 +184,9 @@ def write_abort_marker(client: Client, one: OpenTransaction, *, ends_live: bool 
 
 def _watched(client: Client, one: OpenTransaction) -> Aborted:
     before = one.start.last_stable_offset
-    bounds = wait_for(client, one.where, lambda now: now.last_stable_offset != one.start_offset, MOVING_TIMEOUT_MS)
+    bounds = wait_for_bounds(
+        client, one.where, lambda now: now.last_stable_offset != one.start_offset, MOVING_TIMEOUT_MS
+    )
     if bounds is None:
         return Aborted(one, None, before)
     holder = None
@@ -204,7 +205,7 @@ def _begun_meanwhile(client: Client, one: OpenTransaction) -> str | None:
         one.producer.producer_id,
         one.producer.producer_epoch,
     )
-    if row is None or not same or not is_open(row) or one.where not in row.partitions:
+    if row is None or not same or not row.is_open or one.where not in row.partitions:
         return None
     return (
         f"{one.transactional_id!r} has begun its next transaction here at this very moment; if that was before the "
@@ -214,19 +215,19 @@ def _begun_meanwhile(client: Client, one: OpenTransaction) -> str | None:
 
 
 def race_of(one: OpenTransaction) -> str | None:
-    """What the checks cannot exclude, in a sentence; None when nothing is left.
+    """The race that the checks cannot exclude, in a sentence; None when nothing is left.
 
     A newer epoch at the coordinator, or an id that is not there, shuts out the producer that wrote this; a leader of
     ours that is its coordinator too asks itself in the step in which it writes the marker.
     """
-    if one.standing in (Standing.MOVED_ON, Standing.FORGOTTEN):
+    if one.code in (ReasonCode.MOVED_ON, ReasonCode.FORGOTTEN):
         return None
     if not one.takes_start_offset:
         return RACE
     return None if one.coordinator == one.producer.leader else SAME_EPOCH
 
 
-def _entry(client: Client, one: OpenTransaction, outcome: str, force: bool, **facts: Any) -> dict[str, Any]:
+def _entry(client: Client, one: OpenTransaction, outcome: str, force: bool, **details: Any) -> dict[str, Any]:
     return entry_of(
         "abort",
         outcome,
@@ -246,5 +247,5 @@ def _entry(client: Client, one: OpenTransaction, outcome: str, force: bool, **fa
         by_start_offset=one.takes_start_offset,
         forced=force,
         last_stable_offset=one.start.last_stable_offset,
-        **facts,
+        **details,
     )

@@ -1,4 +1,4 @@
-"""Why a partition's committed readers stand still, in sentences. Pure: facts in, text out.
+"""Reports in sentences why a partition's committed readers stand still. Pure: facts in, text out.
 
 The rule: every sentence says who claims what it says (the leader, the coordinator, the group), from the consumer back
 to the cause, then what waits behind it, when it clears by itself, and the one command that ends it.
@@ -9,29 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.admin.transactions.bounds import Bounds
+from oncelog.admin.transactions.blocked_groups import GroupBehind
+from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.admin.transactions.hanging import OpenTransaction
-from oncelog.admin.transactions.judging import Standing, Verdict
+from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicPartition
+from oncelog.base.transaction_verdicts import RULES, ReasonCode, Verdict
 from oncelog.base.units import MINUTE_MS
 
 _SWEEP_TEXT: Final = "10 s"
-"""How often coordinators look for time-outs (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupBehind:
-    """A group that reads a partition; ``committed`` is where it goes on reading."""
-
-    group: str
-    committed: int
-    lag: int
+"""The period in which coordinators look for time-outs (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What would delete the records, in the end. ``retention_ms`` −1 is never; None where it could not be asked."""
+    """Settings of a topic that delete records in the end. ``retention_ms`` −1 is never; None where not answered."""
 
     cleanup_policy: str = "delete"
     retention_ms: int | None = None
@@ -59,7 +51,7 @@ class Held:
 
 
 def held_sentences(held: Held) -> list[str]:
-    """From the last stable offset to the cause and its consequences."""
+    """Sentences from the last stable offset to the cause and its consequences."""
     holder, bounds = held.holder, held.bounds
     said = [
         f"The last stable offset of {held.where} is {bounds.last_stable_offset:,}: whoever reads committed records "
@@ -82,7 +74,7 @@ def held_sentences(held: Held) -> list[str]:
 
 
 def clears(held: Held) -> str:
-    """When, and by what, the partition becomes readable without anybody's doing."""
+    """A sentence: when, and by what, the partition becomes readable without anybody's doing."""
     holder = held.holder
     if holder is None:
         return "It clears by itself."
@@ -93,7 +85,7 @@ def clears(held: Held) -> str:
         return "It does not clear by itself: only whoever prepared it, or an administrator, ends it."
     if holder.verdict is Verdict.SUSPECTED:
         return "Whether it clears by itself cannot be said before its coordinator can."
-    if holder.standing is Standing.COMPLETING:
+    if holder.code is ReasonCode.COMPLETING:
         return "It clears by itself, as soon as the marker is written."
     if at_ms is None or at_ms <= held.now_ms:
         return f"Its time-out has passed: it clears by itself when the coordinator sees that, every {_SWEEP_TEXT}."
@@ -105,14 +97,14 @@ def clears(held: Held) -> str:
 
 
 def clears_at_ms(one: OpenTransaction) -> int | None:
-    """When its time-out fires; None where none does, or none is known."""
-    if one.standing is not Standing.ONGOING or one.row is None or one.row.start_ms is None:
+    """The time at which the transaction's time-out fires; None where none does, or none is known."""
+    if one.code is not ReasonCode.ONGOING or one.row is None or one.row.start_ms is None:
         return None
     return one.row.start_ms + one.row.timeout_ms
 
 
 def commands(held: Held, options: str = "") -> list[str]:
-    """What to run, if anything; ``options`` are those that name the cluster."""
+    """The commands to run, if any; ``options`` are those that name the cluster."""
     holder = held.holder
     if holder is None:
         return []
@@ -121,15 +113,15 @@ def commands(held: Held, options: str = "") -> list[str]:
         return [f"oncelog txn abort {at} --start-offset {holder.start_offset}{options}"]
     if holder.verdict is Verdict.SUSPECTED:
         return [f"oncelog txn find-hanging {at} --all{options}"]
-    if holder.standing is Standing.COMPLETING or holder.transactional_id is None:
+    if not RULES[holder.code].force_terminate or holder.transactional_id is None:
         return []
     return [f"oncelog txn force-terminate {quoted(holder.transactional_id)}{options}"]
 
 
 def advice(held: Held) -> str:
-    """The line before the command."""
+    """The sentence before the commands."""
     holder = held.holder
-    if holder is None or holder.standing is Standing.COMPLETING:
+    if holder is None or holder.code is ReasonCode.COMPLETING:
         return "There is nothing to do but wait."
     if holder.verdict is Verdict.HANGING:
         return "To end it (it is checked once more, and you are asked):"
@@ -157,8 +149,8 @@ def _whose(one: OpenTransaction, now_ms: int) -> str:
 
 
 def _by_its_coordinator(one: OpenTransaction, now_ms: int) -> str:
-    """Since when, where that is not what the records' own times say: those may be of an event long ago."""
-    if one.standing not in (Standing.ONGOING, Standing.TWO_PHASE) or one.row is None or one.row.start_ms is None:
+    """The start by the coordinator's clock, where the records' own times, of an event long ago perhaps, differ."""
+    if one.code not in (ReasonCode.ONGOING, ReasonCode.TWO_PHASE) or one.row is None or one.row.start_ms is None:
         return ""
     open_ms = now_ms - one.row.start_ms
     if one.age_ms is not None and abs(one.age_ms - open_ms) < MINUTE_MS:
@@ -175,7 +167,7 @@ def _verdict(one: OpenTransaction) -> str:
         return f"So it waits for a decision from outside, and has no time-out{who}. It does not hang."
     if one.verdict is Verdict.SUSPECTED:
         return f"So it may hang, but that is not certain{who}."
-    if one.standing is Standing.COMPLETING:
+    if one.code is ReasonCode.COMPLETING:
         return f"So it is about to end{who}."
     timeout = "" if row is None else f" within its time-out of {duration_text(row.timeout_ms)}"
     return f"So it is live: its producer has to end it{timeout}{who}."
@@ -219,7 +211,7 @@ def _offsets(count: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """As a shell takes it."""
+    """``text`` as an argument in a shell."""
     import shlex
 
     return shlex.quote(text)

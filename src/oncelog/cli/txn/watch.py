@@ -23,12 +23,12 @@ from oncelog.cli.txn.common import (
     Partition,
     Topics,
     cells,
+    report_unanswered,
     scope_of,
-    tell_unanswered,
 )
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.hanging import Scan, Scope
+    from oncelog.admin.transactions.cluster_scan import Scan, Scope
     from oncelog.client.blocking import Client
 
 _CLEAR = "\x1b[H\x1b[2J"
@@ -69,20 +69,20 @@ def watch(
       oncelog txn watch --json --interval 60 >> open-transactions.jsonl
       oncelog txn watch --prometheus 9464 --bootstrap-servers kafka-1:9092
     """
-    from oncelog.admin.transactions.judging import Verdict
+    from oncelog.base.transaction_verdicts import Verdict
 
     scope = scope_of(topics, partition, broker)
     exporter = None
     if prometheus is not None:
-        from oncelog.cli.txn.exporting import Exporter
+        from oncelog.cli.txn.prometheus_exporter import Exporter
 
         exporter = Exporter(prometheus_address, prometheus)
         print(f"metrics on http://{prometheus_address}:{exporter.port}/metrics", file=sys.stderr, flush=True)
     with open_client(bootstrap, properties, command_config) as client:
         for looks in itertools.count(1):
-            found, seconds = _look(client, scope, min_age_ms)
+            found, seconds = _scan(client, scope, min_age_ms)
             if exporter is not None:
-                exporter.looked(found, seconds)
+                exporter.scanned(found, seconds)
             if found is not None:
                 _show(found, seconds, as_json=as_json, quiet=exporter is not None and not sys.stdout.isatty())
                 if fail_on_hanging and found.of(Verdict.HANGING):
@@ -94,9 +94,9 @@ def watch(
             time.sleep(max(0.0, interval_s - seconds))
 
 
-def _look(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | None, float]:
-    """What there is to be seen now, None where the cluster could not be asked; and the seconds that took."""
-    from oncelog.admin.transactions.hanging import scan
+def _scan(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | None, float]:
+    """A scan of the cluster, None where that could not be asked; and the seconds that took."""
+    from oncelog.admin.transactions.cluster_scan import scan
     from oncelog.cli.main import complain
     from oncelog.client.errors import ClientError, ConfigError
 
@@ -113,7 +113,7 @@ def _look(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | 
 
 def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
     from oncelog.admin.transactions.durations import moment_text
-    from oncelog.cli.txn.finding import summary
+    from oncelog.cli.txn.diagnose import summary
 
     if as_json:
         print_json_line(_document(found, seconds))
@@ -124,7 +124,7 @@ def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
     if sys.stdout.isatty():
         sys.stdout.write(_CLEAR)
     print(f"{moment_text(found.now_ms)}  {summary(found, every=True)}  ({seconds:.1f} s)")
-    tell_unanswered(found.unanswered)
+    report_unanswered(found.unanswered)
     shown = sorted(found.transactions, key=lambda one: (one.verdict.value != "hanging", -(one.age_ms or 0)))[:_SHOWN]
     if shown:
         print_table(COLUMNS, [cells(one) for one in shown])
@@ -134,7 +134,7 @@ def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
 
 
 def _document(found: Scan, seconds: float) -> dict[str, Any]:
-    from oncelog.admin.transactions.judging import Verdict
+    from oncelog.base.transaction_verdicts import Verdict
 
     document: dict[str, Any] = {
         "time_ms": found.now_ms,

@@ -1,9 +1,9 @@
-"""All open transactions of a cluster, or a part of it, and which of them hang (KIP-664's rule, and more than it).
+"""Scans a cluster, or a part of it, for open transactions, each with its verdict (KIP-664's rule, and more than it).
 
 Steps, each to all brokers at once: (1) partition leaders name their open transactions; (2) the start of each is read;
 (3) all coordinators are asked for the ids behind the producer ids, (4) and what those ids are doing; (5) leaders are
-asked again about what the coordinators contradict. The order of 1, 4 and 5 is what makes the verdict safe: see
-``judging``. An id that the leader itself knows (oncelog's do) is asked about even if its producer id has changed.
+asked again about what the coordinators contradict. The order of 1, 4 and 5 makes the verdict safe
+(``classification``). An id that the leader itself knows (oncelog's do) is asked about even if its producer id changed.
 
 The rule: nothing is concluded from a question that was not answered. Ids that one may not describe are not in a list,
 without a word; so where a producer id is known to nobody it is tried out whether we may see such ids at all.
@@ -15,24 +15,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from oncelog.admin.transactions.asking import Question, Told, Unanswered, ask, silent
-from oncelog.admin.transactions.describing import Described, TransactionRow, describe_transactions
-from oncelog.admin.transactions.judging import (
+from oncelog.admin.transactions.broker_requests import Progress, Question, Unanswered, ask, no_progress
+from oncelog.admin.transactions.classification import (
     Evidence,
     Finding,
-    Standing,
-    Verdict,
     ages_of,
-    contradicts,
-    judge,
+    classify,
+    finding_of,
+    needs_second_look,
     required_age_ms,
-    weigh,
 )
-from oncelog.admin.transactions.listing import ListFilter, list_transactions
+from oncelog.admin.transactions.partition_offsets import Start, read_starts
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
-from oncelog.admin.transactions.starts import Start, read_starts
+from oncelog.admin.transactions.transactional_ids import (
+    Described,
+    ListFilter,
+    TransactionRow,
+    describe_transactions,
+    list_transactions,
+)
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.transaction_verdicts import ReasonCode, Verdict
 from oncelog.base.units import MINUTE_MS
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError, UnknownTopic
@@ -47,7 +51,7 @@ PROBE_ID: Final = "oncelog-may-i-see-this"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where to look: everything, or what fulfils all that is given. ``broker`` is the leader's id."""
+    """The partitions to look at: all, or those that fulfil every condition. ``broker`` is the leader's id."""
 
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
@@ -80,7 +84,7 @@ class OpenTransaction:
     start_offset: int
     start: Start
     verdict: Verdict
-    standing: Standing
+    code: ReasonCode
     reason: str
     age_ms: int | None
     transactional_id: str | None
@@ -101,16 +105,16 @@ class OpenTransaction:
 
     @property
     def holds(self) -> bool:
-        """Whether the partition's last stable offset stands at its start."""
+        """True if the partition's last stable offset stands at its start."""
         return self.start.last_stable_offset == self.start_offset
 
     @property
     def takes_start_offset(self) -> bool:
-        """Whether the leader ends a transaction by its start offset: oncelog's, which also say whose one is."""
+        """True if the leader ends a transaction by its start offset: oncelog's do, which also name its id."""
         return self.producer.transactional_id is not None or self.producer.found is not None
 
     def as_row(self) -> HangingRow:
-        """As ``--json`` prints it."""
+        """The row that ``--json`` prints."""
         return HangingRow(
             self.producer.topic,
             self.producer.partition,
@@ -128,7 +132,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a look at a cluster found, by partition and start; ``unanswered`` is what it could not see."""
+    """The open transactions of a cluster, by partition and start; ``unanswered`` is what could not be seen."""
 
     transactions: list[OpenTransaction]
     unanswered: list[Unanswered] = field(default_factory=list)
@@ -137,17 +141,17 @@ class Scan:
 
     @property
     def saw_nothing(self) -> bool:
-        """Whether no partition at all could be looked at, so that finding nothing means nothing."""
+        """True if no partition at all could be looked at, so that finding nothing means nothing."""
         return bool(self.unanswered) and not self.partitions
 
     def of(self, *verdicts: Verdict) -> list[OpenTransaction]:
-        """Those with one of the verdicts."""
+        """The transactions with one of the verdicts."""
         return [one for one in self.transactions if one.verdict in verdicts]
 
 
 def find_hanging(client: Client, scope: Scope | None = None, *, min_age_ms: int | None = None) -> list[HangingRow]:
     """The transactions that hang. Without ``min_age_ms`` they are older than their own time-out where that is known,
-    else than transaction.max.timeout.ms and five minutes. What could not be seen is told by :func:`scan`."""
+    else than transaction.max.timeout.ms and five minutes. What could not be seen is in the result of :func:`scan`."""
     return [one.as_row() for one in scan(client, scope, min_age_ms=min_age_ms).of(Verdict.HANGING)]
 
 
@@ -157,12 +161,12 @@ def scan(
     *,
     min_age_ms: int | None = None,
     now_ms: int | None = None,
-    told: Told = silent,
+    progress: Progress = no_progress,
 ) -> Scan:
     """Every open transaction with its verdict. Raises UnknownTopic for a topic that is named and not there, and
     NoBrokerReachable; what single brokers refuse is in the result."""
     partitions = partitions_of(client, scope or Scope())
-    found = describe_producers(client, partitions, open_only=True, told=told)
+    found = describe_producers(client, partitions, open_only=True, progress=progress)
     scanned = examine(client, found.rows, min_age_ms=min_age_ms, now_ms=now_ms)
     absent = _absent(client, scope)
     return replace(scanned, unanswered=[*absent, *found.unanswered, *scanned.unanswered], partitions=found.partitions)
@@ -176,38 +180,40 @@ def examine(
     opened = [(row, row.start_offset) for row in producers if row.start_offset is not None]
     starts = read_starts(client, [(row.where, offset) for row, offset in opened])
     unanswered: list[Unanswered] = []
-    findings = _weighed(client, [row for row, _ in opened], unanswered)
-    doubted = [row for (row, _), finding in zip(opened, findings, strict=True) if contradicts(finding)]
+    findings = _findings(client, [row for row, _ in opened], unanswered)
+    doubted = [row for (row, _), finding in zip(opened, findings, strict=True) if needs_second_look(finding)]
     second = describe_producers(client, {row.where: None for row in doubted}, open_only=True)
     epochs = {(row.where, row.producer_id, row.start_offset): row.producer_epoch for row in second.rows}
     max_timeout_ms = _max_timeout_ms(client) if min_age_ms is None and doubted else DEFAULT_MAX_TIMEOUT_MS
     transactions = []
     for (row, offset), finding in zip(opened, findings, strict=True):
         still_open = True
-        if contradicts(finding):
+        if needs_second_look(finding):
             epoch = epochs.get((row.where, row.producer_id, offset))
             if epoch is None and row.where not in second.failed:
                 continue
             still_open = epoch == row.producer_epoch
         required_ms = required_age_ms(finding.row, min_age_ms, max_timeout_ms)
-        transactions.append(_judged(row, offset, starts[row.where, offset], finding, required_ms, now_ms, still_open))
+        transactions.append(
+            _classified(row, offset, starts[row.where, offset], finding, required_ms, now_ms, still_open)
+        )
     transactions.sort(key=lambda one: (one.where, one.start_offset, one.producer.producer_id))
     return Scan(transactions, [*unanswered, *second.unanswered], now_ms=now_ms)
 
 
-def _judged(
+def _classified(
     row: ProducerRow, offset: int, start: Start, finding: Finding, required_ms: int, now_ms: int, still_open: bool
 ) -> OpenTransaction:
     ages = ages_of(now_ms, start.timestamp_ms, row.last_timestamp_ms, required_ms, start.problem)
-    judgement = judge(finding, ages, still_open=still_open)
+    classified = classify(finding, ages, still_open=still_open)
     named = finding.row.transactional_id if finding.row is not None else row.transactional_id or None
     return OpenTransaction(
         row,
         offset,
         start,
-        judgement.verdict,
-        finding.standing,
-        judgement.reason,
+        classified.verdict,
+        finding.code,
+        classified.reason,
         ages.age_ms,
         named,
         finding.row.coordinator if finding.row is not None else None,
@@ -245,18 +251,18 @@ def _absent(client: Client, scope: Scope | None) -> list[Unanswered]:
     return [Unanswered(scope.broker, "what it leads", f"it is not in the cluster at the moment (brokers: {there})")]
 
 
-def _weighed(client: Client, rows: Sequence[ProducerRow], unanswered: list[Unanswered]) -> list[Finding]:
+def _findings(client: Client, rows: Sequence[ProducerRow], unanswered: list[Unanswered]) -> list[Finding]:
     """Steps 3 and 4: what the coordinators say of each."""
     if not rows:
         return []
     by_producer: dict[int, list[str]] = {}
-    silence: list[Unanswered] = []
+    missing: list[Unanswered] = []
     coordinators: dict[str, int] = {}
     producer_ids = sorted({row.producer_id for row in rows})
     for start in range(0, len(producer_ids), PRODUCER_IDS_A_REQUEST):
         wanted = ListFilter(producer_ids=tuple(producer_ids[start : start + PRODUCER_IDS_A_REQUEST]))
         listing = list_transactions(client, wanted)
-        silence = [*silence, *listing.unanswered]
+        missing = [*missing, *listing.unanswered]
         for one in listing.rows:
             by_producer.setdefault(one.producer_id, []).append(one.transactional_id)
             coordinators[one.transactional_id] = one.coordinator
@@ -264,24 +270,24 @@ def _weighed(client: Client, rows: Sequence[ProducerRow], unanswered: list[Unans
     described = describe_transactions(
         client, [*coordinators, *sorted(named - set(coordinators))], coordinators=coordinators
     )
-    unanswered += [*silence, *dict.fromkeys(described.unanswered.values())]
+    unanswered += [*missing, *dict.fromkeys(described.unanswered.values())]
     if any(row.producer_id not in by_producer and not row.transactional_id for row in rows):
-        silence = [*silence, *_unseen_ids(client)]
-    reasons = tuple(map(str, silence))
-    return [weigh(row, _evidence(row, by_producer.get(row.producer_id, []), described, reasons)) for row in rows]
+        missing = [*missing, *_unseen_ids(client)]
+    reasons = tuple(map(str, missing))
+    return [finding_of(row, _evidence(row, by_producer.get(row.producer_id, []), described, reasons)) for row in rows]
 
 
-def _evidence(row: ProducerRow, ids: Iterable[str], described: Described, silence: tuple[str, ...]) -> Evidence:
+def _evidence(row: ProducerRow, ids: Iterable[str], described: Described, unanswered: tuple[str, ...]) -> Evidence:
     named = row.transactional_id or None
     asked = [*ids, *([named] if named is not None else [])]
     rows = tuple(described.rows[one] for one in dict.fromkeys(asked) if one in described.rows)
     refused = tuple(str(described.unanswered[one]) for one in dict.fromkeys(asked) if one in described.unanswered)
     unknown = named if named is not None and named in described.unknown else None
-    return Evidence(rows, unknown, (*silence, *refused))
+    return Evidence(rows, unknown, (*unanswered, *refused))
 
 
 def _unseen_ids(client: Client) -> list[Unanswered]:
-    """Whether there may be ids that we are not shown: nothing tells but to ask about one that does not exist."""
+    """One entry if there may be ids that we are not shown: nothing tells but to ask about one that does not exist."""
     question = DescribeTransactionsRequest(transactional_ids=[PROBE_ID])
     try:
         answer = client.request(question)
@@ -304,7 +310,7 @@ def _max_timeout_ms(client: Client) -> int:
             configuration_keys=["transaction.max.timeout.ms"],
         )
         questions.append(Question(broker, DescribeConfigsRequest(resources=[resource]), "transaction.max.timeout.ms"))
-    told = [
+    values = [
         int(one.value)
         for _, answer in ask(client, questions)
         if not isinstance(answer, Unanswered)
@@ -312,4 +318,4 @@ def _max_timeout_ms(client: Client) -> int:
         for one in result.configs
         if one.value is not None and one.value.isdigit()
     ]
-    return max(told, default=DEFAULT_MAX_TIMEOUT_MS)
+    return max(values, default=DEFAULT_MAX_TIMEOUT_MS)

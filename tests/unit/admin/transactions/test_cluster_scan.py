@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.admin.transactions.hanging import OpenTransaction, Scan, Scope, scan
-from oncelog.admin.transactions.judging import Standing, Verdict
-from oncelog.admin.transactions.listing import list_transactions
+from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scan, Scope, scan
+from oncelog.admin.transactions.transactional_ids import list_transactions
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
+from oncelog.base.transaction_verdicts import ReasonCode, Verdict
 from oncelog.client.errors import UnknownTopic
 from oncelog.client.machine.metadata import NO_LEADER
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
-from tests.unit.admin.cluster import FakeCluster
+from tests.unit.admin.transactions.cluster import FakeCluster
 
 T0, T1 = (TopicPartition(TopicName("t"), index) for index in range(2))
 NOW = 1_000 + 3_600_000
@@ -40,9 +40,9 @@ def test_a_live_and_a_forgotten_one(cluster: FakeCluster) -> None:
     cluster.open(T1, 8)
     cluster.know("x", 7, T0)
     found = look(cluster)
-    assert [(one.where, one.verdict, one.standing) for one in found.transactions] == [
-        (T0, Verdict.LIVE, Standing.ONGOING),
-        (T1, Verdict.HANGING, Standing.FORGOTTEN),
+    assert [(one.where, one.verdict, one.code) for one in found.transactions] == [
+        (T0, Verdict.LIVE, ReasonCode.ONGOING),
+        (T1, Verdict.HANGING, ReasonCode.FORGOTTEN),
     ]
     assert (found.unanswered, found.partitions) == ([], 6)
     live = found.transactions[0].as_row()
@@ -61,7 +61,7 @@ def test_with_a_coordinator_that_cannot_speak_nothing_is_forgotten(cluster: Fake
     else:
         cluster.denied = True
     found = look(cluster)
-    assert (only(found).verdict, only(found).standing) == (Verdict.SUSPECTED, Standing.UNHEARD)
+    assert (only(found).verdict, only(found).code) == (Verdict.SUSPECTED, ReasonCode.UNANSWERED)
     if why != "denied":
         assert found.unanswered, "and it is reported"
 
@@ -141,10 +141,10 @@ def test_the_leader_knows_the_id_whose_producer_id_has_changed(cluster: FakeClus
     cluster.open(T0, 7, transactional_id="x")
     cluster.know("x", 9)
     one = only(look(cluster))
-    assert (one.standing, one.transactional_id, one.takes_start_offset) == (Standing.MOVED_ON, "x", True)
+    assert (one.code, one.transactional_id, one.takes_start_offset) == (ReasonCode.MOVED_ON, "x", True)
     del cluster.ids["x"]
     one = only(look(cluster))
-    assert (one.standing, one.transactional_id) == (Standing.FORGOTTEN, "x")
+    assert (one.code, one.transactional_id) == (ReasonCode.FORGOTTEN, "x")
 
 
 def test_scopes(cluster: FakeCluster) -> None:

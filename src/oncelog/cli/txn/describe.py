@@ -1,4 +1,4 @@
-"""``oncelog txn list``, ``describe`` and ``producers``: what coordinators and leaders say, as they say it."""
+"""``oncelog txn list``, ``describe`` and ``producers``: the answers of coordinators and leaders, as they are."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import typer
 
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
 from oncelog.cli.output import print_json, print_table
-from oncelog.cli.txn.common import tell_unanswered
+from oncelog.cli.txn.common import report_unanswered
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.describing import TransactionRow
+    from oncelog.admin.transactions.transactional_ids import TransactionRow
     from oncelog.base.ids import TopicPartition
     from oncelog.client.blocking.client import Client
 
@@ -51,7 +51,7 @@ def list_(
       oncelog txn list --state Ongoing --longer-than-ms 60000
       oncelog txn list --id-pattern 'payments-.*' --json
     """
-    from oncelog.admin.transactions.listing import ListFilter, list_transactions
+    from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 
     if sort not in SORTS:
         raise typer.BadParameter(f"{sort!r} is none of {', '.join(SORTS)}", param_hint="--sort")
@@ -62,7 +62,7 @@ def list_(
     if sort != "id":
         name = {"producer": "producer_id"}.get(sort, sort)
         rows = sorted(rows, key=lambda row: (getattr(row, name), row.transactional_id))
-    tell_unanswered(listing.unanswered)
+    report_unanswered(listing.unanswered)
     if as_json:
         print_json(rows)
     else:
@@ -90,7 +90,7 @@ def describe(
       oncelog txn describe payments-7
       oncelog txn describe payments-7 payments-8 --json
     """
-    from oncelog.admin.transactions.describing import describe_transactions
+    from oncelog.admin.transactions.transactional_ids import describe_transactions
     from oncelog.cli.main import complain
 
     failed = False
@@ -101,8 +101,8 @@ def describe(
             row = described.rows.get(name)
             if row is None:
                 failed = True
-                unheard = described.unanswered.get(name)
-                complain(f"transactional id {name!r}: {unheard or 'its coordinator does not know it'}")
+                unanswered = described.unanswered.get(name)
+                complain(f"transactional id {name!r}: {unanswered or 'its coordinator does not know it'}")
             elif as_json:
                 documents.append(_document(client, row))
             else:
@@ -117,11 +117,11 @@ def describe(
 
 def _lags(client: Client, row: TransactionRow) -> list[tuple[TopicPartition, int | None, int | None]]:
     """Partition, last stable offset and its lag."""
-    from oncelog.admin.transactions.bounds import bounds_of
+    from oncelog.admin.transactions.partition_offsets import bounds_of
 
     client.metadata({one.topic for one in row.partitions})
     bounds, unanswered = bounds_of(client, sorted(row.partitions))
-    tell_unanswered(unanswered)
+    report_unanswered(unanswered)
     found: list[tuple[TopicPartition, int | None, int | None]] = []
     for one in sorted(row.partitions):
         at = bounds.get(one)
@@ -155,7 +155,6 @@ def _document(client: Client, row: TransactionRow) -> dict[str, object]:
 
 def _print(client: Client, row: TransactionRow) -> None:
     from oncelog.admin.transactions.durations import duration_text, moment_text
-    from oncelog.admin.transactions.terminating import is_open
 
     timeout = "none (two-phase commit)" if row.is_two_phase else duration_text(row.timeout_ms)
     age_ms = _age_ms(row)
@@ -165,7 +164,7 @@ def _print(client: Client, row: TransactionRow) -> None:
     )
     if age_ms is not None and row.start_ms is not None:
         begun = f"begun {moment_text(row.start_ms)}, {duration_text(age_ms)} ago"
-        print(begun if is_open(row) else f"no transaction open; the last one was {begun}")
+        print(begun if row.is_open else f"no transaction open; the last one was {begun}")
     if row.partitions:
         print_table(
             ("topic", "partition", "last stable", "lag"),
@@ -194,11 +193,11 @@ def producers(
     """
     from oncelog.admin.transactions.durations import moment_text
     from oncelog.admin.transactions.producers import describe_producers
-    from oncelog.cli.group import _partitions
+    from oncelog.cli.group import partitions_named
 
     with open_client(bootstrap, properties, command_config) as client:
-        found = describe_producers(client, _partitions(client, partitions) or [], open_only=open_only)
-    tell_unanswered(found.unanswered)
+        found = describe_producers(client, partitions_named(client, partitions) or [], open_only=open_only)
+    report_unanswered(found.unanswered)
     if as_json:
         print_json(found.rows)
     else:

@@ -1,4 +1,4 @@
-"""Who ended what, and what was checked before: a JSON line for each step, in a file of the administrator's own.
+"""The administrator's own record of ended transactions: who, what, and what was checked, a JSON line for each step.
 
 The rule: the line that something is about to be done is on disk before it is done, and a second one says what came of
 it. A broker of ours keeps an audit log too; this one is for every other cluster.
@@ -23,7 +23,7 @@ Audit = Callable[[Mapping[str, Any]], None]
 
 
 def no_audit(entry: Mapping[str, Any]) -> None:
-    """For callers that keep their own records."""
+    """An audit that keeps nothing, for callers that keep their own records."""
 
 
 def audit_file(path: Path) -> Audit:
@@ -47,7 +47,7 @@ def audit_file(path: Path) -> Audit:
     return write
 
 
-def entry_of(action: str, outcome: str, **facts: Any) -> dict[str, Any]:
+def entry_of(action: str, outcome: str, **details: Any) -> dict[str, Any]:
     """An entry: when, who and where from, then what."""
     try:
         user = getpass.getuser()
@@ -60,5 +60,5 @@ def entry_of(action: str, outcome: str, **facts: Any) -> dict[str, Any]:
         "process": os.getpid(),
         "action": action,
         "outcome": outcome,
-        **facts,
+        **details,
     }

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncelog.admin.transactions.aborting import Aborted, abort, find_one
-from oncelog.admin.transactions.audit import audit_file
+from oncelog.admin.transactions.abort_marker import Aborted, abort, find_one, race_of, refusal
+from oncelog.admin.transactions.audit_trail import audit_file
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.transaction_verdicts import ReasonCode
 from oncelog.client.errors import ClientError
 from oncelog.wire.messages import list_offsets, write_txn_markers
-from tests.unit.admin.cluster import FakeCluster
+from tests.unit.admin.transactions.cluster import FakeCluster
+from tests.unit.admin.transactions.samples import COMPLETING, HANGING, LIVE, SUSPECTED, TWO_PHASE
 
 T0 = TopicPartition(TopicName("t"), 0)
 
@@ -140,3 +143,22 @@ def test_an_audit_that_cannot_be_written_stops_it(cluster: FakeCluster) -> None:
 def test_another_start_names_those_there_are(cluster: FakeCluster) -> None:
     with pytest.raises(ClientError, match="no transaction is open from offset 11 on; open there: 10"):
         find_one(cluster, T0, 11)
+
+
+def test_what_a_marker_must_not_touch() -> None:
+    assert refusal(HANGING) is None
+    for one in (LIVE, SUSPECTED):
+        assert refusal(one) is not None
+        assert refusal(one, force=True) is None
+    assert "force-terminate x" in (refusal(TWO_PHASE, force=True) or "")
+    spaced = replace(LIVE, transactional_id="a b")
+    assert "force-terminate 'a b' -b k:1 (" in (refusal(spaced, options=" -b k:1") or ""), "as it can be pasted"
+    assert "Wait" in (refusal(COMPLETING, force=True) or "")
+
+
+def test_the_race_that_remains_is_stated() -> None:
+    ours = replace(HANGING, producer=replace(HANGING.producer, transactional_id=""))
+    assert "does not say that it takes a start offset" in (race_of(HANGING) or "")
+    assert "same epoch" in (race_of(ours) or ""), "its coordinator is another broker"
+    assert race_of(replace(ours, coordinator=ours.producer.leader)) is None, "who asks itself in the same step"
+    assert race_of(replace(HANGING, code=ReasonCode.MOVED_ON)) is None

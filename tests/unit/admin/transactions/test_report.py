@@ -2,53 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from oncelog.admin.transactions.aborting import race_of, refusal
-from oncelog.admin.transactions.bounds import Bounds
-from oncelog.admin.transactions.describing import NEVER_TIMES_OUT
-from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.admin.transactions.hanging import OpenTransaction
-from oncelog.admin.transactions.judging import Standing, Verdict
-from oncelog.admin.transactions.starts import Start
-from oncelog.admin.transactions.telling import (
-    GroupBehind,
-    Held,
-    Retention,
-    advice,
-    clears,
-    commands,
-    held_sentences,
-)
-from tests.unit.admin.test_judging import HERE, LEADER, ONGOING, said
-
-NOW = 1_800_000_000_000
-START = Start(NOW - 7_200_000, 100, 1_203)
-HANGING = OpenTransaction(
-    replace(LEADER, last_timestamp_ms=NOW - 60_000),
-    100,
-    START,
-    Verdict.HANGING,
-    Standing.ENDED,
-    "The coordinator has committed 'x' and written all its markers; these records came after the marker",
-    7_200_000,
-    "x",
-    2,
-    said(state="CompleteCommit", partitions=frozenset()),
-    60_000,
-)
-LIVE = replace(
-    HANGING,
-    verdict=Verdict.LIVE,
-    standing=Standing.ONGOING,
-    row=replace(ONGOING, start_ms=NOW - 10_000),
-    reason="It is",
-)
-TWO_PHASE = replace(LIVE, verdict=Verdict.TWO_PHASE, standing=Standing.TWO_PHASE, row=said(timeout_ms=NEVER_TIMES_OUT))
-COMPLETING = replace(LIVE, standing=Standing.COMPLETING)
-SUSPECTED = replace(HANGING, verdict=Verdict.SUSPECTED, standing=Standing.UNHEARD, row=None, transactional_id=None)
+from oncelog.admin.transactions.blocked_groups import GroupBehind
+from oncelog.admin.transactions.cluster_scan import OpenTransaction
+from oncelog.admin.transactions.partition_offsets import Bounds
+from oncelog.admin.transactions.report import Held, Retention, advice, clears, commands, held_sentences
+from tests.unit.admin.transactions.samples import COMPLETING, HANGING, HERE, LIVE, NOW, SUSPECTED, TWO_PHASE
 
 
 def held(*transactions: OpenTransaction, retention: Retention = Retention(), groups: int = 0) -> Held:  # noqa: B008  # frozen
@@ -109,41 +69,3 @@ def test_nobody_there_is_said_too() -> None:
     story = held()
     assert "has no transaction open" in held_sentences(story)[-1]
     assert (commands(story), clears(story)) == ([], "It clears by itself.")
-
-
-def test_what_a_marker_must_not_touch() -> None:
-    assert refusal(HANGING) is None
-    for one in (LIVE, SUSPECTED):
-        assert refusal(one) is not None
-        assert refusal(one, force=True) is None
-    assert "force-terminate x" in (refusal(TWO_PHASE, force=True) or "")
-    spaced = replace(LIVE, transactional_id="a b")
-    assert "force-terminate 'a b' -b k:1 (" in (refusal(spaced, options=" -b k:1") or ""), "as it can be pasted"
-    assert "Wait" in (refusal(COMPLETING, force=True) or "")
-
-
-def test_the_race_that_remains_is_stated() -> None:
-    ours = replace(HANGING, producer=replace(HANGING.producer, transactional_id=""))
-    assert "does not say that it takes a start offset" in (race_of(HANGING) or "")
-    assert "same epoch" in (race_of(ours) or ""), "its coordinator is another broker"
-    assert race_of(replace(ours, coordinator=ours.producer.leader)) is None, "who asks itself in the same step"
-    assert race_of(replace(HANGING, standing=Standing.MOVED_ON)) is None
-
-
-@pytest.mark.parametrize(
-    ("milliseconds", "text"),
-    [
-        (0, "0 ms"),
-        (999, "999 ms"),
-        (12_345, "12 s"),
-        (60_000, "1 min"),
-        (185_000, "3 min 5 s"),
-        (90_000_000, "1 d 1 h"),
-    ],
-)
-def test_durations(milliseconds: int, text: str) -> None:
-    assert duration_text(milliseconds) == text
-
-
-def test_a_moment_no_calendar_has() -> None:
-    assert moment_text(10**18) == f"{10**18} ms after 1970"

@@ -51,27 +51,27 @@ class Question(Generic[R]):
     at_most: int | None = None
 
 
-class Told(Protocol):
-    """Is told how far long work is."""
+class Progress(Protocol):
+    """Called again and again during long work, with how far it is."""
 
     def __call__(self, done: int, total: int | None) -> None:
         """``done`` of ``total`` are finished."""
 
 
-def silent(done: int, total: int | None) -> None:
-    """Tells nobody."""
+def no_progress(done: int, total: int | None) -> None:
+    """Progress that nobody follows."""
 
 
 def ask(
-    client: Client, questions: Sequence[Question[R]], told: Told = silent
+    client: Client, questions: Sequence[Question[R]], progress: Progress = no_progress
 ) -> list[tuple[Question[R], R | Unanswered]]:
-    """Every question with its answer, in the order asked. Raises what a wrong setting of the client raises."""
-    waiting: dict[int, deque[int]] = {}
+    """Every question with its answer, in the order asked. Raises ConfigError for a wrong setting of the client."""
+    to_send: dict[int, deque[int]] = {}
     for index, question in enumerate(questions):
-        waiting.setdefault(question.broker, deque()).append(index)
+        to_send.setdefault(question.broker, deque()).append(index)
     answers: list[R | Unanswered | None] = [None] * len(questions)
     under_way: deque[tuple[int, Link, int]] = deque()
-    for queue in waiting.values():
+    for queue in to_send.values():
         for _ in range(min(UNDER_WAY, len(queue))):
             _submit(client, questions, queue, answers, under_way)
     done = 0
@@ -82,11 +82,11 @@ def ask(
             answers[index] = link.decode(link.response(correlation_id))
         except ClientError as error:
             answers[index] = Unanswered(question.broker, question.what, str(error))
-            _give_up(questions, waiting[question.broker], answers, str(error))
+            _give_up(questions, to_send[question.broker], answers, str(error))
         done += 1
-        told(done, len(questions))
-        if waiting[question.broker]:
-            _submit(client, questions, waiting[question.broker], answers, under_way)
+        progress(done, len(questions))
+        if to_send[question.broker]:
+            _submit(client, questions, to_send[question.broker], answers, under_way)
     return [(question, answer) for question, answer in zip(questions, answers, strict=True) if answer is not None]
 
 
@@ -126,7 +126,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]
     return found
 
 
-def parted(partitions: Sequence[TopicPartition], size: int) -> Iterable[Sequence[TopicPartition]]:
+def slices_of(partitions: Sequence[TopicPartition], size: int) -> Iterable[Sequence[TopicPartition]]:
     """Slices of at most ``size``."""
     for start in range(0, len(partitions), size):
         yield partitions[start : start + size]

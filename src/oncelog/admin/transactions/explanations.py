@@ -1,4 +1,4 @@
-"""From "my consumer does not advance" to the transaction that holds it: asks the cluster, and has the answer told.
+"""Explains why a consumer does not advance, up to the transaction that holds it: asks the cluster; ``report`` words it.
 
 Starts from a group, a topic, a partition or a transactional id. The rule: what a group waits for is looked for in the
 group's own terms first (nothing committed, records still to read, offsets pending in a transaction), because most
@@ -13,13 +13,12 @@ from typing import Final
 
 from oncelog.admin.configs import ResourceType, describe_configs
 from oncelog.admin.groups import describe_group
-from oncelog.admin.transactions.asking import Unanswered
-from oncelog.admin.transactions.bounds import Bounds, bounds_of
-from oncelog.admin.transactions.describing import TransactionRow, describe_transaction
+from oncelog.admin.transactions.blocked_groups import groups_behind, pending_offsets
+from oncelog.admin.transactions.broker_requests import Unanswered
+from oncelog.admin.transactions.cluster_scan import HangingRow, OpenTransaction, Scope, partitions_of, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.admin.transactions.hanging import HangingRow, OpenTransaction, Scope, partitions_of, scan
-from oncelog.admin.transactions.judging import Verdict
-from oncelog.admin.transactions.telling import (
+from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, readable_before
+from oncelog.admin.transactions.report import (
     Held,
     Retention,
     advice,
@@ -27,19 +26,18 @@ from oncelog.admin.transactions.telling import (
     commands,
     held_sentences,
 )
-from oncelog.admin.transactions.waiting import groups_behind, pending_offsets, readable_before
+from oncelog.admin.transactions.transactional_ids import TransactionRow, describe_transaction
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
+from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ClientError
 
 MOST_HELD: Final = 10
-"""Partitions that are told about in full; of the rest the number is told."""
-
-
+"""Partitions that are reported in full; the rest are a number."""
 _SEVERITY: Final = (Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE, Verdict.LIVE)
-"""What is told first."""
+"""The order of the report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +66,12 @@ class Explanation:
 
     @property
     def hangs(self) -> bool:
-        """Whether something hangs."""
+        """True if a transaction hangs."""
         return any(one.verdict == Verdict.HANGING.value for one in self.transactions)
 
 
 def explain_topic(client: Client, topic: str, partition: int | None = None, *, options: str = "") -> Explanation:
-    """Why committed readers of a topic, or one partition, cannot read to the end. Raises UnknownTopic."""
+    """Explains why committed readers of a topic, or a partition, cannot read to its end. Raises UnknownTopic."""
     partitions = (TopicPartition(TopicName(topic), partition),) if partition is not None else ()
     wanted = partitions_of(client, Scope((topic,) if partition is None else (), partitions))
     subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
@@ -89,7 +87,7 @@ def explain_topic(client: Client, topic: str, partition: int | None = None, *, o
 
 
 def explain_group(client: Client, group: str, *, options: str = "") -> Explanation:
-    """Why a group does not advance. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
+    """Explains why a group does not advance. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
     described = describe_group(client, group)
     committed = committed_offsets(client, group)
     assigned = {one for member in described.members for one in member.partitions}
@@ -123,7 +121,7 @@ def explain_group(client: Client, group: str, *, options: str = "") -> Explanati
 
 
 def explain_id(client: Client, transactional_id: str, *, options: str = "") -> Explanation:
-    """What an id is doing, and what its open transactions hold. Raises BrokerRefused when nobody knows the id.
+    """Explains what an id is doing, and what its open transactions hold. Raises BrokerRefused when nobody knows the id.
 
     The whole cluster is looked at: a partition that hangs is on nobody's list.
     """
@@ -155,7 +153,7 @@ def _explained(
     options: str,
     known: Sequence[OpenTransaction] | None = None,
 ) -> Explanation:
-    """The chains of the partitions that are held."""
+    """An explanation with a chain for each partition that is held."""
     chains = [Chain(subject, first)] if first else []
     if not held:
         return Explanation(subject, chains, [], unanswered)
@@ -165,19 +163,19 @@ def _explained(
         unanswered = [*unanswered, *found.unanswered]
     now_ms = client.system.wall_ms()
     holders = {where: next((one for one in known if one.where == where), None) for where in held}
-    told = sorted(held, key=lambda where: (_SEVERITY.index(_verdict(holders[where])), where))[:MOST_HELD]
-    behind, unheard = groups_behind(client, {one: bounds[one] for one in told if one in bounds})
-    for where in told:
+    reported = sorted(held, key=lambda where: (_SEVERITY.index(_verdict(holders[where])), where))[:MOST_HELD]
+    behind, unanswered_groups = groups_behind(client, {one: bounds[one] for one in reported if one in bounds})
+    for where in reported:
         opened = tuple(one for one in known if one.where == where)
         retention = _retention(client, where) if opened and opened[0].verdict is Verdict.HANGING else Retention()
         if where in bounds:
             facts = Held(where, bounds[where], opened, tuple(behind.get(where, ())), retention, now_ms)
             chains.append(_chain(facts, options))
-    if len(held) > len(told):
+    if len(held) > len(reported):
         chains.append(
-            Chain(subject, [f"{len(held) - len(told)} more partitions are held, by nothing worse; name one."])
+            Chain(subject, [f"{len(held) - len(reported)} more partitions are held, by nothing worse; name one."])
         )
-    return Explanation(subject, chains, [one.as_row() for one in known], [*unanswered, *unheard])
+    return Explanation(subject, chains, [one.as_row() for one in known], [*unanswered, *unanswered_groups])
 
 
 def _verdict(holder: OpenTransaction | None) -> Verdict:
@@ -199,7 +197,7 @@ def _chain(held: Held, options: str) -> Chain:
 def _pending(
     client: Client, group: str, known: set[TopicPartition], bounds: dict[TopicPartition, Bounds]
 ) -> tuple[list[str], list[TopicPartition]]:
-    """Whether a group waits for its own offsets: what to say, and where they are kept, whose ``bounds`` are added."""
+    """Sentences about a group that waits for its own offsets, and their partition, whose ``bounds`` are added."""
     pending = pending_offsets(client, group, known)
     offsets = _offsets_partition(client, group) if pending or not known else None
     if offsets is not None:
@@ -218,7 +216,7 @@ def _pending(
 
 
 def _position(client: Client, where: TopicPartition, bounds: Bounds, committed: int | None) -> tuple[str, bool]:
-    """A sentence about a group's position, and whether a transaction is what it waits for."""
+    """A sentence about a group's position, and True if it waits for a transaction."""
     stable, end = bounds.last_stable_offset, bounds.end_offset
     if committed is None:
         return f"In {where} it has committed nothing yet.", bounds.held > 0
@@ -263,7 +261,7 @@ def _retention(client: Client, where: TopicPartition) -> Retention:
 
 
 def _offsets_partition(client: Client, group: str) -> TopicPartition | None:
-    """Where a group's offsets are kept, if we may see that."""
+    """The partition that keeps a group's offsets, if we may see that."""
     info = client.metadata([CONSUMER_OFFSETS]).get(CONSUMER_OFFSETS)
     if info is None or not info.partitions:
         return None

@@ -1,4 +1,4 @@
-"""``oncelog txn find-hanging`` and ``explain``."""
+"""``oncelog txn find-hanging`` and ``explain``: which transactions hang, and why a consumer is stuck."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from oncelog.cli.txn.common import (
     Topics,
     cells,
     cluster_options,
+    progress_on_terminal,
+    report_unanswered,
     scope_of,
     sentences,
-    tell_unanswered,
-    told_on_terminal,
 )
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.explaining import Explanation
-    from oncelog.admin.transactions.hanging import Scan
+    from oncelog.admin.transactions.cluster_scan import Scan
+    from oncelog.admin.transactions.explanations import Explanation
 
 
 def find_hanging(
@@ -55,16 +55,16 @@ def find_hanging(
       oncelog txn find-hanging --topic orders --all
       oncelog txn find-hanging --json --fail-on-hanging
     """
-    from oncelog.admin.transactions.hanging import scan
-    from oncelog.admin.transactions.judging import Verdict
+    from oncelog.admin.transactions.cluster_scan import scan
+    from oncelog.base.transaction_verdicts import Verdict
 
     scope = scope_of(topics, partition, broker)
     with (
         open_client(bootstrap, properties, command_config) as client,
-        told_on_terminal() as told,
+        progress_on_terminal() as progress,
     ):
-        found = scan(client, scope, min_age_ms=min_age_ms, told=told)
-    tell_unanswered(found.unanswered)
+        found = scan(client, scope, min_age_ms=min_age_ms, progress=progress)
+    report_unanswered(found.unanswered)
     hanging = found.of(Verdict.HANGING)
     shown = found.transactions if every else hanging
     if as_json:
@@ -89,7 +89,7 @@ def find_hanging(
 
 def summary(found: Scan, every: bool) -> str:
     """One line: how many of which kind, in how many partitions."""
-    from oncelog.admin.transactions.judging import Verdict
+    from oncelog.base.transaction_verdicts import Verdict
 
     counts = {verdict: len(found.of(verdict)) for verdict in Verdict}
     text = (
@@ -134,7 +134,7 @@ def explain(
       oncelog txn explain --topic orders --partition 3
       oncelog txn explain --transactional-id payments-7 --json
     """
-    from oncelog.admin.transactions.explaining import explain_group, explain_id, explain_topic
+    from oncelog.admin.transactions.explanations import explain_group, explain_id, explain_topic
 
     if sum(one is not None for one in (group, topic, transactional_id)) != 1:
         raise typer.BadParameter("give exactly one of --group, --topic, --transactional-id")
@@ -148,7 +148,7 @@ def explain(
             found = explain_topic(client, topic, partition, options=options)
         else:
             found = explain_id(client, transactional_id or "", options=options)
-    tell_unanswered(found.unanswered)
+    report_unanswered(found.unanswered)
     if as_json:
         print_json(found)
     else:

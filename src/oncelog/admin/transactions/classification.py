@@ -1,0 +1,213 @@
+"""The verdict on an open transaction as the administrator's tool gives it: reason, age and second look. Pure.
+
+The reason code comes from the one table of hanging transactions (``base.transaction_verdicts``). This module feeds it
+what partition leader and coordinators said, picks one answer of several, and says the reason in words.
+
+Rules:
+
+1. What excuses a transaction wins: of several transactional ids with one producer id, the one that is not hanging.
+2. "hanging" needs three things: the reason code, that it was still so when the leader was asked *again after* the
+   coordinator had spoken (a transaction that completes in between looks like one that hangs), and the age asked for.
+3. Age is now minus the timestamp of the first record. The last write is a lower bound, used only where the first
+   record cannot be read. A time in the future is none.
+4. No answer is no evidence: with a coordinator that did not answer, nothing is forgotten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.admin.transactions.durations import duration_text
+from oncelog.admin.transactions.producers import ProducerRow
+from oncelog.admin.transactions.transactional_ids import TransactionRow
+from oncelog.base import transaction_verdicts
+from oncelog.base.transaction_verdicts import (
+    DECIDED_STATES,
+    RULES,
+    CoordinatorEntry,
+    ReasonCode,
+    Verdict,
+    classify_without_entry,
+    late_after_ms,
+)
+from oncelog.base.units import MINUTE_MS
+
+_COMPLETE_STATES: Final = frozenset({"CompleteCommit", "CompleteAbort"})
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that coordinators said about the producer of a transaction.
+
+    ``rows``: ids that have its producer id, or (where the leader named the id) that id. ``unknown_id``: the id that the
+    leader named and its coordinator does not know. ``unanswered``: why an id that is not there may exist nevertheless.
+    """
+
+    rows: tuple[TransactionRow, ...] = ()
+    unknown_id: str | None = None
+    unanswered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The reason code, the coordinator's row it comes from, and the reason as a clause about "the coordinator"."""
+
+    code: ReasonCode
+    row: TransactionRow | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """Times of a transaction in milliseconds, all at one moment. ``age_ms`` is None where the start has no time."""
+
+    age_ms: int | None
+    since_last_write_ms: int
+    required_ms: int
+    """The age from which on it may be called hanging."""
+    problem: str | None = None
+    """The reason for an age of None."""
+    now_ms: int = 0
+    """The moment, by the clock that coordinators' start times are compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """The verdict on an open transaction and its reason, a sentence."""
+
+    verdict: Verdict
+    reason: str
+
+
+def finding_of(producer: ProducerRow, evidence: Evidence) -> Finding:
+    """The finding about the transaction that ``producer`` has open, from all that coordinators said."""
+    findings = [_from_row(producer, row) for row in evidence.rows]
+    for finding in findings:
+        if not needs_second_look(finding):
+            return finding
+    if findings:
+        return findings[0]
+    if evidence.unknown_id is not None:
+        reason = f"the coordinator of {evidence.unknown_id!r} does not know this id any more"
+        return Finding(classify_without_entry(all_answered=True), None, reason)
+    code = classify_without_entry(all_answered=not evidence.unanswered)
+    if evidence.unanswered:
+        reason = "no coordinator that was heard knows the producer id, but " + "; ".join(evidence.unanswered)
+    else:
+        reason = f"no coordinator knows producer id {producer.producer_id}"
+    return Finding(code, None, reason)
+
+
+def _from_row(producer: ProducerRow, row: TransactionRow) -> Finding:
+    listed = producer.where in row.partitions
+    entry = CoordinatorEntry(row.state, row.timeout_ms, row.producer_id, row.producer_epoch, listed)
+    code = transaction_verdicts.classify(entry, producer.producer_id, producer.producer_epoch)
+    return Finding(code, row, _reason(code, producer, row))
+
+
+def _reason(code: ReasonCode, producer: ProducerRow, row: TransactionRow) -> str:
+    named = repr(row.transactional_id)
+    match code:
+        case ReasonCode.ONGOING:
+            return f"the coordinator has {named} Ongoing, with this partition"
+        case ReasonCode.TWO_PHASE:
+            return f"the coordinator has {named} Ongoing in two-phase commit: somebody outside has to end it"
+        case ReasonCode.COMPLETING:
+            end = "commit" if row.state == "PrepareCommit" else "abort"
+            return f"the coordinator has decided to {end} {named} and is about to write the marker here"
+        case ReasonCode.NOT_LISTED:
+            return f"the coordinator has {named} Ongoing, but this partition is not part of that transaction"
+        case ReasonCode.MOVED_ON:
+            return _moved_on(producer, row)
+        case ReasonCode.ENDED:
+            return _ended(row)
+    lost = (
+        f"the coordinator has {named} at epoch {row.producer_epoch}, older than what the partition has seen "
+        f"({producer.producer_epoch}): it has lost some of its state, "
+    )
+    if code is ReasonCode.BEHIND:
+        return f"{lost}and its marker would be refused here"
+    return f"{lost}this transaction among it"
+
+
+def _moved_on(producer: ProducerRow, row: TransactionRow) -> str:
+    named = repr(row.transactional_id)
+    if row.producer_id != producer.producer_id:
+        return f"the coordinator has gone on: {named} has producer id {row.producer_id} by now"
+    return (
+        f"the coordinator has gone on: {named} is at epoch {row.producer_epoch} by now, {row.state}, "
+        f"and this was written with epoch {producer.producer_epoch}"
+    )
+
+
+def _ended(row: TransactionRow) -> str:
+    named = repr(row.transactional_id)
+    if row.state in _COMPLETE_STATES:
+        end = "committed" if row.state == "CompleteCommit" else "aborted"
+        return f"the coordinator has {end} {named} and written all its markers; these records came after the marker"
+    if row.state in DECIDED_STATES:
+        return f"the coordinator is ending {named} ({row.state}) and has no marker left to write here"
+    return f"the coordinator has no transaction of {named} open ({row.state})"
+
+
+def needs_second_look(finding: Finding) -> bool:
+    """True for a reason to call it hanging: it holds only if the leader, asked again, still has it open."""
+    return RULES[finding.code].verdict is Verdict.HANGING
+
+
+def classify(finding: Finding, ages: Ages, *, still_open: bool = True) -> Classification:
+    """The verdict. ``still_open``: the leader, asked again after the coordinators, had the transaction as before."""
+    verdict = RULES[finding.code].verdict
+    if verdict is not Verdict.HANGING:
+        return Classification(verdict, _sentence(finding.reason + _overdue(finding, ages)))
+    if not still_open:
+        return Classification(
+            Verdict.SUSPECTED, _sentence(f"{finding.reason}; but it is changing just now, look again")
+        )
+    known_ms = ages.since_last_write_ms if ages.age_ms is None else ages.age_ms
+    if known_ms >= ages.required_ms or ages.required_ms <= 0:
+        return Classification(Verdict.HANGING, _sentence(finding.reason))
+    if ages.age_ms is None:
+        return Classification(
+            Verdict.SUSPECTED, _sentence(f"{finding.reason}; but its age is not known: {ages.problem}")
+        )
+    young = f"{finding.reason}; but it began only {duration_text(ages.age_ms)} ago, less than the "
+    return Classification(Verdict.SUSPECTED, _sentence(f"{young}{duration_text(ages.required_ms)} asked for"))
+
+
+def _overdue(finding: Finding, ages: Ages) -> str:
+    """A remark on what takes longer than it should by the coordinator's own account, and is not ours to end."""
+    row = finding.row
+    if row is None or row.is_two_phase or row.start_ms is None:
+        return ""
+    late_ms = ages.now_ms - row.start_ms - row.timeout_ms
+    if late_ms <= MINUTE_MS:
+        return ""
+    if finding.code is ReasonCode.ONGOING:
+        return f"; its time-out has passed {duration_text(late_ms)} ago, so see why the coordinator does not abort it"
+    if finding.code is ReasonCode.COMPLETING:
+        return f"; its time-out has passed {duration_text(late_ms)} ago, so see why the marker does not arrive"
+    return ""
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def required_age_ms(row: TransactionRow | None, min_age_ms: int | None, max_timeout_ms: int) -> int:
+    """The age asked for: ``min_age_ms`` if given, else that from which on the transaction is late."""
+    if min_age_ms is not None:
+        return min_age_ms
+    return late_after_ms(None if row is None else row.timeout_ms, max_timeout_ms)
+
+
+def ages_of(
+    now_ms: int, timestamp_ms: int | None, last_timestamp_ms: int, required_ms: int, problem: str | None = None
+) -> Ages:
+    """Ages at ``now_ms``; a time in the future is no time."""
+    age_ms = None if timestamp_ms is None else now_ms - timestamp_ms
+    if age_ms is not None and age_ms < 0:
+        age_ms, problem = None, "its first record has a time in the future"
+    since_ms = max(0, now_ms - last_timestamp_ms) if last_timestamp_ms >= 0 else 0
+    return Ages(age_ms, since_ms, required_ms, problem, now_ms)

@@ -1,0 +1,102 @@
+"""What a transaction coordinator knows of a transaction that is open on a partition, as a finding with its reason.
+
+:func:`classify` puts the coordinator's description of a transactional id into the one table of hanging transactions
+(``base.transaction_verdicts``) and says the reason in words. It knows no time, asks nobody and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from oncelog.base import transaction_verdicts
+from oncelog.base.ids import TopicPartition
+from oncelog.base.transaction_verdicts import (
+    DECIDED_STATES,
+    RULES,
+    CoordinatorEntry,
+    ReasonCode,
+    Verdict,
+    classify_without_entry,
+)
+from oncelog.core.transactions.model import Identity, TransactionDescription
+
+
+class Finding(NamedTuple):
+    """A reason code, the reason in words, and what the coordinator said of the time in ms: −1 where it said nothing."""
+
+    code: ReasonCode
+    reason: str
+    timeout_ms: int = -1
+    start_ms: int = -1
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the reason code."""
+        return RULES[self.code].verdict
+
+    @property
+    def reported_as(self) -> str:
+        """The broker's word for it, in DescribeProducers, metrics and the audit log."""
+        return RULES[self.code].reported_as
+
+
+ID_UNKNOWN: Final = Finding(
+    ReasonCode.UNANSWERED, "its transactional id is not known, and no coordinator asked has its producer"
+)
+"""Older data, or the file of transactional ids was lost; it may be another coordinator's."""
+COORDINATOR_NOT_AVAILABLE: Final = Finding(ReasonCode.UNANSWERED, "its coordinator cannot be asked now")
+FORGOTTEN: Final = Finding(
+    classify_without_entry(all_answered=True), "its coordinator does not know the transactional id (any more)"
+)
+
+_REASONS: Final[dict[ReasonCode, str]] = {
+    ReasonCode.ONGOING: "its coordinator ends it {timeout_ms} ms after its start, unless its client does",
+    ReasonCode.TWO_PHASE: "whoever prepared it has to decide it: it never times out",
+    ReasonCode.COMPLETING: "its coordinator has decided it ({state}) and its marker is to be written",
+    ReasonCode.BEHIND: "its coordinator lists the partition, but under the older epoch {epoch}",
+    ReasonCode.MOVED_ON: "its coordinator moved past that epoch: {state} under epoch {epoch}",
+    ReasonCode.ENDED: "its coordinator has nothing open: {state}",
+    ReasonCode.NOT_LISTED: "its coordinator does not list the partition in the transaction",
+    ReasonCode.FORGOTTEN: "its coordinator does not list the partition, and has only the older epoch {epoch}: {state}",
+}
+_OTHER_PRODUCER: Final = "its transactional id has another producer by now, {producer_id}"
+_DECIDED_WITHOUT: Final = "its coordinator completes a transaction ({state}) that lacks this partition"
+
+
+def classify(
+    description: TransactionDescription | None,
+    awaited: Collection[TopicPartition],
+    identity: Identity,
+    partition: TopicPartition,
+) -> Finding:
+    """The finding about the transaction that ``identity`` has open on ``partition``.
+
+    ``description``: the coordinator's, of its transactional id; None when it has none. ``awaited``: the partitions
+    whose markers a decided transaction still waits for.
+    """
+    if description is None:
+        return FORGOTTEN
+    is_decided = description.state in DECIDED_STATES
+    known = description.identity
+    entry = CoordinatorEntry(
+        description.state,
+        description.timeout_ms,
+        known.producer_id,
+        known.producer_epoch,
+        partition in (awaited if is_decided else description.partitions),
+    )
+    code = transaction_verdicts.classify(entry, identity.producer_id, identity.producer_epoch)
+    reason = _REASONS[code]
+    if RULES[code].verdict is Verdict.HANGING:
+        if known.producer_id != identity.producer_id:
+            reason = _OTHER_PRODUCER
+        elif is_decided:
+            reason = _DECIDED_WITHOUT
+    text = reason.format(
+        state=description.state,
+        epoch=known.producer_epoch,
+        producer_id=known.producer_id,
+        timeout_ms=description.timeout_ms,
+    )
+    return Finding(code, text, description.timeout_ms, description.start_ms)
