@@ -21,7 +21,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to."""
+    """Kinds of things that have a configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -66,7 +66,7 @@ def describe_configs(
     *,
     documentation: bool = False,
 ) -> list[ConfigRow]:
-    """All keys of a resource (or those named), by name."""
+    """Describe all keys of a resource, or those named, by name."""
     resource = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
     )

@@ -92,7 +92,7 @@ class ResetRow:
 
 @dataclass(frozen=True, slots=True)
 class ResetTo:
-    """Where to: exactly one of these. ``shift`` counts from the committed offset; ``timestamp_ms`` is a time."""
+    """The target of a reset, exactly one. ``shift`` counts from the committed offset; ``timestamp_ms`` is a time."""
 
     earliest: bool = False
     latest: bool = False
@@ -162,7 +162,7 @@ def group_lag(client: Client, description: GroupDescription) -> list[LagRow]:
 def plan_reset(
     client: Client, group: str, to: ResetTo, partitions: Iterable[TopicPartition] | None = None
 ) -> list[ResetRow]:
-    """Where each partition would go: those named, or all that the group has committed in.
+    """The target offset of each partition: those named, or all that the group has committed in.
 
     Offsets outside the log are moved to its nearest end; a time after the last record means the end.
     """

@@ -24,7 +24,7 @@ from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteR
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 BROKER_DEFAULT = -1
-"""As a number of partitions or replicas: what the broker is configured for (KIP-464)."""
+"""A number of partitions or replicas that leaves it to the broker's configuration (KIP-464)."""
 _FIRST_VERSION_WITH_DEFAULTS = 4
 
 
@@ -64,7 +64,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """What to create. ``assignment``: brokers by partition, instead of the two numbers."""
+    """A topic to create. ``assignment``: brokers by partition, instead of the two numbers."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -75,7 +75,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one item; ``error`` None when it was done."""
+    """The outcome for one item; ``error`` is None when it was done."""
 
     name: str
     error: str | None = None
@@ -83,7 +83,7 @@ class Outcome:
 
 
 def list_topics(client: Client, *, internal: bool = True) -> list[TopicRow]:
-    """All topics, by name."""
+    """List all topics, by name."""
     topics = client.metadata(None).values()
     return sorted((_row(one) for one in topics if internal or not one.is_internal), key=lambda row: row.name)
 

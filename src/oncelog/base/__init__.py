@@ -1,1 +1,1 @@
-"""What every room may import: ids, error codes, units and ``invariant``; standard library only."""
+"""Shared by every room: ids, error codes, units, ``invariant`` and transaction verdicts; standard library only."""

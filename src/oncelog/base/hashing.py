@@ -19,7 +19,7 @@ def java_string_hash(text: str) -> int:
 
 
 _cached_hash = lru_cache(maxsize=4096)(java_string_hash)
-"""It is a loop over the characters, and asked for several times in every transaction."""
+"""Cached: the hash loops over the characters, and is asked for several times in every transaction."""
 
 
 def coordinator_partition(text: str, partition_count: int) -> int:

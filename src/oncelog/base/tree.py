@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 ANY_VERSION: Final = -1
-"""As ``expected_version``: whatever the node's version is."""
+"""An ``expected_version`` that any version of the node meets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,5 +217,5 @@ def _row(one: Finding) -> tuple[object, ...]:
 
 
 def _quoted(text: str) -> str:
-    """Text out of a log may hold anything, control characters for a terminal too."""
+    """Text of a log, escaped: it may hold anything, control characters for a terminal too."""
     return text if text.isprintable() else json.dumps(text)

@@ -92,7 +92,7 @@ def consume(
 
 
 def _where(start: str, to: str | None, group: str | None, partition: list[int] | None) -> tuple[Start, int | None]:
-    """Where to begin, and the time to stop before (milliseconds). Raises BadParameter for what does not go together."""
+    """The start of reading, and the time to stop before (ms). Raises BadParameter for what does not go together."""
     from oncelog.cli.moments import MomentError, parse_start, parse_time_ms
 
     try:
@@ -124,7 +124,7 @@ class Sink:
         self._output = sys.stdout.buffer
 
     def is_full(self) -> bool:
-        """Whether as many as wanted were written."""
+        """True once as many records as wanted were written."""
         return self._left == 0
 
     def write(self, fetched: Fetched, until: int | None = None) -> int:
@@ -143,7 +143,7 @@ class Sink:
         return fetched.next_offset
 
     def flush(self) -> None:
-        """Hand it to the reader."""
+        """Hand all that was written to the reader of stdout."""
         self._output.flush()
 
 

@@ -1,4 +1,4 @@
-"""How ``consume`` prints a record: kcat's format strings, its JSON envelope, or value with key and headers.
+"""Formats in which ``consume`` prints records: kcat's format strings, its JSON envelope, or value with key and headers.
 
 Format string: ``%s`` value, ``%S`` its length (−1: null), ``%R`` the same as 4 bytes big-endian, ``%k`` key, ``%K`` its
 length, ``%T`` timestamp in ms, ``%h`` headers as ``a=1,b=2``, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%%``;

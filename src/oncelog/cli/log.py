@@ -89,7 +89,7 @@ def _files(path: Path, only: set[str]) -> Iterator[Path]:
 
 
 def _show(path: Path, wanted: Wanted, as_json: bool) -> bool:
-    """Print the rows of one file; whether it is damaged."""
+    """Print the rows of one file; True if it is damaged."""
     from oncelog.cli.output import print_json_line
 
     damaged = False

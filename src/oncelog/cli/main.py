@@ -25,7 +25,7 @@ _ClickException: type[Exception] = typer.BadParameter.__mro__[2]  # public in no
 
 
 class SubCommand(NamedTuple):
-    """Where a sub-command lives (a typer app or a command function) and its line in the help."""
+    """The place of a sub-command (a typer app or a command function) and its line in the help."""
 
     target: str
     summary: str
@@ -56,7 +56,7 @@ class LazyGroup(TyperGroup):
     """A command group that knows its sub-commands by name and imports the one that is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All names; nothing is imported."""
+        """Names of all sub-commands; nothing is imported."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -65,7 +65,7 @@ class LazyGroup(TyperGroup):
         return None if entry is None else load_command(cmd_name, entry.target)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As typer's, with names to suggest for a mistyped one."""
+        """Resolve a sub-command as typer does, with names to suggest for a mistyped one."""
         from difflib import get_close_matches
 
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
@@ -166,7 +166,7 @@ def _served(arguments: Sequence[str]) -> bool:
 
 
 def _failed(error: Exception) -> int:
-    """Print what was expected to go wrong; a bug is raised on, with its traceback."""
+    """Print an expected failure; a bug is raised on, with its traceback."""
     if isinstance(error, _ClickException):
         return _usage_failed(error)
     from oncelog.client.errors import ClientError, ConfigError

@@ -16,7 +16,7 @@ class MomentError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin; exactly one is given."""
+    """The start of reading; exactly one is given."""
 
     keyword: str | None = None
     offset: int | None = None

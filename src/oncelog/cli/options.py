@@ -50,7 +50,7 @@ def open_client(bootstrap: str, properties: list[str] | None = None, command_con
 
 
 def client_settings(properties: list[str] | None, command_config: Path | None) -> dict[str, str]:
-    """What ``--command-config`` and ``-X`` say. Raises BadParameter for what cannot be read."""
+    """The client settings of ``--command-config`` and ``-X``. Raises BadParameter for what cannot be read."""
     settings: dict[str, str] = {}
     if command_config is not None:
         from oncelog.node.settings import parse_properties

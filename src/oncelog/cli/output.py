@@ -65,7 +65,7 @@ def _is_number(text: str) -> bool:
 
 
 class Progress(Protocol):
-    """What is told about long work."""
+    """Progress of long work."""
 
     def __call__(self, done: int, total: int | None) -> None:
         """``done`` of ``total`` units are finished; ``total`` None when it is not known."""

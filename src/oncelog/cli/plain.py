@@ -36,7 +36,7 @@ def read_plainly(function: Callable[..., Any], arguments: Sequence[str]) -> dict
 
 
 def _options(function: Callable[..., Any]) -> dict[str, tuple[str, Any]]:
-    """Each option's name → parameter and type, as typer would name it."""
+    """Option names, as typer would give them → parameter and type."""
     found = {}
     for parameter, hint in get_type_hints(function, include_extras=True).items():
         if parameter == "return":

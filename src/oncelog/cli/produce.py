@@ -37,7 +37,7 @@ class Compression(StrEnum):
 
 
 class Acks(StrEnum):
-    """When a record counts as written."""
+    """Acknowledgements after which a record counts as written."""
 
     none = "0"
     leader = "1"
@@ -45,7 +45,7 @@ class Acks(StrEnum):
 
 
 class Parsing(NamedTuple):
-    """How a piece of input becomes a record."""
+    """The way from a piece of input to a record."""
 
     key_delimiter: bytes | None
     key: bytes | None

@@ -100,7 +100,7 @@ def sim(
 def _run(
     runs: list[int], plant: str | None, faults: list[Fault] | None, *, trace: bool, as_json: bool, command: str
 ) -> Outcome | None:
-    """Run seeds until one fails; that one. ``command`` runs it again."""
+    """Run seeds until one fails, and return that one. ``command`` runs it again."""
     from oncelog.sim.plants import PLANTS
     from oncelog.sim.simulation import simulate
 
@@ -116,7 +116,7 @@ def _run(
             if as_json:
                 print_json_line(_as_json(outcome, plant))
             if outcome.violations:
-                _tell_failure(outcome, command.replace("{seed}", str(seed)))
+                _report_failure(outcome, command.replace("{seed}", str(seed)))
                 return outcome
     if not as_json:
         seconds = time.monotonic() - begun
@@ -141,8 +141,8 @@ def _as_json(outcome: Outcome, plant: str | None) -> dict[str, Any]:
     }
 
 
-def _tell_failure(outcome: Outcome, command: str) -> None:
-    """What was violated, the last that happened, and how to see it again."""
+def _report_failure(outcome: Outcome, command: str) -> None:
+    """Print what was violated, the end of the trace, and the command that shows it again."""
     say = sys.stderr.write
     for line in outcome.last_lines[-_SHOWN_LINES:]:
         say(f"  {line[:200]}\n")

@@ -77,7 +77,7 @@ AllowDataLoss = Annotated[
 def shape_of(
     value_format: str, schema: str | None, skip_bytes: int, partition_by: str | None, event_time: str
 ) -> Shape:
-    """What the options ask for. Raises BadParameter and OptionError."""
+    """The table that the options describe. Raises BadParameter and OptionError."""
     from oncelog.spark.shaping import Shape
 
     if partition_by not in (None, "day", "hour"):

@@ -100,7 +100,7 @@ def producer_snapshot(path: Path) -> Iterator[Row]:
 
 
 def leader_epochs(path: Path) -> Iterator[Row]:
-    """Where each leader epoch begins."""
+    """The start offset of each leader epoch."""
     for epoch, start in _checkpoint(path, 2):
         yield {"type": "leader_epoch", "leader_epoch": int(epoch), "start_offset": int(start)}
 
@@ -123,7 +123,7 @@ def properties(path: Path) -> Iterator[Row]:
 
 
 def reader_of(path: Path) -> Reader | None:
-    """Who reads a file, by its name; None for segments and for files that are not of a log."""
+    """The reader of a file, by its name; None for segments and for files that are not of a log."""
     return BY_NAME.get(path.name) or (BY_SUFFIX.get(path.suffix) if base_offset_of(path) is not None else None)
 
 

@@ -34,7 +34,7 @@ _TAGGED: Final = {
     "client_transaction_version": 0,
     "next_producer_epoch": NO_PRODUCER_EPOCH,
 }
-"""What is left out of a value where it is the default."""
+"""Values that are left out because they are defaults."""
 
 
 def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ MAX_BATCH_BYTES: Final = 512 * MIB
 
 
 class Wanted(NamedTuple):
-    """What to show of a segment; offsets are of whole batches."""
+    """The part of a segment to show; offsets are of whole batches."""
 
     records: bool = False
     values: bool = True
