@@ -11,9 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
-
-from oncelog.handlers.support.context import Context
+from typing import Final, Protocol
 
 PARTITIONS_NAMED: Final = 100
 """A record names so many partitions; the others are counted."""
@@ -60,7 +58,15 @@ def timestamp(time_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def requester(context: Context) -> Mapping[str, Value]:
+class Requester(Protocol):
+    """The part of a request's context that says who sent it."""
+
+    principal: str
+    client_id: str | None
+    client_host: str
+
+
+def requester(context: Requester) -> Mapping[str, Value]:
     """Who sent a request, and from where."""
     return {
         "principal": context.principal,
