@@ -7,13 +7,16 @@ one at a time, the coordination tree one commit at a time in the order of the ef
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import traceback
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog.node import tree_access
 from oncelog.node.events import (
     Audit,
+    BrokerAnswered,
     Close,
     Continue,
     Continued,
@@ -22,23 +25,27 @@ from oncelog.node.events import (
     Event,
     Fatal,
     JobFinished,
-    MetadataWritten,
+    LoadMetadata,
+    MetadataChanged,
+    MetadataLoaded,
     Pause,
     Report,
     Resume,
     RunJob,
     Send,
+    SendToBroker,
+    SettleMetadata,
     Stopped,
     Sync,
     Synced,
     WriteMetadata,
 )
-from oncelog.ports import Clock, Conflict
+from oncelog.ports import Clock, CommittedChange
 from oncelog.runtime.audit_log import AuditLog
 from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:
-    from oncelog.node.assembly import Outside
+    from oncelog.node.assembly import Outside, Registration
     from oncelog.node.monitoring.flight_recorder import RecordedNode
     from oncelog.node.node import Node
     from oncelog.runtime.connection import ClientConnection
@@ -53,12 +60,18 @@ class Execution:
     """One node on one asyncio loop."""
 
     def __init__(
-        self, node: Node | RecordedNode, loop: asyncio.AbstractEventLoop, clock: Clock, outside: Outside
+        self,
+        node: Node | RecordedNode,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        outside: Outside,
+        registration: Registration,
     ) -> None:
         self._node = node
         self._loop = loop
         self._clock = clock
         self._coordination = outside.coordination
+        self._registration = registration
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
         self._ending = False
@@ -70,7 +83,7 @@ class Execution:
         """Done when the node has stopped: None after a clean shutdown, else the reason."""
         self.disk = Workers(loop, SYNC_WORKERS, "disk")
         self._jobs = Workers(loop, 1, "jobs")
-        self._facts = Workers(loop, 1, "facts")
+        self._metadata = Workers(loop, 1, "metadata")
         self._audit = AuditLog(
             outside.files, self.disk, lambda: int(node.cluster.config.get("oncelog.audit.max.bytes")), loop.call_later
         )
@@ -81,7 +94,10 @@ class Execution:
             Resume: self._resume,
             Sync: self._sync,
             RunJob: self._run_job,
-            WriteMetadata: self._write_facts,
+            WriteMetadata: self._write_metadata,
+            SettleMetadata: self._settle_metadata,
+            LoadMetadata: self._load_metadata,
+            SendToBroker: self._send_to_broker,
             Continue: self._continue,
             Report: self._report,
             Audit: self._audit.write,
@@ -111,7 +127,7 @@ class Execution:
 
     async def settle(self) -> None:
         """Wait until the workers have nothing left to do and the loop has heard of it."""
-        while self._continues or any(workers.is_busy() for workers in (self.disk, self._jobs, self._facts)):
+        while self._continues or any(workers.is_busy() for workers in (self.disk, self._jobs, self._metadata)):
             await asyncio.sleep(0 if self._continues else 0.0005)
             if self.stopped.done():
                 return
@@ -123,7 +139,7 @@ class Execution:
         if self._alarm is not None:
             self._alarm.cancel()
         self._audit.tell_repeats()
-        for workers in (self.disk, self._jobs, self._facts):
+        for workers in (self.disk, self._jobs, self._metadata):
             workers.stop()
 
     def _set_alarm(self) -> None:
@@ -190,18 +206,44 @@ class Execution:
 
         (self.disk if effect.waited_for else self._jobs).submit(work)
 
-    def _write_facts(self, effect: WriteMetadata) -> None:
-        def work() -> Callable[[], None]:
-            outcome = MetadataWritten(effect.token)
-            try:
-                self._coordination.commit(effect.operations)
-            except Conflict:
-                outcome.conflict = True
-            except Exception as error:  # noqa: BLE001 - any failure of the tree is told to the node
-                outcome.failure = error
-            return lambda: self.dispatch(outcome)
+    def follow_metadata(self, after: int) -> None:
+        """Hand every committed change after a position to the node, in order."""
+        self._coordination.follow(after, self._metadata_changed)
 
-        self._facts.submit(work)
+    def _metadata_changed(self, change: CommittedChange) -> None:
+        """Called by whichever thread commits."""
+        event = MetadataChanged(change.position, change.token, change.changes)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
+            self._loop.call_soon_threadsafe(self.dispatch, event)
+
+    def _write_metadata(self, effect: WriteMetadata) -> None:
+        self._access_tree(lambda: tree_access.write(self._coordination, effect))
+
+    def _settle_metadata(self, effect: SettleMetadata) -> None:
+        self._access_tree(lambda: tree_access.settle(self._coordination, effect))
+
+    def _load_metadata(self, effect: LoadMetadata) -> None:
+        def work() -> Callable[[], None]:
+            loaded = tree_access.load(self._coordination, effect, self._registration, self._clock.now_ms())
+            return lambda: self._metadata_loaded(loaded)
+
+        self._metadata.submit(work)
+
+    def _metadata_loaded(self, event: MetadataLoaded) -> None:
+        self.dispatch(event)
+        if event.nodes is not None:
+            self.follow_metadata(event.position)
+
+    def _access_tree(self, access: Callable[[], Event]) -> None:
+        def work() -> Callable[[], None]:
+            event = access()
+            return lambda: self.dispatch(event)
+
+        self._metadata.submit(work)
+
+    def _send_to_broker(self, effect: SendToBroker) -> None:
+        """There is no link to other brokers yet: as if none could be reached."""
+        self._loop.call_soon(self.dispatch, BrokerAnswered(effect.token, unreachable=True))
 
     def _continue(self, _effect: Continue) -> None:
         self._continues += 1

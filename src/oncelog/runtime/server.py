@@ -119,14 +119,15 @@ class Server:
         self.address = f"[{address[0]}]:{bound_port}" if ":" in address[0] else f"{address[0]}:{bound_port}"
         now_ms = self.clock.now_ms()
         outside = self._begin_recording(opened.outside, address, now_ms)
-        node, reports = assemble(outside, self.settings, address, now_ms)
-        self._node = node
+        assembled = assemble(outside, self.settings, address, now_ms)
+        self._node = node = assembled.node
         node.partitions.measure_disk = self._disk(opened.files.space)
         if self._assembled is not None:
             self._assembled(node)
         driven = node if self._flight is None else RecordedNode(node, self._flight.recorder)
-        self._execution = Execution(driven, loop, self.clock, opened.outside)
-        self._execution.carry_out([*reports, *driven.start(now_ms)])
+        self._execution = Execution(driven, loop, self.clock, opened.outside, assembled.registration)
+        self._execution.carry_out([*assembled.reports, *driven.start(now_ms)])
+        self._execution.follow_metadata(node.cluster.position)
         self._gate.start_sweeping(loop)
         self._health = LoopHealth(loop)
         self._health.start()

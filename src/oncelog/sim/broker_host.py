@@ -17,9 +17,11 @@ from typing import Any, Final
 from oncelog.base.errors import PeerError
 from oncelog.coordination.memory import MemorySession, MemoryTree
 from oncelog.handlers.support.audit import AuditRecord
-from oncelog.node.assembly import Outside, StartRefused, assemble
+from oncelog.node import tree_access
+from oncelog.node.assembly import Outside, Registration, StartRefused, assemble
 from oncelog.node.events import (
     Audit,
+    BrokerAnswered,
     Close,
     ConnectionClosed,
     ConnectionOpened,
@@ -30,13 +32,16 @@ from oncelog.node.events import (
     Event,
     Fatal,
     JobFinished,
-    MetadataWritten,
+    LoadMetadata,
+    MetadataChanged,
     Pause,
     Report,
     RequestReceived,
     Resume,
     RunJob,
     Send,
+    SendToBroker,
+    SettleMetadata,
     Shutdown,
     Stopped,
     Sync,
@@ -45,7 +50,7 @@ from oncelog.node.events import (
 )
 from oncelog.node.node import Node
 from oncelog.node.settings import read_settings
-from oncelog.ports import Conflict, OpenFile
+from oncelog.ports import CommittedChange, OpenFile
 from oncelog.sim.files import MemoryFiles, PowerLost, ProcessKilled
 from oncelog.sim.kernel import Happening, Kernel
 from oncelog.sim.network import Address, Connection, Network
@@ -82,11 +87,13 @@ class _Process:
 
     node: Node
     session: MemorySession
+    registration: Registration
     alive: bool = True
     peers: dict[int, _Peer] = field(default_factory=dict)
     alarm: Happening | None = None
     alarm_ms: int | None = None
-    facts: deque[WriteMetadata] = field(default_factory=deque)
+    tree: deque[WriteMetadata | SettleMetadata | LoadMetadata] = field(default_factory=deque)
+    """What is asked of the tree, one after the other."""
     stopping: bool = False
 
 
@@ -203,11 +210,13 @@ class BrokerHost:
         session = self.tree.session()
         outside = Outside(self.files, session, SeededEntropy(self.kernel))
         try:
-            node, reports = assemble(outside, self.settings, self.address, self.now_ms())
+            assembled = assemble(outside, self.settings, self.address, self.now_ms())
+            node = assembled.node
             self.kernel.trace(f"broker {self.broker_id} starts")
-            self._process = process = _Process(node, session)
+            self._process = process = _Process(node, session, assembled.registration)
             self.network.listen(self.address, self._accept)
-            self._carry_out(process, [*reports, *node.start(self.now_ms())])
+            self._carry_out(process, [*assembled.reports, *node.start(self.now_ms())])
+            self._follow(process, node.cluster.position)
         except (PowerLost, OSError, StartRefused) as error:
             self.deaths.append(f"at start: {error!r}")
             session.close()
@@ -431,23 +440,36 @@ class BrokerHost:
         else:
             self.kernel.after(self._takes(self.pace.slice_us), self._slice, process, token, slices)
 
-    def _write_facts(self, process: _Process, effect: WriteMetadata) -> None:
-        process.facts.append(effect)
-        if len(process.facts) == 1:
-            self.kernel.after(self._takes(self.pace.facts_us), self._facts_written, process)
+    def _follow(self, process: _Process, after: int) -> None:
+        def changed(change: CommittedChange) -> None:
+            self.dispatch(process, MetadataChanged(change.position, change.token, change.changes))
 
-    def _facts_written(self, process: _Process) -> None:
+        process.session.follow(after, changed)
+
+    def _access_tree(self, process: _Process, effect: WriteMetadata | SettleMetadata | LoadMetadata) -> None:
+        process.tree.append(effect)
+        if len(process.tree) == 1:
+            self.kernel.after(self._takes(self.pace.facts_us), self._tree_accessed, process)
+
+    def _tree_accessed(self, process: _Process) -> None:
         if not process.alive:
             return
-        effect = process.facts.popleft()
-        outcome = MetadataWritten(effect.token)
-        try:
-            process.session.commit(effect.operations)
-        except Conflict:
-            outcome.conflict = True
-        if process.facts:
-            self.kernel.after(self._takes(self.pace.facts_us), self._facts_written, process)
-        self.dispatch(process, outcome)
+        effect = process.tree.popleft()
+        if process.tree:
+            self.kernel.after(self._takes(self.pace.facts_us), self._tree_accessed, process)
+        if isinstance(effect, WriteMetadata):
+            self.dispatch(process, tree_access.write(process.session, effect))
+        elif isinstance(effect, SettleMetadata):
+            self.dispatch(process, tree_access.settle(process.session, effect))
+        else:
+            loaded = tree_access.load(process.session, effect, process.registration, self.now_ms())
+            self.dispatch(process, loaded)
+            if loaded.nodes is not None:
+                self._follow(process, loaded.position)
+
+    def _send_to_broker(self, process: _Process, effect: SendToBroker) -> None:
+        """There is no link to other brokers yet: as if none could be reached."""
+        self.kernel.soon(self.dispatch, process, BrokerAnswered(effect.token, unreachable=True))
 
     def _continue(self, process: _Process, _effect: Continue) -> None:
         self.kernel.soon(self.dispatch, process, Continued())
@@ -486,7 +508,10 @@ _CARRY_OUT: Final[dict[type, Callable[[BrokerHost, _Process, Any], None]]] = {
     Resume: BrokerHost._resume,
     Sync: BrokerHost._sync,
     RunJob: BrokerHost._run_job,
-    WriteMetadata: BrokerHost._write_facts,
+    WriteMetadata: BrokerHost._access_tree,
+    SettleMetadata: BrokerHost._access_tree,
+    LoadMetadata: BrokerHost._access_tree,
+    SendToBroker: BrokerHost._send_to_broker,
     Continue: BrokerHost._continue,
     Report: BrokerHost._report,
     Audit: BrokerHost._audit,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
-
-ABSENT: Final = -1
-"""Version of a node that does not exist."""
+from oncelog.base.tree import ABSENT as ABSENT
+from oncelog.base.tree import Change as Change
 
 
 class PartitionImage(NamedTuple):
@@ -51,12 +50,4 @@ class ConfigImage:
     """What is set for a broker, all brokers, a group or a client metrics subscription."""
 
     configs: Mapping[str, str]
-    version: int
-
-
-class Change(NamedTuple):
-    """A node as it is now: ``value`` None when it is gone."""
-
-    path: str
-    value: bytes | None
     version: int

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset
+from oncelog.base.tree import CommitOutcome
 from oncelog.core.transactions import decisions
 from oncelog.core.transactions import transaction as transitions
 from oncelog.core.transactions.markers import OutstandingMarkers
@@ -164,7 +165,7 @@ def _block_in_memory(right: Any) -> Any:
     def prefetch(self: ProducerIds, effects: Any) -> None:
         if self._in_use and self._allocator.wants_block:
             self._allocator.asked()
-            self._granted(0, committed=True)
+            self._granted(0, CommitOutcome.COMMITTED)
 
     return prefetch
 
