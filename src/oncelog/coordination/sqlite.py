@@ -34,7 +34,7 @@ CREATE TABLE node (
 ) WITHOUT ROWID
 """
 _NOTHING_WRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-"""After these the transaction is rolled back and the file as before; after an I/O error nobody knows what is on disk."""
+"""After these the file is as before; after an I/O error nobody knows what is on disk."""
 _AFTER_SLASH: Final = "0"  # the character that follows "/": everything below p lies between p + "/" and p + "0"
 
 
