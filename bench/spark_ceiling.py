@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oncelog.spark.options import parse_options
-from oncelog.spark.source import source_schema
+from oncelog.spark.source.data_source import source_schema
+from oncelog.spark.source.options import parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

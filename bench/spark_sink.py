@@ -72,7 +72,7 @@ def sink_goals(names: tuple[str, ...]) -> dict[str, str]:
 @contextlib.contextmanager
 def sinks(peers: tuple[Peer, ...], directory: Path, scale: float) -> Iterator[Sinks]:
     """Spark and the brokers, ready. Raises RuntimeError where Spark's own connector is not to be had."""
-    from oncelog.spark.session import local_session
+    from oncelog.spark.local_session import local_session
 
     jars, reason = connector_jars()
     if not jars:

@@ -29,7 +29,7 @@ from bench.peers import Broker
 from bench.report import narrowed
 from bench.spark_watched import LOG, spark_share
 from bench.workloads import fill
-from oncelog.spark.reading import BATCH_BYTES
+from oncelog.spark.source.read.range_reader import BATCH_BYTES
 
 OURS: Final = "watched"
 """Our source with a watch in each task (`bench.spark_watched`)."""

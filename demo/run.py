@@ -169,7 +169,7 @@ def prove_and_report(
     out: Path, told: Told, replayed: Replayed, first: Loaded, visible: int, second: Loaded, picture: Path | None
 ) -> int:
     """Spark SQL over the table: the proof, the reports, the page. 0 when the proof holds."""
-    from oncelog.spark.session import local_session
+    from oncelog.spark.local_session import local_session
 
     told.step("Spark SQL over the plain table: is it exactly once?")
     config = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"}

@@ -16,14 +16,14 @@ from oncelog.admin.topics import delete_topics
 from oncelog.arrow import RecordsGone
 from oncelog.client.blocking import Client
 from oncelog.spark import StreamRequest, compact, load, stream
-from oncelog.spark.batch_reader import OncelogReader
 from oncelog.spark.errors import DataLoss
 from oncelog.spark.export import export
-from oncelog.spark.options import parse_options
-from oncelog.spark.shaping import Shape
+from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.sink import modes
+from oncelog.spark.sink.fault_points import NAMES
 from oncelog.spark.sink.options import Mode
-from oncelog.spark.sink.points import NAMES
+from oncelog.spark.source.batch_reader import OncelogReader
+from oncelog.spark.source.options import parse_options
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.jars import PeerMissing, kafka_jars
 from tests.spark.connector_jars import connector_jars

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import uuid_text
 from oncelog.spark.errors import OptionError
-from oncelog.spark.exchanging import sync
-from oncelog.spark.table import Table, TableError, topic_label
+from oncelog.spark.table.atomic_swap import sync
+from oncelog.spark.table.directory import Table, TableError, topic_label
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,8 +76,8 @@ def export(
         resumed = state.job is not None
         if state.job is None and not state.begin(_visible(table)):
             return ExportReport(str(path), topic)
-        from oncelog.spark.session import local_session
-        from oncelog.spark.spark_writer import one_line
+        from oncelog.spark.jobs.spark_writer import one_line
+        from oncelog.spark.local_session import local_session
 
         session = spark or stack.enter_context(local_session(log=path / "_oncelog" / "spark.log"))
         try:
@@ -92,7 +92,7 @@ def export(
 def _identity(options: Mapping[str, str], topic: str) -> str:
     """The topic's name with its id and its cluster's; it is created if it is missing and brokers do that."""
     from oncelog.spark.sink.options import parse_sink_options
-    from oncelog.spark.sink.tasks import open_client
+    from oncelog.spark.sink.task_writer import open_client
 
     with open_client(parse_sink_options(options)) as client:
         found = client.topic(topic, create=True)
@@ -103,7 +103,7 @@ def _identity(options: Mapping[str, str], topic: str) -> str:
 def _send(
     session: SparkSession, path: Path, state: _State, options: Mapping[str, str], *, keep_partitions: bool
 ) -> int:
-    from oncelog.spark import register
+    from oncelog.spark.source.data_source import register
 
     own = session.newSession()
     own.conf.set("spark.sql.adaptive.enabled", "false")  # a job that runs again has the same tasks

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink import protocol
-from oncelog.spark.sink.asks import (
+from oncelog.spark.sink.errors import FencedDriver, NotOpen, Superseded
+from oncelog.spark.sink.two_phase import protocol
+from oncelog.spark.sink.two_phase.operations import (
     AnyInLedger,
     Claim,
     Describe,
@@ -31,9 +32,8 @@ from oncelog.spark.sink.asks import (
     WereAborted,
     Write,
 )
-from oncelog.spark.sink.errors import FencedDriver, NotOpen, Superseded
-from oncelog.spark.sink.protocol import Turn
-from oncelog.spark.sink.register import NEXT, Attempt, Listed, Register, State
+from oncelog.spark.sink.two_phase.protocol import Turn
+from oncelog.spark.sink.two_phase.register import NEXT, Attempt, Listed, Register, State
 
 QUERY = "q"
 

@@ -16,7 +16,8 @@ from oncelog.client.errors import BrokerRefused, ProducerUnusable
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import StoredTransaction, TransactionSettings
-from oncelog.spark.sink.asks import (
+from oncelog.spark.sink.two_phase.cluster_operations import is_fencing
+from oncelog.spark.sink.two_phase.operations import (
     AnyInLedger,
     Ask,
     Claim,
@@ -35,10 +36,9 @@ from oncelog.spark.sink.asks import (
     WereAborted,
     Write,
 )
-from oncelog.spark.sink.cluster import is_fencing
-from oncelog.spark.sink.protocol import driver_id
-from oncelog.spark.sink.register import Register
-from oncelog.spark.sink.register_records import decode, encode
+from oncelog.spark.sink.two_phase.protocol import driver_id
+from oncelog.spark.sink.two_phase.register import Register
+from oncelog.spark.sink.two_phase.register_records import decode, encode
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
@@ -50,7 +50,7 @@ OTHER = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.
 
 
 class AsyncCluster:
-    """As ``oncelog.spark.sink.cluster.Cluster``."""
+    """As ``oncelog.spark.sink.two_phase.cluster_operations.Cluster``."""
 
     def __init__(self, client: AsyncClient, query: str) -> None:
         self.client, self.query = client, query

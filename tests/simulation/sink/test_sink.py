@@ -11,10 +11,10 @@ from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.reading import read_fetched
-from oncelog.spark.sink import protocol
 from oncelog.spark.sink.errors import FencedDriver, LostRows
-from oncelog.spark.sink.protocol import Turn
-from oncelog.spark.sink.register import Attempt, Listed
+from oncelog.spark.sink.two_phase import protocol
+from oncelog.spark.sink.two_phase.protocol import Turn
+from oncelog.spark.sink.two_phase.register import Attempt, Listed
 from oncelog.testing.simulating import ClientHost, Simulation
 from tests.simulation.sink.port import AsyncCluster
 

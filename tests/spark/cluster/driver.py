@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from oncelog.cli.main import invoke
-from oncelog.spark.session import local_session
-from oncelog.spark.sink.points import EXECUTOR, HOLD
+from oncelog.spark.local_session import local_session
+from oncelog.spark.sink.fault_points import EXECUTOR, HOLD
 from tests.spark.sink.queries import Copy
 
 SPECULATION = {

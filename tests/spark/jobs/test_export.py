@@ -13,9 +13,9 @@ from oncelog.admin.topics import NewTopic, create_topic, delete_topics
 from oncelog.client.blocking import Client
 from oncelog.spark import export as export_module
 from oncelog.spark import load
-from oncelog.spark.compacting import compact
 from oncelog.spark.export import export
-from oncelog.spark.shaping import Shape
+from oncelog.spark.jobs.shape import Shape
+from oncelog.spark.table.compact import compact
 from oncelog.testing import Broker
 from tests.spark.conftest import Topic
 from tests.spark.jobs.test_shaped_load import flight, send

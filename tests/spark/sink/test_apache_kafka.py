@@ -15,7 +15,7 @@ from oncelog.records.compression import Codec
 from oncelog.spark.sink import ledger, modes
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, parse_sink_options
-from oncelog.spark.sink.register import Attempt
+from oncelog.spark.sink.two_phase.register import Attempt
 from tests.peers.apache_kafka import ApacheKafka
 from tests.spark.sink.queries import committed_values
 

@@ -21,10 +21,10 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import CoordinatorEntry, ReasonCode, classify
 from oncelog.base.units import INT64_MAX
 from oncelog.records.internal.transaction_records import STATE_NAMES
-from oncelog.spark.audit.context import GRACE_MS, AuditContext
-from oncelog.spark.audit.decisions import CLOCKS_MS
-from oncelog.spark.audit.history import LATE, of_part
+from oncelog.spark.audit.audit_context import GRACE_MS, AuditContext
+from oncelog.spark.audit.coordinator_decisions import CLOCKS_MS
 from oncelog.spark.audit.model import NONE, PART_GROUP, CoordinatorState, Finding, Outcome, Part
+from oncelog.spark.audit.producer_history import LATE, of_part
 
 _ONGOING: Final = 1
 _PREPARED: Final = (2, 3)

@@ -14,11 +14,10 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from oncelog.spark.audit.commits import batch_lookup, committed_offsets
-from oncelog.spark.audit.context import AuditContext, Limits, context_of, skew_of
+from oncelog.spark.audit.audit_context import AuditContext, Limits, context_of, skew_of
+from oncelog.spark.audit.committed_offsets import batch_lookup, committed_offsets
+from oncelog.spark.audit.directories.directory_layout import Plan, SegmentTask
 from oncelog.spark.audit.fates import fates
-from oncelog.spark.audit.history import histories
-from oncelog.spark.audit.layout import Plan, SegmentTask
 from oncelog.spark.audit.model import (
     FACT_ORDER,
     KINDS,
@@ -31,7 +30,8 @@ from oncelog.spark.audit.model import (
     batches_of,
     rows_of,
 )
-from oncelog.spark.audit.segment_facts import ReadOptions, Typed, read_segment
+from oncelog.spark.audit.producer_history import histories
+from oncelog.spark.audit.segments.segment_facts import ReadOptions, Typed, read_segment
 
 SHOWN_FINDINGS: Final = 2_000
 """Findings that come back to the driver, the gravest first; all are in the Parquet files."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.spark.errors import OptionError
-from oncelog.spark.reports.grouping import By, counted, windowed
+from oncelog.spark.reports.windows import By, counted, windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

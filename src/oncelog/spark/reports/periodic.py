@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from oncelog.spark.errors import OptionError
-from oncelog.spark.reports.grouping import By, counted, names, watermarked
+from oncelog.spark.reports.windows import By, counted, names, watermarked
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from oncelog.spark.reports.grouping import By, counted, names, windowed
+from oncelog.spark.reports.windows import By, counted, names, windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

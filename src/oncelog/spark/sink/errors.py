@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oncelog.spark.errors import SparkSourceError
 
 if TYPE_CHECKING:
-    from oncelog.spark.sink.register import Listed
+    from oncelog.spark.sink.two_phase.register import Listed
 
 
 class SinkError(SparkSourceError):

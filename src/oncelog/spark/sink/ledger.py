@@ -24,16 +24,16 @@ from oncelog.client.blocking import Client
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.spark.sink import modes
-from oncelog.spark.sink.cluster import Cluster, ledger_entry
-from oncelog.spark.sink.digest import Digest, compare
+from oncelog.spark.sink.body_producer import TransactionalBodies
 from oncelog.spark.sink.errors import Behind, SinkError
+from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
-from oncelog.spark.sink.points import reach
-from oncelog.spark.sink.producing import TransactionalBodies
-from oncelog.spark.sink.protocol import ticket_id
-from oncelog.spark.sink.register import Attempt, Standing, State, standing
-from oncelog.spark.sink.rows import gathered
-from oncelog.spark.sink.tasks import drain, open_client, send_all
+from oncelog.spark.sink.row_digest import Digest, compare
+from oncelog.spark.sink.row_router import gathered
+from oncelog.spark.sink.task_writer import drain, open_client, send_all
+from oncelog.spark.sink.two_phase.cluster_operations import Cluster, ledger_entry
+from oncelog.spark.sink.two_phase.protocol import ticket_id
+from oncelog.spark.sink.two_phase.register import Attempt, Standing, State, standing
 
 TIMEOUT_MS: Final = 15 * MINUTE_MS
 

@@ -11,7 +11,7 @@ from oncelog.client.blocking import Client, TransactionalProducer, TransactionSe
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode
-from oncelog.spark.sink.protocol import driver_id
+from oncelog.spark.sink.two_phase.protocol import driver_id
 
 PROBE_ID: Final = driver_id("probe:")
 """Under the prefix that the sink's ids have, for access rules; no query is named so."""

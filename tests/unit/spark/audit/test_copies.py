@@ -14,8 +14,8 @@ import pytest
 from oncelog.records.batch import read_header
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.spark.audit.context import Limits
-from oncelog.spark.audit.layout import plan
+from oncelog.spark.audit.audit_context import Limits
+from oncelog.spark.audit.directories.directory_layout import plan
 from tests.unit.spark.audit.logs import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

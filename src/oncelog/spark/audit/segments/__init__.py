@@ -1,0 +1,1 @@
+"""One segment: its batch headers as columns, and what they, the indexes and the internal topics say as rows."""

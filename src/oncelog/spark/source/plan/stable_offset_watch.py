@@ -1,0 +1,119 @@
+"""Why a query that reads committed records sees none: the transaction at the last stable offset, named.
+
+A query with ``kafka.isolation.level=read_committed`` stops at a partition's last stable offset. While a transaction
+hangs that is for ever, and the query looks as if nothing were produced. So the driver watches: a last stable offset
+that stands below the log's end for ``heldAfter`` is asked about (DescribeProducers, KIP-664) and said in words.
+
+The rule: watching never fails a query and asks nothing while nothing stands still; what could not be found out is said
+as such. Each holder is logged once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope, scan
+from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.base.ids import TopicPartition
+from oncelog.base.units import SECOND_MS
+from oncelog.client.blocking import Client
+from oncelog.client.errors import ClientError
+from oncelog.spark.source.plan.stream_position import partition_name
+
+_LOG: Final = logging.getLogger("oncelog.spark")
+_ASK_EVERY_MS: Final = 10 * SECOND_MS
+MOST_SAID: Final = 5
+"""Partitions named; with more of them the rest is a number."""
+
+
+class StableOffsets:
+    """Which partitions' last stable offsets stand still below the log's end, and since when. Pure."""
+
+    def __init__(self, held_after_ms: int) -> None:
+        self._held_after_ms = held_after_ms
+        self._since: dict[TopicPartition, tuple[int, int]] = {}
+
+    def standing(
+        self, stable: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
+    ) -> list[TopicPartition]:
+        """Take in what the offsets are now; the partitions that have stood still for long enough."""
+        before, self._since = self._since, {}
+        for partition, offset in stable.items():
+            if offset < ends.get(partition, offset):
+                known = before.get(partition)
+                self._since[partition] = known if known is not None and known[0] == offset else (offset, now_ms)
+        return [one for one, (_, since) in self._since.items() if now_ms - since >= self._held_after_ms]
+
+
+class HeldWatch:
+    """Asks about what stands still, and remembers the sentences until it moves."""
+
+    def __init__(self, held_after_ms: int) -> None:
+        self._offsets = StableOffsets(held_after_ms)
+        self._said: dict[TopicPartition, str] = {}
+        self._asked_ms: int | None = None
+
+    def look(
+        self,
+        client: Client,
+        stable: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        now_ms: int,
+    ) -> list[str]:
+        """A sentence for each partition that is held. ``now_ms`` is any clock that does not go back."""
+        standing = self._offsets.standing(stable, ends, now_ms)
+        self._said = {partition: text for partition, text in self._said.items() if partition in standing}
+        due = self._asked_ms is None or now_ms - self._asked_ms >= _ASK_EVERY_MS
+        if standing and (due or any(one not in self._said for one in standing)):
+            self._asked_ms = now_ms
+            self._ask(client, standing[:MOST_SAID], stable, ends)
+        said = [self._said[one] for one in standing if one in self._said]
+        if len(standing) > len(said):
+            said.append(f"{len(standing) - len(said)} more partitions are held; see `oncelog txn find-hanging`")
+        return said
+
+    def _ask(
+        self,
+        client: Client,
+        partitions: Iterable[TopicPartition],
+        stable: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        wanted = list(partitions)
+        problem = "its leader names no open transaction"
+        holders: dict[TopicPartition, OpenTransaction] = {}
+        now = 0
+        try:
+            found = scan(client, Scope(partitions=tuple(wanted)))
+            now = found.now_ms
+            for one in found.transactions:
+                holders.setdefault(one.where, one)  # sorted by start: the first one holds
+            if found.unanswered:
+                problem = f"which one is not known: {found.unanswered[0]}"
+        except ClientError as error:
+            problem = f"which one is not known: {error}"
+        for partition in wanted:
+            text = sentence(partition, stable[partition], ends[partition], holders.get(partition), now, problem)
+            if partition not in self._said:
+                _LOG.warning("%s", text)
+            self._said[partition] = text
+
+
+def sentence(
+    partition: TopicPartition, stable: int, end: int, holder: OpenTransaction | None, now_ms: int, problem: str
+) -> str:
+    """What is said of a held partition: by whom, since when, how much waits, and where to go on."""
+    if holder is None:
+        who = f"held by a transaction ({problem})"
+    else:
+        named = f" {holder.transactional_id!r}" if holder.transactional_id else ""
+        producer = holder.producer
+        who = f"held by transaction{named} of producer id {producer.producer_id}, epoch {producer.producer_epoch}"
+        if holder.age_ms is not None:
+            who += f", since {moment_text(now_ms - holder.age_ms)} ({duration_text(holder.age_ms)})"
+    return (
+        f"{partition_name(partition)} at offset {stable}, {end - stable} offsets below its end: {who}; "
+        f"see `oncelog txn explain --topic {partition.topic} --partition {partition.partition}`"
+    )

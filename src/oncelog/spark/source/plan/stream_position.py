@@ -1,0 +1,114 @@
+"""Where a stream stands: an offset for each partition, and which topic it was. Pure.
+
+In a checkpoint it is the JSON of Spark's Kafka connector (topic → partition → next offset), so a query can go on from
+the connector's checkpoint. Beside the topics stand notes, under keys that no topic can have: ``@topicIds`` (KIP-516)
+tells a topic from another one of the same name, also when the query was not running while it was deleted and created.
+
+The rule: what changed between two positions is found here and said; what it means is decided by who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.spark.source.plan.offset_ranges import Offsets, from_json_offsets, to_json_offsets
+
+NOTE_MARK: Final = "@"
+"""What the name of a note begins with; a topic's cannot."""
+TOPIC_IDS: Final = "@topicIds"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Next offsets, and the ids of their topics where the brokers have any."""
+
+    offsets: Offsets
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a checkpoint; the same position gives the same text."""
+        ids = {TOPIC_IDS: dict(sorted(self.topic_ids.items()))} if self.topic_ids else {}
+        return {**to_json_offsets(self.offsets), **ids}
+
+    @classmethod
+    def from_json(cls, nested: Mapping[str, Any]) -> Position:
+        """The reverse of :meth:`to_json`, for the connector's checkpoints too."""
+        topics = {name: value for name, value in nested.items() if not name.startswith(NOTE_MARK)}
+        return cls(from_json_offsets(topics), dict(nested.get(TOPIC_IDS, {})))
+
+    def is_other_topic(self, topic: str, now: Position) -> bool:
+        """Whether ``now`` has another topic of that name."""
+        before, after = self.topic_ids.get(topic), now.topic_ids.get(topic)
+        return before is not None and after is not None and before != after
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A partition that is there and was not."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A partition that was there and is not: its topic was deleted, or is not subscribed to any more."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recreated:
+    """A partition of a topic that is another one now."""
+
+    partition: TopicPartition
+    offset: int
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shorter:
+    """A partition whose log ends below where the query has read."""
+
+    partition: TopicPartition
+    offset: int
+    end: int
+
+
+Change = Added | Gone | Recreated | Shorter
+
+
+def changes(before: Position, now: Position) -> Iterator[Change]:
+    """What is different between where a query stands and where the logs end, partition by partition."""
+    for partition in sorted({*before.offsets, *now.offsets}):
+        offset, end = before.offsets.get(partition), now.offsets.get(partition)
+        if offset is None:
+            yield Added(partition)
+        elif end is None:
+            yield Gone(partition, offset)
+        elif before.is_other_topic(partition.topic, now):
+            yield Recreated(partition, offset, now.topic_ids[partition.topic])
+        elif end < offset:
+            yield Shorter(partition, offset, end)
+
+
+def same_topic_only(before: Position, now: Position) -> Offsets:
+    """The offsets of ``before`` that still mean something: of topics that are there and are the same."""
+    return {
+        partition: offset
+        for partition, offset in before.offsets.items()
+        if partition in now.offsets and not before.is_other_topic(partition.topic, now)
+    }
+
+
+def behind(end: Position, latest: Position) -> list[int]:
+    """How many offsets each partition has still to be read."""
+    return [max(0, latest.offsets[p] - offset) for p, offset in end.offsets.items() if p in latest.offsets]
+
+
+def partition_name(partition: TopicPartition) -> str:
+    """For messages and notes."""
+    return f"{TopicName(partition.topic)}-{partition.partition}"

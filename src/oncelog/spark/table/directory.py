@@ -1,0 +1,257 @@
+"""A table directory: Parquet files whose *names* are the offsets they hold, so that a rename commits both.
+
+Layout::
+
+    DIR/rows-<topic>-<partition>-<start>-<end>.parquet     offsets from start (inclusive) to end (exclusive)
+    DIR/offsets=<topic>-<partition>-<start>-<end>/day=…/   the same in a table that is partitioned by event time
+    DIR/_quarantine/rows-….parquet                         bad rows of the range of the same name, with their reasons
+    DIR/_oncelog/lock, table.json, staging/<run>/…         hidden from Spark, pyarrow and DuckDB by the underscore
+
+Invariants, whatever the moment at which the process dies:
+  1. a visible file is complete and durable, and holds exactly the records of its offsets;
+  2. the files of a partition do not overlap, so no row is there twice;
+  3. where a load goes on is read from the names alone: there is no second place that could disagree;
+  4. a range and its bad rows are committed together: what is to be renamed is written down first (``intent.json``) and
+     finished by whoever opens the table next.
+Only the process that holds the lock renames; tasks write into its staging directory and nowhere else. See ADR 0001 and,
+for partitioned tables, quarantine and compaction, ADR 0005.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from oncelog.base.ids import TopicPartition
+from oncelog.spark.errors import SparkSourceError
+from oncelog.spark.table.atomic_swap import ExchangeUnsupported, sync, sync_tree
+from oncelog.spark.table.rename_journal import Intent, Move, carry_out
+
+_LONGEST_LABEL: Final = 150
+"""Characters of a topic that fit into a file name of 255 beside the numbers."""
+_RANGE: Final = r"(?P<label>.+)-(?P<partition>\d{5,})-(?P<start>\d{20})-(?P<end>\d{20})"
+_NAME: Final = re.compile(rf"rows-{_RANGE}\.parquet|offsets={_RANGE.replace('?P<', '?P<d')}")
+_FORMAT: Final = 1
+
+
+class TableError(SparkSourceError):
+    """The directory is not what a load left behind, or someone else is using it."""
+
+
+def topic_label(topic: str) -> str:
+    """A topic in a file name: itself, or shortened with a digest (``~`` is in no topic's name)."""
+    if len(topic) <= _LONGEST_LABEL:
+        return topic
+    return f"{topic[: _LONGEST_LABEL - 9]}~{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
+
+
+Role = Literal["append", "fill"]
+
+Settle = Callable[[dict[str, Any]], None]
+"""Does what an intent asks for beside its renames, unless it was done: rows into a quarantine topic."""
+
+
+class TableBusy(TableError):
+    """Another process holds the table."""
+
+
+class RowsFile(NamedTuple):
+    """A visible file: the records of one partition from ``start`` (inclusive) to ``end`` (exclusive)."""
+
+    label: str
+    partition: int
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, partition: TopicPartition, start: int, end: int) -> RowsFile:
+        """The file for a range of a partition."""
+        return cls(topic_label(partition.topic), partition.partition, start, end)
+
+    @classmethod
+    def parse(cls, name: str) -> RowsFile | None:
+        """The file of that name, None when it is not one of ours."""
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        label, partition, start, end = [one for one in match.groups() if one is not None]
+        return cls(label, int(partition), int(start), int(end))
+
+    @property
+    def name(self) -> str:
+        """Its file name; sorts by partition, then offset."""
+        return f"rows-{self._range}.parquet"
+
+    @property
+    def directory_name(self) -> str:
+        """What it is called in a partitioned table, where it is a directory; readers take it for a column."""
+        return f"offsets={self._range}"
+
+    @property
+    def _range(self) -> str:
+        return f"{self.label}-{self.partition:05d}-{self.start:020d}-{self.end:020d}"
+
+
+class Table:
+    """A table directory, held by one load at a time: use :meth:`open`."""
+
+    def __init__(self, path: Path, role: Role = "append") -> None:
+        self.path, self._role = path, role
+        self.hidden = path / "_oncelog"
+        self.quarantine = path / "_quarantine"
+        self.partitioned = False
+        """Whether a range is a directory with one of its own for each day; set before the first range is published."""
+        self._stagings = self.hidden / ("staging" if role == "append" else f"staging-{role}")
+        self._staging = self._stagings / uuid.uuid4().hex
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, settle: Settle | None = None, role: Role = "append") -> Iterator[Table]:
+        """The table at ``path``, created if need be and locked until the end of the block.
+
+        What an earlier load decided is finished (``settle`` does what is beside the renames), what it left undecided
+        is removed. Raises TableError when another load holds it, or the directory has Parquet files that no load
+        wrote: a reader would take them for rows of the topic. With the ``role`` of filling, which a process may have
+        beside one that appends, only ranges before a partition's first file, or between two, may be published.
+        """
+        table = cls(path, role)
+        try:
+            table.hidden.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TableError(f"{path} cannot be used as a table directory: {error.strerror}") from None
+        with table._locked():
+            table.files()
+            table.partitioned = bool(table.describe().get("partitionBy"))
+            table._finish(settle)
+            shutil.rmtree(table._stagings, ignore_errors=True)
+            try:
+                yield table
+            finally:
+                if not table._intent.exists():  # what it is to move is there
+                    shutil.rmtree(table._staging, ignore_errors=True)
+
+    def files(self) -> dict[tuple[str, int], list[RowsFile]]:
+        """The visible files by (topic label, partition), in offset order. Raises TableError."""
+        found: dict[tuple[str, int], list[RowsFile]] = {}
+        for entry in sorted(os.listdir(self.path)):
+            if entry.startswith(("_", ".")) or not (entry.endswith(".parquet") or "=" in entry):
+                continue
+            file = RowsFile.parse(entry)
+            if file is None:
+                raise TableError(f"{self.path / entry} was not written by a load; use another directory")
+            found.setdefault((file.label, file.partition), []).append(file)
+        for files in found.values():
+            files.sort(key=lambda file: (file.start, file.end))
+            for before, after in pairwise(files):
+                if after.start < before.end:
+                    raise TableError(f"{self.path}: {before.name} and {after.name} overlap; one must be removed")
+        return found
+
+    def path_of(self, file: RowsFile) -> Path:
+        """Where a visible file is; a directory in a partitioned table."""
+        return self.path / (file.directory_name if self.partitioned else file.name)
+
+    def bad_path_of(self, file: RowsFile) -> Path:
+        """Where the bad rows of a range are, if it has any."""
+        return self.quarantine / file.name
+
+    def staging(self, step: int) -> Path:
+        """A directory for one step's files; it does not exist yet."""
+        self._staging.mkdir(parents=True, exist_ok=True)
+        return self._staging / f"step-{step}"
+
+    def publish(self, staged: Path, file: RowsFile) -> None:
+        """Make a finished staged file visible under its offsets, in place of a file with the same ones.
+
+        This one rename is the commit of its rows and of its offsets; both are durable when it returns.
+        """
+        sync_tree(staged)
+        self._explained(lambda: carry_out(Move(staged, self.path_of(file)), staged.stat().st_ino))
+
+    def publish_with_bad_rows(
+        self, staged: Path, bad: Path | None, file: RowsFile, settle: Settle | None = None, **extra: Any
+    ) -> None:
+        """As ``publish``, together with the range's bad rows (None: it has none any more); ``extra`` is for ``settle``.
+
+        Whatever happens after the intent is durable, all of it comes to be.
+        """
+        moves = [Move(bad, self.bad_path_of(file)), Move(staged, self.path_of(file))]
+        intent = Intent.of(self.path, moves, extra)
+        intent.write(self._intent)
+        self._finish(settle)
+
+    def _finish(self, settle: Settle | None) -> None:
+        intent = Intent.read(self._intent, self.path)
+        if intent is None:
+            return
+        if intent.extra:
+            if settle is None:
+                raise TableError(
+                    f"the last load of {self.path} ended while it wrote to its quarantine topic: run it again"
+                )
+            settle(intent.extra)
+        if any(move.final.parent == self.quarantine for move, _ in intent.moves):
+            self.quarantine.mkdir(exist_ok=True)
+        self._explained(intent.carry_out)
+        self._intent.unlink()
+        sync(self.hidden)
+
+    @property
+    def _intent(self) -> Path:
+        return self.hidden / ("intent.json" if self._role == "append" else f"intent-{self._role}.json")
+
+    def _explained(self, moves: Callable[[], None]) -> None:
+        try:
+            moves()
+        except ExchangeUnsupported as error:
+            raise TableError(
+                f"the file system of {self.path} cannot swap two directories in one step ({error.strerror}), "
+                "so rows of a partitioned table cannot be replaced there"
+            ) from None
+
+    def describe(self) -> dict[str, Any]:
+        """What ``describe_as`` wrote; empty for a new table."""
+        try:
+            described: dict[str, Any] = json.loads((self.hidden / "table.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            raise TableError(f"{self.hidden / 'table.json'} is damaged") from None
+        if described.get("format") != _FORMAT:
+            raise TableError(f"{self.path} was written by another version of oncelog (format {described['format']})")
+        return described
+
+    def describe_as(self, description: Mapping[str, Any]) -> None:
+        """Remember what the table holds (topic ids, columns); replaced as a whole, durably."""
+        temporary = self.hidden / "table.json.new"
+        temporary.write_text(json.dumps({"format": _FORMAT, **description}, indent=2), encoding="utf-8")
+        sync(temporary)
+        os.replace(temporary, self.hidden / "table.json")
+        sync(self.hidden)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """An flock: the kernel lets go of it when the process dies, however it dies."""
+        name = "lock" if self._role == "append" else f"lock-{self._role}"
+        descriptor = os.open(self.hidden / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+                raise TableBusy(f"another load is writing to {self.path} ({owner or 'process unknown'})") from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
