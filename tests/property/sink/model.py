@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import FencedDriver, NotOpen, Superseded
 from oncelog.spark.sink.two_phase import protocol
+from oncelog.spark.sink.two_phase.errors import FencedDriver, NotOpen, Superseded
 from oncelog.spark.sink.two_phase.operations import (
     AnyInLedger,
     Claim,

@@ -11,8 +11,8 @@ from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.reading import read_fetched
-from oncelog.spark.sink.errors import FencedDriver, LostRows
 from oncelog.spark.sink.two_phase import protocol
+from oncelog.spark.sink.two_phase.errors import FencedDriver, LostRows
 from oncelog.spark.sink.two_phase.protocol import Turn
 from oncelog.spark.sink.two_phase.register import Attempt, Listed
 from oncelog.testing.simulating import ClientHost, Simulation

@@ -15,11 +15,12 @@ from oncelog.client.blocking import Client
 from oncelog.client.blocking.outside import open_transactions
 from oncelog.client.errors import ClientError
 from oncelog.spark.sink import epoch_commit, ledger, task_writer
-from oncelog.spark.sink.errors import Behind, LostRows, NotOpen, SinkError
+from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.foreach_batch import transaction
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.two_phase import operations, protocol
 from oncelog.spark.sink.two_phase.cluster_operations import Cluster
+from oncelog.spark.sink.two_phase.errors import Behind, LostRows, NotOpen
 from oncelog.spark.sink.two_phase.register import Attempt, Listed
 from oncelog.spark.sink.two_phase.register_topic import REGISTERS
 from oncelog.testing import Broker

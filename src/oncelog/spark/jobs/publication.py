@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from oncelog.spark.jobs.load_plan import Piece
 from oncelog.spark.jobs.load_report import Event, LoadReport, PartitionReport
@@ -138,7 +137,7 @@ class Publication:
         if index not in files:
             files[index] = directory / f"empty-{index}.parquet"
             self._write_empty(files[index], writer)
-        facts = check_staged(files[index], piece)
+        facts = check_staged(files[index], piece.wanted)
         if piece.keeps_rows:
             merged = directory / f"merged-{index}.parquet"
             merge_kept(self._table.path_of(piece.file), files[index], piece.wanted.start, merged)
@@ -147,7 +146,7 @@ class Publication:
 
     def _prepare_bad(self, piece: Piece, index: int, bad: dict[int, Path], directory: Path) -> int:
         """The same for its bad rows; those of the part that is kept stay in the quarantine."""
-        rows = check_staged(bad[index], piece).rows if index in bad else 0
+        rows = check_staged(bad[index], piece.wanted).rows if index in bad else 0
         before = self._table.bad_path_of(piece.file)
         if self._topic is None and piece.keeps_rows and before.exists():
             merged = directory / f"bad-{index}.parquet"
@@ -162,12 +161,3 @@ class Publication:
             write_empty(path, include_headers=self._options.include_headers)
         else:
             write_empty_range(path, writer.schema, partitioned_by=writer.partition_by)
-
-
-def write_common_columns(table: Table, schema: pa.Schema) -> None:
-    """The columns of the table for Spark, which takes them from here before it looks at any one file."""
-    final, staged = table.path / "_common_metadata", table.hidden / "_common_metadata.new"
-    if final.exists() and pq.read_schema(final).equals(schema):
-        return
-    pq.write_metadata(schema, str(staged))
-    staged.replace(final)

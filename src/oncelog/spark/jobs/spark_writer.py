@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.jobs.load_report import LoadRequest
-from oncelog.spark.jobs.publication import Writer, write_common_columns
+from oncelog.spark.jobs.publication import Writer
 from oncelog.spark.jobs.shape import BAD, Shape, agreed, asked_columns, bad_rows, good_rows, shaped
 from oncelog.spark.source.data_source import register
 from oncelog.spark.table.directory import Table, TableError
-from oncelog.spark.table.parquet_files import files_in, levels
+from oncelog.spark.table.parquet_files import files_in, levels, write_common_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

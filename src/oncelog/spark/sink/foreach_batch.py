@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import ClientError
 from oncelog.spark.sink import epoch_commit, modes
-from oncelog.spark.sink.errors import Behind, SinkError, Superseded
+from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.task_writer import open_client
 from oncelog.spark.sink.two_phase.cluster_operations import Cluster
+from oncelog.spark.sink.two_phase.errors import Behind, Superseded
 from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Standing, standing
 from oncelog.spark.sink.two_phase.register_records import decode
 

@@ -25,13 +25,14 @@ from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.spark.sink import modes
 from oncelog.spark.sink.body_producer import TransactionalBodies
-from oncelog.spark.sink.errors import Behind, SinkError
+from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.row_digest import Digest, compare
 from oncelog.spark.sink.row_router import gathered
 from oncelog.spark.sink.task_writer import drain, open_client, send_all
 from oncelog.spark.sink.two_phase.cluster_operations import Cluster, ledger_entry
+from oncelog.spark.sink.two_phase.errors import Behind
 from oncelog.spark.sink.two_phase.protocol import ticket_id
 from oncelog.spark.sink.two_phase.register import Attempt, Standing, State, standing
 

@@ -10,8 +10,9 @@ from crc32c import crc32c
 
 from oncelog.client.machine.offsets import Committed
 from oncelog.records.columns.pieces import field_of
-from oncelog.spark.sink.errors import Behind, SinkError
+from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import SinkOptions
+from oncelog.spark.sink.two_phase.errors import Behind
 from oncelog.spark.sink.two_phase.register import Attempt
 
 _MASK: Final = (1 << 64) - 1

@@ -23,13 +23,13 @@ from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.transaction_values import StoredTransaction, TransactionSettings
 from oncelog.spark.sink import modes
 from oncelog.spark.sink.body_producer import BodyProducer, PlainBodies, TransactionalBodies
-from oncelog.spark.sink.errors import FencedDriver
 from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.row_digest import Digest, compare
 from oncelog.spark.sink.row_router import Router, Target, gathered
 from oncelog.spark.sink.two_phase import protocol
 from oncelog.spark.sink.two_phase.cluster_operations import Cluster, ledger_entry
+from oncelog.spark.sink.two_phase.errors import FencedDriver
 from oncelog.spark.sink.two_phase.protocol import Turn, ticket_id
 from oncelog.spark.sink.two_phase.register import ONE_WRITE, Attempt, Listed, Standing, standing
 

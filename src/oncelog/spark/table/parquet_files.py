@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.records.columns import column_schema
-from oncelog.spark.jobs.load_plan import Piece
-from oncelog.spark.table.directory import TableError
+from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.table.directory import Table, TableError
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """What a partitioned table calls the day of no time, as Hive and Spark do."""
@@ -89,9 +89,9 @@ def partition_of(path: Path) -> TopicPartition:
     raise TableError(f"{path.name} has no rows")
 
 
-def check_staged(path: Path, piece: Piece) -> FileFacts:
-    """The facts of what a task wrote for ``piece``. Raises TableError unless it holds that and only that."""
-    wanted, facts = piece.wanted, facts_of(path)
+def check_staged(path: Path, wanted: OffsetRange) -> FileFacts:
+    """The facts of a file that a task wrote for a range. Raises TableError unless it holds that range and only that."""
+    facts = facts_of(path)
     within = facts.rows == 0 or wanted.start <= facts.first_offset <= facts.last_offset < wanted.end
     if not within or facts.rows > wanted.size:
         raise TableError(
@@ -105,6 +105,15 @@ def check_staged(path: Path, piece: Piece) -> FileFacts:
                 _check_column(metadata, group, "topic", wanted.topic, file)
                 _check_column(metadata, group, "partition", wanted.partition, file)
     return facts
+
+
+def write_common_columns(table: Table, schema: pa.Schema) -> None:
+    """The columns of the table for Spark, which takes them from here before it looks at any one file."""
+    final, staged = table.path / "_common_metadata", table.hidden / "_common_metadata.new"
+    if final.exists() and pq.read_schema(final).equals(schema):
+        return
+    pq.write_metadata(schema, str(staged))
+    staged.replace(final)
 
 
 class Kept(NamedTuple):

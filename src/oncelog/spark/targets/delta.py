@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction
 
 from oncelog.base.ids import TopicPartition
 from oncelog.spark.table.parquet_files import levels
-from oncelog.spark.targets.load_into import NewFile, Positions
+from oncelog.spark.targets.table_target import NewFile, NextOffsets
 
 PREFIX: Final = "oncelog/"
 _LEVELS: Final[dict[str, pa.Field[Any]]] = {"day": pa.field("day", pa.date32()), "hour": pa.field("hour", pa.int32())}
@@ -32,7 +32,7 @@ class DeltaTarget:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def positions(self, partitions: Sequence[TopicPartition]) -> Positions:
+    def next_offsets(self, partitions: Sequence[TopicPartition]) -> NextOffsets:
         """The versions of our application ids, from the table's log."""
         table = self._table()
         if table is None:
@@ -45,7 +45,7 @@ class DeltaTarget:
         table = self._table()
         return None if table is None else _columns(table)
 
-    def commit(self, files: Sequence[NewFile], ends: Positions, schema: pa.Schema, partition_by: str | None) -> None:
+    def commit(self, files: Sequence[NewFile], ends: NextOffsets, schema: pa.Schema, partition_by: str | None) -> None:
         """One version of the table: its files, the offsets, and columns that are new before it."""
         outside = levels(partition_by) if partition_by else ()
         fields: list[pa.Field[Any]] = [one.with_nullable(True) for one in schema]

@@ -20,7 +20,7 @@ from pyiceberg.transforms import DayTransform, HourTransform
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.errors import OptionError
-from oncelog.spark.targets.load_into import NewFile, Positions
+from oncelog.spark.targets.table_target import NewFile, NextOffsets
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -37,7 +37,7 @@ class IcebergTarget:
         self.root = root.absolute()
         self._name = (NAMESPACE, self.root.name.replace(".", "_"))
 
-    def positions(self, partitions: Sequence[TopicPartition]) -> Positions:
+    def next_offsets(self, partitions: Sequence[TopicPartition]) -> NextOffsets:
         """From the newest snapshot that says so."""
         table = self._table()
         known = {} if table is None else _offsets(table)
@@ -48,7 +48,7 @@ class IcebergTarget:
         table = self._table()
         return None if table is None else schema_to_pyarrow(table.schema(), include_field_ids=False)
 
-    def commit(self, files: Sequence[NewFile], ends: Positions, schema: pa.Schema, partition_by: str | None) -> None:
+    def commit(self, files: Sequence[NewFile], ends: NextOffsets, schema: pa.Schema, partition_by: str | None) -> None:
         """One snapshot of the table; columns that are new come with it."""
         table = self._table() or self._create(schema, partition_by)
         offsets = {**_offsets(table), **ends}
@@ -87,7 +87,7 @@ class IcebergTarget:
         return table
 
 
-def _offsets(table: IcebergTable) -> Positions:
+def _offsets(table: IcebergTable) -> NextOffsets:
     snapshot: Snapshot | None = table.current_snapshot()
     while snapshot is not None:
         summary = snapshot.summary

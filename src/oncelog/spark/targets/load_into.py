@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from oncelog.base.ids import TopicPartition
 from oncelog.spark.errors import OptionError
 from oncelog.spark.jobs.cluster_log import ClusterSource
 from oncelog.spark.jobs.load_job import load, request_for
@@ -33,37 +32,12 @@ from oncelog.spark.jobs.shape import PLAIN, RESERVED, Shape
 from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.table.directory import RowsFile, TableError, topic_label
 from oncelog.spark.table.parquet_files import check_staged, files_in, table_schema
+from oncelog.spark.targets.table_target import NewFile, NextOffsets, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Positions = dict[TopicPartition, int]
 FORMATS = ("delta", "iceberg")
-
-
-class NewFile(NamedTuple):
-    """A Parquet file to be added: its rows, their offsets, and the directories that stand for columns."""
-
-    path: Path
-    rows: int
-    first_offset: int
-    last_offset: int
-    levels: Mapping[str, str | None]
-
-
-class Target(Protocol):
-    """A table of some format. One process at a time writes to it (``locked``)."""
-
-    root: Path
-
-    def positions(self, partitions: Sequence[TopicPartition]) -> Positions:
-        """Where those of them go on that it has something of, by the newest commit."""
-
-    def columns(self) -> pa.Schema | None:
-        """The columns it has; None when it is not there yet."""
-
-    def commit(self, files: Sequence[NewFile], ends: Positions, schema: pa.Schema, partition_by: str | None) -> None:
-        """Add files and let ``ends`` be where their partitions go on, in one commit; new columns are added to it."""
 
 
 def load_into(topics: Sequence[str], bootstrap_servers: str, to: str | Path, **arguments: Any) -> LoadReport:
@@ -117,7 +91,7 @@ def load_target(
     source = ClusterSource(parsed, request)
     source.topic_ids()
     with _locked(target.root), ExitStack() as stack:
-        has = target.positions(source.partitions())
+        has = target.next_offsets(source.partitions())
         if from_ms is not None and has:
             raise TableError(f"{target.root} has rows already; load from a time into a new table")
         states = source.states(_Ends(has))
@@ -155,9 +129,9 @@ def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Positions, as a table's files would say them."""
+    """NextOffsets, as a table's files would say them."""
 
-    ends: Positions
+    ends: NextOffsets
 
     def files(self) -> dict[tuple[str, int], list[RowsFile]]:
         """One without rows for each partition, that ends where it goes on."""
@@ -219,13 +193,13 @@ class _Run:
     def _shaping(self) -> bool:
         return isinstance(self._writer, ShapingWriter)
 
-    def _keep_bad(self, pieces: Sequence[Piece], bad: Mapping[int, Path], ends: Positions) -> None:
+    def _keep_bad(self, pieces: Sequence[Piece], bad: Mapping[int, Path], ends: NextOffsets) -> None:
         if not bad:
             return
-        has = self._quarantine.positions(list(ends))
+        has = self._quarantine.next_offsets(list(ends))
         files: list[NewFile] = []
         for index, path in bad.items():
-            check_staged(path, pieces[index])
+            check_staged(path, pieces[index].wanted)
             kept = _since(path, has.get(pieces[index].wanted.topic_partition, 0))
             self._report.quarantined += kept
             if kept:
@@ -258,9 +232,9 @@ def _bad_directory(quarantine: Target, directory: Path) -> Path:
 
 
 def _new_files(path: Path, piece: Piece) -> Iterator[NewFile]:
-    check_staged(path, piece)
+    check_staged(path, piece.wanted)
     for file in files_in(path):
-        facts = check_staged(file, piece)
+        facts = check_staged(file, piece.wanted)
         names = file.parent.relative_to(path).parts if path.is_dir() else ()
         levels = dict(name.split("=", 1) for name in names)
         if facts.rows:

@@ -37,7 +37,8 @@ from enum import Enum
 from typing import Any, Final
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, SinkError, Superseded
+from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.two_phase.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, Superseded
 from oncelog.spark.sink.two_phase.operations import (
     AnyInLedger,
     Ask,

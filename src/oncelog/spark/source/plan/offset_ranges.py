@@ -76,36 +76,3 @@ def divide(
         total = sum(one.size for one in pieces)
         pieces = [piece for one in pieces for piece in one.split(round(min_partitions * one.size / total))]
     return pieces
-
-
-def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows: int) -> Offsets:
-    """``end`` moved back so that about ``rows`` offsets lie between, each partition by its share of what waits.
-
-    A partition with anything to read advances by one offset at least, so that a small share does not starve.
-    """
-    waiting = {partition: max(0, end[partition] - start.get(partition, 0)) for partition in end}
-    total = sum(waiting.values())
-    if total <= rows:
-        return dict(end)
-    limited: Offsets = {}
-    for partition, size in waiting.items():
-        share = max(1, rows * size // total) if size else 0
-        limited[partition] = start.get(partition, 0) + min(size, share) if size else end[partition]
-    return limited
-
-
-def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Offsets as Spark keeps them in a checkpoint: topic → partition (text) → offset."""
-    nested: dict[str, dict[str, int]] = {}
-    for partition, offset in sorted(offsets.items()):
-        nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
-    return nested
-
-
-def from_json_offsets(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The reverse of :func:`to_json_offsets`."""
-    return {
-        TopicPartition(TopicName(topic), int(partition)): offset
-        for topic, partitions in nested.items()
-        for partition, offset in partitions.items()
-    }

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oncelog.base.ids import TopicPartition
-from oncelog.spark.source.plan.offset_ranges import Offsets, limit_rows
+from oncelog.spark.source.plan.offset_ranges import Offsets
 
 
 @dataclass(slots=True)
@@ -38,3 +38,19 @@ class Admission:
         if self.max_offsets is None:
             return dict(latest)
         return limit_rows(start, latest, self.max_offsets)
+
+
+def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows: int) -> Offsets:
+    """``end`` moved back so that about ``rows`` offsets lie between, each partition by its share of what waits.
+
+    A partition with anything to read advances by one offset at least, so that a small share does not starve.
+    """
+    waiting = {partition: max(0, end[partition] - start.get(partition, 0)) for partition in end}
+    total = sum(waiting.values())
+    if total <= rows:
+        return dict(end)
+    limited: Offsets = {}
+    for partition, size in waiting.items():
+        share = max(1, rows * size // total) if size else 0
+        limited[partition] = start.get(partition, 0) + min(size, share) if size else end[partition]
+    return limited

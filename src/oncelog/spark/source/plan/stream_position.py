@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.spark.source.plan.offset_ranges import Offsets, from_json_offsets, to_json_offsets
+from oncelog.spark.source.plan.offset_ranges import Offsets
 
 NOTE_MARK: Final = "@"
 """What the name of a note begins with; a topic's cannot."""
@@ -112,3 +112,20 @@ def behind(end: Position, latest: Position) -> list[int]:
 def partition_name(partition: TopicPartition) -> str:
     """For messages and notes."""
     return f"{TopicName(partition.topic)}-{partition.partition}"
+
+
+def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Offsets as Spark keeps them in a checkpoint: topic → partition (text) → offset."""
+    nested: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(offsets.items()):
+        nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return nested
+
+
+def from_json_offsets(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """The reverse of :func:`to_json_offsets`."""
+    return {
+        TopicPartition(TopicName(topic), int(partition)): offset
+        for topic, partitions in nested.items()
+        for partition, offset in partitions.items()
+    }

@@ -1,4 +1,4 @@
-"""Dividing ranges among tasks and triggers loses and repeats nothing."""
+"""Dividing ranges among tasks loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.source.plan.offset_ranges import (
     OffsetRange,
     divide,
-    from_json_offsets,
-    limit_rows,
     ranges_between,
-    to_json_offsets,
 )
 
 
@@ -42,27 +39,7 @@ def test_pieces_add_up_to_the_ranges(
         assert max_records is None or all(piece.size <= max_records for piece in own)
 
 
-@given(
-    st.dictionaries(st.integers(0, 5), st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1),
-    st.integers(1, 500),
-)
-def test_a_limit_moves_every_partition_that_waits_and_ends(sizes: dict[int, tuple[int, int]], rows: int) -> None:
-    start = {partition(number): first for number, (first, _) in sizes.items()}
-    end = {partition(number): first + size for number, (first, size) in sizes.items()}
-    limited = limit_rows(start, end, rows)
-    assert sum(limited[one] - start[one] for one in end) <= rows + len(end)  # each that waits moves, if only by one
-    for one in end:
-        assert start[one] <= limited[one] <= end[one]
-        assert limited[one] > start[one] or end[one] == start[one]
-
-
 def test_a_partition_with_nothing_to_read_has_no_range() -> None:
     assert ranges_between({partition(0): 5, partition(1): 5}, {partition(0): 5, partition(1): 7}, {"t": "id"}) == [
         OffsetRange("t", 1, 5, 7, "id")
     ]
-
-
-def test_offsets_survive_a_checkpoint() -> None:
-    offsets = {partition(0): 3, TopicPartition(TopicName("u"), 12): 2**40}
-    assert to_json_offsets(offsets) == {"t": {"0": 3}, "u": {"12": 2**40}}
-    assert from_json_offsets(to_json_offsets(offsets)) == offsets

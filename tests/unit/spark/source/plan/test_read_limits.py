@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MINUTE_MS
 from oncelog.spark.errors import OptionError
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.source.plan.read_limits import Admission
+from oncelog.spark.source.plan.read_limits import Admission, limit_rows
 
 ZERO, ONE = (TopicPartition(TopicName("t"), number) for number in range(2))
 BASE = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
@@ -56,3 +58,21 @@ def test_a_minimum_above_the_maximum_is_refused_in_a_stream() -> None:
     with pytest.raises(OptionError, match=r"minOffsetsPerTrigger\(9\) must be less than or equal to"):
         options.check_stream()
     options.check_batch()
+
+
+def partition(number: int) -> TopicPartition:
+    return TopicPartition(TopicName("t"), number)
+
+
+@given(
+    st.dictionaries(st.integers(0, 5), st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1),
+    st.integers(1, 500),
+)
+def test_a_limit_moves_every_partition_that_waits_and_ends(sizes: dict[int, tuple[int, int]], rows: int) -> None:
+    start = {partition(number): first for number, (first, _) in sizes.items()}
+    end = {partition(number): first + size for number, (first, size) in sizes.items()}
+    limited = limit_rows(start, end, rows)
+    assert sum(limited[one] - start[one] for one in end) <= rows + len(end)  # each that waits moves, if only by one
+    for one in end:
+        assert start[one] <= limited[one] <= end[one]
+        assert limited[one] > start[one] or end[one] == start[one]

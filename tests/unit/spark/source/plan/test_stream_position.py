@@ -14,7 +14,9 @@ from oncelog.spark.source.plan.stream_position import (
     Shorter,
     behind,
     changes,
+    from_json_offsets,
     same_topic_only,
+    to_json_offsets,
 )
 
 
@@ -67,3 +69,9 @@ def test_nothing_changed_without_ids() -> None:
 
 def test_how_far_behind_is_never_negative() -> None:
     assert behind(BEFORE, Position({at("a", 0): 9, at("b", 0): 2})) == [4, 0]
+
+
+def test_offsets_survive_a_checkpoint() -> None:
+    offsets = {TopicPartition(TopicName("t"), 0): 3, TopicPartition(TopicName("u"), 12): 2**40}
+    assert to_json_offsets(offsets) == {"t": {"0": 3}, "u": {"12": 2**40}}
+    assert from_json_offsets(to_json_offsets(offsets)) == offsets
