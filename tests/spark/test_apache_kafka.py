@@ -106,7 +106,7 @@ def test_a_kill_at_every_point_of_two_phase_commit(spark: SparkSession, tmp_path
     unstable = {"unstable.api.versions.enable": "true", **TWO_PHASE}
     with ApacheKafka(tmp_path / "kafka", properties=unstable) as kafka:
         with Client(kafka.bootstrap_servers) as client:
-            assert modes.settle(client, Mode.AUTO) is Mode.TWO_PHASE
+            assert modes.choose(client, Mode.AUTO) is Mode.TWO_PHASE
         values = make_input(kafka.bootstrap_servers, "points-in", 100)
         copy = Copy(spark, kafka.bootstrap_servers, "points-in", "points-out", tmp_path)
         copy.order(*(name for name in NAMES if not name.startswith("ledger")))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import uuid_text
 from oncelog.spark.errors import OptionError
-from oncelog.spark.table.atomic_swap import sync
+from oncelog.spark.table.atomic_swap import fsync
 from oncelog.spark.table.directory import Table, TableError, topic_label
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def export(
         raise TableError(f"{path} is not a table that a load made")
     given = {**(options or {}), "kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
     with Table.open(path, role="fill") as table, ExitStack() as stack:
-        state = _State(table, _identity(given, topic))
+        state = _Progress(table, _identity(given, topic))
         resumed = state.job is not None
         if state.job is None and not state.begin(_visible(table)):
             return ExportReport(str(path), topic)
@@ -101,7 +101,7 @@ def _identity(options: Mapping[str, str], topic: str) -> str:
 
 
 def _send(
-    session: SparkSession, path: Path, state: _State, options: Mapping[str, str], *, keep_partitions: bool
+    session: SparkSession, path: Path, state: _Progress, options: Mapping[str, str], *, keep_partitions: bool
 ) -> int:
     from oncelog.spark.source.data_source import register
 
@@ -119,7 +119,7 @@ def _send(
     return int(rows)
 
 
-def _chosen(frame: DataFrame, state: _State) -> DataFrame:
+def _chosen(frame: DataFrame, state: _Progress) -> DataFrame:
     from pyspark.sql import functions as f
 
     if sum(len(spans) for _, _, spans in state.sending) > MOST_CONDITIONS:
@@ -214,7 +214,7 @@ def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     return left
 
 
-class _State:
+class _Progress:
     """What was sent to a topic, and what is being sent; durable before anything is."""
 
     def __init__(self, table: Table, identity: str) -> None:
@@ -265,9 +265,9 @@ class _State:
         temporary = self._path.with_suffix(".new")
         said = {"sent": self._sent, "job": self.job, "sending": self._sending}
         temporary.write_text(json.dumps(said), encoding="utf-8")
-        sync(temporary)
+        fsync(temporary)
         os.replace(temporary, self._path)
-        sync(self._path.parent)
+        fsync(self._path.parent)
 
 
 def _spans(said: Mapping[str, Sequence[Sequence[int]]]) -> Spans:

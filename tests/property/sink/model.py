@@ -1,6 +1,6 @@
 """A cluster, a Spark and its processes as plain data: the commit protocol runs on them step by step, in any order.
 
-A step is one ask of one process, carried out whole. Any process may be killed before or after any step of it, drivers
+A step is one operation of one process, carried out whole. Any process may be killed before or after any step of it, drivers
 believed dead go on as zombies, tasks have twins that finish late. What may not happen is looked at after every step.
 """
 
@@ -15,24 +15,24 @@ from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink.two_phase import protocol
 from oncelog.spark.sink.two_phase.errors import FencedDriver, NotOpen, Superseded
 from oncelog.spark.sink.two_phase.operations import (
-    AnyInLedger,
+    CheckAborted,
     Claim,
     Describe,
     End,
     Ended,
-    FallenToRetention,
     Fence,
+    FindLedger,
+    FindRemoved,
     Found,
-    InLedger,
     ListOpen,
     Publish,
     Read,
+    ReadLedger,
     Stage,
     Ticket,
-    WereAborted,
     Write,
 )
-from oncelog.spark.sink.two_phase.protocol import Turn
+from oncelog.spark.sink.two_phase.protocol import TaskAction
 from oncelog.spark.sink.two_phase.register import NEXT, Attempt, Listed, Register, State
 
 QUERY = "q"
@@ -76,8 +76,8 @@ class Model:
     writers: dict[StoredTransaction, int] = field(default_factory=dict)
     """Which process writes with an identity: nobody else ever does."""
 
-    def answer(self, process: int, ask: Any) -> Any:
-        match ask:
+    def answer(self, process: int, operation: Any) -> Any:
+        match operation:
             case Fence():
                 self.holder, self.staged = process, None
             case Read():
@@ -105,13 +105,13 @@ class Model:
             case Ticket(name):
                 self.tickets[name] = self.tickets.get(name, -1) + 1
                 return self.tickets[name]
-            case InLedger():
+            case ReadLedger():
                 return None
-            case FallenToRetention():
+            case FindRemoved():
                 return []
-            case AnyInLedger():
+            case FindLedger():
                 return False
-            case WereAborted(listed):
+            case CheckAborted(listed):
                 return listed in self.aborted
             case Claim(name, found):
                 return self._claim(name, found)
@@ -205,14 +205,14 @@ def task(attempt: Attempt, partition: int) -> Process:
         return Message(None)
     while True:
         try:
-            turn = yield from protocol.begin(attempt)
+            action = yield from protocol.begin(attempt)
             break
         except FencedDriver:
             continue
-    if turn is Turn.DRAIN:
+    if action is TaskAction.DRAIN:
         return Message(None, len(rows))
     stored = yield from protocol.claim(attempt, partition)
-    if isinstance(stored, Turn):
+    if isinstance(stored, TaskAction):
         return Message(None, len(rows))
     for row in rows:
         if not (yield Append(stored, row)):
@@ -346,12 +346,12 @@ class Running:
 
     def step(self, model: Model, *, twice: bool = False) -> None:
         try:
-            ask = self.process.send(self.answer)
+            operation = self.process.send(self.answer)
         except StopIteration as stop:
             self.alive, self.result = False, stop.value
         except (Superseded, FencedDriver, NotOpen, Fenced) as error:
             self.alive, self.error = False, error
         else:
-            self.answer = model.answer(self.number, ask)
-            if twice and isinstance(ask, End):
-                self.answer = model.answer(self.number, ask)
+            self.answer = model.answer(self.number, operation)
+            if twice and isinstance(operation, End):
+                self.answer = model.answer(self.number, operation)

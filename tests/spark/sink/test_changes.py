@@ -112,7 +112,7 @@ def test_nothing_is_opened_behind_the_sweep(version: int) -> None:
         options, attempt = parse_sink_options(given), Attempt("behind", 0, "run")
         listed, _ = write(options, attempt, 0, "a")
         twin = cluster.run(protocol.claim(attempt, 0))
-        assert not isinstance(twin, protocol.Turn)
+        assert not isinstance(twin, protocol.TaskAction)
         epoch_commit.commit(options, attempt, listed)
         producer = cluster.claimed(twin)
         producer.begin()
@@ -130,8 +130,8 @@ def test_decided_rows_that_retention_took_before_they_were_readable(options: Sin
     with Client(options.bootstrap_servers) as client:
         with Cluster(client, "retained") as cluster:
 
-            def die(ask: operations.Ask) -> None:
-                if isinstance(ask, operations.End):
+            def die(operation: operations.Operation) -> None:
+                if isinstance(operation, operations.End):
                     raise SystemExit
 
             with pytest.raises(SystemExit):

@@ -222,8 +222,8 @@ def test_the_ledger_writes_once_and_notices_other_rows(options: SinkOptions) -> 
 
 def test_the_mode_follows_the_cluster(options: SinkOptions) -> None:
     with Client(options.bootstrap_servers) as client:
-        assert modes.settle(client, Mode.AUTO) is Mode.TWO_PHASE
+        assert modes.choose(client, Mode.AUTO) is Mode.TWO_PHASE
     with Broker() as without, Client(without.bootstrap_servers) as client:
-        assert modes.settle(client, Mode.AUTO) is Mode.LEDGER
+        assert modes.choose(client, Mode.AUTO) is Mode.LEDGER
         with pytest.raises(SinkError, match=r"transaction\.two\.phase\.commit\.enable=true"):
-            modes.settle(client, Mode.TWO_PHASE)
+            modes.choose(client, Mode.TWO_PHASE)

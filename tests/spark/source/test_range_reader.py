@@ -14,7 +14,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.spark.errors import DataLoss
 from oncelog.spark.source.options import SourceOptions, parse_options
-from oncelog.spark.source.plan.offset_planner import Planner, open_client
+from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.source.read.range_reader import read_range
 from oncelog.testing import Broker
@@ -72,11 +72,11 @@ def test_planning_finds_topics_by_pattern_and_misses_by_name(topic_with: MakeTop
     first, second = topic_with(1), topic_with(1, partitions=1)
     pattern = {"kafka.bootstrap.servers": first.bootstrap_servers, "subscribePattern": first.name[:-1] + "[01]"}
     with open_client(parse_options(pattern)) as client:
-        found = Planner(client, parse_options(pattern)).partitions()
+        found = OffsetPlanner(client, parse_options(pattern)).partitions()
     assert found == [first.partition(0), first.partition(1), second.partition(0)]
     missing = parse_options({"kafka.bootstrap.servers": first.bootstrap_servers, "subscribe": "missing"})
     with open_client(missing) as client, pytest.raises(UnknownTopic, match="'missing'"):
-        Planner(client, missing).partitions()
+        OffsetPlanner(client, missing).partitions()
 
 
 def test_what_compaction_removed_is_no_loss() -> None:

@@ -10,18 +10,18 @@ from oncelog.client.blocking import Client
 from oncelog.spark.jobs.load_plan import PartitionState
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.source.plan.offset_planner import Planner, open_client
+from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
 from oncelog.spark.table.directory import RowsFile, topic_label
 
 
-class HasFiles(Protocol):
+class TableFiles(Protocol):
     """A table, as far as its files say where partitions go on."""
 
     def files(self) -> dict[tuple[str, int], list[RowsFile]]:
         """The visible files by (topic label, partition), in offset order."""
 
 
-class ClusterSource:
+class ClusterLog:
     """The log as the cluster has it."""
 
     def __init__(self, options: SourceOptions, request: LoadRequest) -> None:
@@ -36,12 +36,12 @@ class ClusterSource:
     def partitions(self) -> list[TopicPartition]:
         """All of them, as they are now."""
         with open_client(self._options) as client:
-            return Planner(client, self._options).partitions()
+            return OffsetPlanner(client, self._options).partitions()
 
-    def states(self, table: HasFiles) -> list[PartitionState]:
+    def states(self, table: TableFiles) -> list[PartitionState]:
         """Every partition's files, log start and end, and offset at the time asked for."""
         with open_client(self._options) as client:
-            planner = Planner(client, self._options)
+            planner = OffsetPlanner(client, self._options)
             partitions = planner.partitions()
             topic_ids = planner.topic_ids(partitions)
             earliest, latest = planner.earliest(partitions), planner.latest(partitions)

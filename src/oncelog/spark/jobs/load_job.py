@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.spark.errors import OptionError
-from oncelog.spark.jobs.cluster_log import ClusterSource
+from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_plan import (
     DEFAULT_ROWS_PER_STEP,
     PartitionPlan,
@@ -31,10 +31,10 @@ from oncelog.spark.jobs.load_report import LoadReport as LoadReport
 from oncelog.spark.jobs.load_report import LoadRequest as LoadRequest
 from oncelog.spark.jobs.load_report import report_of
 from oncelog.spark.jobs.publication import Publication, ShapingWriter, Writer
-from oncelog.spark.jobs.quarantine_topic import settling
+from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.source.options import SourceOptions, parse_options
-from oncelog.spark.table.directory import RowsFile, Settle, Table, TableError
+from oncelog.spark.table.directory import QuarantineSender, RowsFile, Table, TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,10 +83,10 @@ def load(
         topics, bootstrap_servers, to, from_ms, rows_per_step, options, shape, quarantine_topic, backfill=backfill
     )
     parsed = parse_options(request.options)
-    source = ClusterSource(parsed, request)
+    source = ClusterLog(parsed, request)
     source.topic_ids()  # a wrong address or topic fails before a directory is made
-    settle = None if quarantine_topic is None else settling(parsed, request.to)
-    with Table.open(request.to, settle, "fill" if backfill else "append") as table, ExitStack() as stack:
+    send_quarantined = None if quarantine_topic is None else quarantine_sender(parsed, request.to)
+    with Table.open(request.to, send_quarantined, "fill" if backfill else "append") as table, ExitStack() as stack:
 
         def start_writer() -> Writer:
             from oncelog.spark.jobs.spark_writer import writer_for
@@ -95,7 +95,7 @@ def load(
             log = request.to / "_oncelog" / "spark.log"
             return writer_for(spark or stack.enter_context(local_session(log=log)), request, table)
 
-        report = run_load(table, source, start_writer, request, parsed, on_event, settle)
+        report = run_load(table, source, start_writer, request, parsed, on_event, send_quarantined)
         if compact_below is not None and not backfill:
             from oncelog.spark.table.compact import compact_open
 
@@ -135,7 +135,7 @@ def run_load(
     request: LoadRequest,
     options: SourceOptions,
     on_event: Callable[[Event], None],
-    settle: Settle | None = None,
+    send_quarantined: QuarantineSender | None = None,
 ) -> LoadReport:
     """The load itself, whoever provides the log and writes the files; ``start_writer`` is called if there is work."""
     started = time.monotonic()
@@ -149,7 +149,7 @@ def run_load(
         offsets_total=sum(plan.size for plan in plans),
         on_event=on_event,
         quarantine_topic=request.quarantine_topic,
-        settle=settle,
+        send_quarantined=send_quarantined,
     )
     run.tell("planned")
     writer = None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from oncelog.spark.jobs.load_plan import Piece
 from oncelog.spark.jobs.load_report import Event, LoadReport, PartitionReport
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.table.directory import RowsFile, Settle, Table
+from oncelog.spark.table.directory import QuarantineSender, RowsFile, Table
 from oncelog.spark.table.parquet_files import (
     Kept,
     check_staged,
@@ -63,16 +63,16 @@ class Publication:
         offsets_total: int = 0,
         on_event: Callable[[Event], None] = lambda event: None,
         quarantine_topic: str | None = None,
-        settle: Settle | None = None,
+        send_quarantined: QuarantineSender | None = None,
     ) -> None:
         self._table, self._options, self._on_event = table, options, on_event
         self._offsets_done, self._offsets_total = 0, offsets_total
-        self._topic, self._settle = quarantine_topic, settle
+        self._topic, self._send_quarantined = quarantine_topic, send_quarantined
         self.report = report
         self._by_partition = {(one.topic, one.partition): one for one in report.partitions}
 
     def tell(self, kind: Literal["planned", "writing", "written", "publishing", "published", "committed"]) -> None:
-        """Report progress; what is told is what has happened, or is about to."""
+        """Report progress to the caller: each event has happened, or is about to."""
         self._on_event(Event(kind, self.report.steps, self._offsets_done, self._offsets_total, self.report.rows))
 
     def carry_out(self, pieces: Sequence[Piece], writer: Writer) -> None:
@@ -122,7 +122,7 @@ class Publication:
             if bad_rows:
                 rows = str(bad.relative_to(self._table.path))
                 extra = {"topic": self._topic, "rows": rows, "id": uuid.uuid4().hex}
-                self._table.publish_with_bad_rows(staged, None, file, self._settle, **extra)
+                self._table.publish_with_bad_rows(staged, None, file, self._send_quarantined, **extra)
             else:
                 self._table.publish(staged, file)
         elif bad is not None or self._table.bad_path_of(file).exists():

@@ -21,17 +21,17 @@ from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import open_client
-from oncelog.spark.table.directory import Settle
+from oncelog.spark.table.directory import QuarantineSender
 
 PREFIX: Final = "oncelog-load"
 HEADER: Final = "oncelog."
 """Before ``topic``, ``partition``, ``offset`` and ``reason`` in the headers of a quarantined record."""
 
 
-def settling(options: SourceOptions, table: Path) -> Settle:
+def quarantine_sender(options: SourceOptions, table: Path) -> QuarantineSender:
     """What a load gives its table, to bring the bad rows of an intent into the topic that it names."""
 
-    def settle(extra: dict[str, Any]) -> None:
+    def send_quarantined(extra: dict[str, Any]) -> None:
         described = json.loads((table / "_oncelog" / "table.json").read_text(encoding="utf-8"))
         identity = f"{PREFIX}/{described['id']}"
         noted = TopicPartition(TopicName(extra["topic"]), 0)
@@ -49,7 +49,7 @@ def settling(options: SourceOptions, table: Path) -> Settle:
                     send_bad_rows(producer, extra["topic"], batch)
                 producer.send_offsets({noted: Committed(0, -1, extra["id"])}, GroupMetadata(identity))
 
-    return settle
+    return send_quarantined
 
 
 def send_bad_rows(producer: TransactionalProducer, topic: str, rows: pa.RecordBatch) -> None:

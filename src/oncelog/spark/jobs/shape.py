@@ -82,7 +82,7 @@ PLAIN: Final = Shape()
 def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFrame:
     """``frame`` (the source's columns) with the table's columns, and those of ``_bad`` rows: reason, else null.
 
-    ``columns`` are the decoded fields that the table has (``agreed``). The raw value stays as ``_value``.
+    ``columns`` are the decoded fields that the table has (``merged_columns``). The raw value stays as ``_value``.
     """
     from pyspark.sql import functions as f
 
@@ -131,7 +131,7 @@ def bad_rows(frame: DataFrame) -> DataFrame:
     return bad.select(*names)
 
 
-def asked_columns(frame: DataFrame, shape: Shape) -> StructType | None:
+def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
     """The decoded fields that the schema asked for has; None where values are not decoded into fields."""
     if not shape.decodes_fields:
         return None
@@ -147,7 +147,7 @@ def asked_columns(frame: DataFrame, shape: Shape) -> StructType | None:
     return found
 
 
-def agreed(known: StructType | None, asked: StructType | None) -> StructType | None:
+def merged_columns(known: StructType | None, asked: StructType | None) -> StructType | None:
     """The table's fields and the asked ones together (rule 2), all nullable. Raises TableError."""
     if asked is None:
         return None

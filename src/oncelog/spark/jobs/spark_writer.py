@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.jobs.publication import Writer
-from oncelog.spark.jobs.shape import BAD, Shape, agreed, asked_columns, bad_rows, good_rows, shaped
+from oncelog.spark.jobs.shape import BAD, Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
 from oncelog.spark.source.data_source import register
 from oncelog.spark.table.directory import Table, TableError
 from oncelog.spark.table.parquet_files import files_in, levels, write_common_columns
@@ -79,7 +79,7 @@ class ShapedSparkWriter:
         self._plain, self._shape = plain, shape
         self.parallelism, self.partition_by = plain.parallelism, shape.partition_by
         nothing = plain.read([])
-        self._columns = agreed(known, asked_columns(nothing, shape))
+        self._columns = merged_columns(known, schema_columns(nothing, shape))
         self.new_columns = (
             [] if known is None else [one for one in (self._columns or known).names if one not in known.names]
         )

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import TopicPartition, uuid_text
 from oncelog.spark.errors import DataLoss, OptionError
-from oncelog.spark.jobs.cluster_log import ClusterSource
+from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_job import check_same_table, request_for
 from oncelog.spark.jobs.load_plan import PartitionState, Piece
 from oncelog.spark.jobs.load_report import LoadReport, LoadRequest, PartitionReport
 from oncelog.spark.jobs.publication import Publication, Writer
-from oncelog.spark.jobs.quarantine_topic import settling
+from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.jobs.spark_writer import MOST_TASKS, ShapedSparkWriter, by_task, one_line, write_frame, writer_for
 from oncelog.spark.source.options import parse_options
@@ -82,18 +82,18 @@ def stream(
         raise OptionError("a stream goes into a table of Parquet files; 'oncelog load' takes delta: and iceberg:")
     request = request_for(topics, bootstrap_servers, to, None, 1, options, shape, quarantine_topic)
     parsed = parse_options(request.options)
-    source = ClusterSource(parsed, request)
+    source = ClusterLog(parsed, request)
     source.topic_ids()
-    settle = None if quarantine_topic is None else settling(parsed, request.to)
+    send_quarantined = None if quarantine_topic is None else quarantine_sender(parsed, request.to)
     started = time.monotonic()
-    with Table.open(request.to, settle) as table, ExitStack() as stack:
+    with Table.open(request.to, send_quarantined) as table, ExitStack() as stack:
         from oncelog.spark.local_session import local_session
 
         check_same_table(table, source.topic_ids(), parsed, request)
         session = spark or stack.enter_context(local_session(log=request.to / "_oncelog" / "spark.log"))
         writer = writer_for(session, request, table)
         report = LoadReport(str(request.to))
-        run = Publication(table, parsed, report, quarantine_topic=quarantine_topic, settle=settle)
+        run = Publication(table, parsed, report, quarantine_topic=quarantine_topic, send_quarantined=send_quarantined)
         batches = _Batches(table, run, writer, how)
         starts = batches.begin(source.states(table), fail_on_data_loss=parsed.fail_on_data_loss)
         checkpoint = Path(tempfile.mkdtemp(prefix="oncelog-stream-"))
@@ -111,7 +111,7 @@ def _follow(
     checkpoint: Path,
     how: StreamRequest,
 ) -> None:
-    """Run the query until it is told to stop, is through, or fails."""
+    """Run the query until ``how.stop`` is set, all is there with ``available-now``, or it fails."""
     session = batches.session
     options = {name: value for name, value in request.options.items() if name != "minPartitions"}
     frame = session.readStream.format("oncelog").options(**options).option("startingOffsets", json.dumps(starts)).load()
@@ -233,7 +233,7 @@ class _Batches:
 
 
 class _FrameWriter:
-    """A writer for one batch's rows: Spark's tasks have read them already, so files are told apart by their footers."""
+    """A writer for one batch's rows: Spark's tasks have read them already, so the footers say whose a file is."""
 
     def __init__(self, frame: DataFrame, writer: Writer) -> None:
         self._frame, self._writer = frame, writer

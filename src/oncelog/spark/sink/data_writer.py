@@ -60,9 +60,9 @@ class _Writer:
             from oncelog.spark.sink.task_writer import open_client
 
             with open_client(self.options) as client:
-                from oncelog.spark.sink.modes import settle
+                from oncelog.spark.sink.modes import choose
 
-                self.mode = settle(client, self.options.mode)
+                self.mode = choose(client, self.options.mode)
         return self.__dict__
 
     def _write(self, batches: Iterable[pa.RecordBatch], attempt: Attempt | None, partition: str) -> SinkMessage:
@@ -100,7 +100,7 @@ class SinkStreamWriter(_Writer, DataSourceStreamArrowWriter):
         _commit(self.options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - PySpark's name
-        """Abort what tasks left open, as far as the messages say whose it is; the rest is the next epoch's sweep."""
+        """Abort what tasks left open, as far as the messages name it; the rest is the next epoch's sweep."""
         _abort(self.options, messages)
 
 

@@ -12,7 +12,7 @@ from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.task_writer import open_client
 from oncelog.spark.sink.two_phase import protocol
 from oncelog.spark.sink.two_phase.cluster_operations import Cluster
-from oncelog.spark.sink.two_phase.operations import Ask, End, Stage, Write
+from oncelog.spark.sink.two_phase.operations import End, Operation, Stage, Write
 from oncelog.spark.sink.two_phase.register import UNKNOWN, Attempt, Listed, State
 
 LOG: Final = logging.getLogger("oncelog.spark.sink")
@@ -44,12 +44,12 @@ def abort(options: SinkOptions, attempt: Attempt) -> None:
         cluster.run(protocol.abort(attempt))
 
 
-def _points(options: SinkOptions) -> Callable[[Ask], None]:
+def _points(options: SinkOptions) -> Callable[[Operation], None]:
     ends = 0
 
-    def at(ask: Ask) -> None:
+    def at(operation: Operation) -> None:
         nonlocal ends
-        match ask:
+        match operation:
             case Write(register) if register.state is State.DECIDED:
                 reach(options.points, "before-decision")
             case End(_, True):

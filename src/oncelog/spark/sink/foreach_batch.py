@@ -116,7 +116,7 @@ def transaction(
 def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
     """Whether the epoch was decided, and whether nothing is known of the query."""
     with open_client(options) as client, Cluster(client, attempt.query) as cluster:
-        modes.settle(client, Mode.TWO_PHASE)
+        modes.choose(client, Mode.TWO_PHASE)
         register = cluster.register()
         where = standing(register, attempt)
         if where is Standing.STALE:

@@ -51,7 +51,7 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
             producer.initialize()
             known = ledger_entry(client, name)
             if known is None and partition == "0":
-                modes.say(options.mode, Mode.LEDGER)
+                modes.log_choice(options.mode, Mode.LEDGER)
             tables = digest.of(gathered(batches))
             if over or (known is not None and known.offset >= attempt.epoch):
                 drain(tables)

@@ -19,7 +19,7 @@ LOG: Final = logging.getLogger("oncelog.spark.sink")
 _NOT_THERE: Final = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
 
 
-def settle(client: Client, wanted: Mode) -> Mode:
+def choose(client: Client, wanted: Mode) -> Mode:
     """The mode to use. Raises SinkError when two-phase commit is wanted and the cluster does not have it."""
     if wanted in (Mode.OFF, Mode.LEDGER):
         return wanted
@@ -48,7 +48,7 @@ def why_not_two_phase(client: Client) -> str | None:
     return None
 
 
-def say(wanted: Mode, used: Mode) -> None:
+def log_choice(wanted: Mode, used: Mode) -> None:
     """One line for a query, by the task that finds it new, about what ``auto`` came to."""
     if wanted is not Mode.AUTO:
         return

@@ -30,7 +30,7 @@ from oncelog.spark.sink.row_router import Router, Target, gathered
 from oncelog.spark.sink.two_phase import protocol
 from oncelog.spark.sink.two_phase.cluster_operations import Cluster, ledger_entry
 from oncelog.spark.sink.two_phase.errors import FencedDriver
-from oncelog.spark.sink.two_phase.protocol import Turn, ticket_id
+from oncelog.spark.sink.two_phase.protocol import TaskAction, ticket_id
 from oncelog.spark.sink.two_phase.register import ONE_WRITE, Attempt, Listed, Standing, standing
 
 BEGIN_ATTEMPTS: Final = 100
@@ -90,16 +90,16 @@ def write_two_phase(
             client, _transaction(options, attempt, name), options.producer
         )
         if place.is_first and cluster.register() is None:
-            modes.say(options.mode, Mode.TWO_PHASE)
-        turn: Turn | StoredTransaction = _begin(cluster, options, attempt, place)
-        if turn is Turn.WRITE:
+            modes.log_choice(options.mode, Mode.TWO_PHASE)
+        action: TaskAction | StoredTransaction = _begin(cluster, options, attempt, place)
+        if action is TaskAction.WRITE:
             reach(options.points, "task-begun")
-            turn = cluster.run(protocol.claim(attempt, place.partition, options.accept_loss))
-        match turn:
-            case Turn.COMPARE:
+            action = cluster.run(protocol.claim(attempt, place.partition, options.accept_loss))
+        match action:
+            case TaskAction.COMPARE:
                 return Task(None, _compare(client, options, attempt, place, tables))
             case StoredTransaction():
-                return _write(cluster, options, attempt, turn, tables)
+                return _write(cluster, options, attempt, action, tables)
         return Task(None, drain(tables))
 
 
@@ -143,7 +143,7 @@ def _compare(
     return digest.rows
 
 
-def _begin(cluster: Cluster, options: SinkOptions, attempt: Attempt, place: TaskPlace) -> Turn:
+def _begin(cluster: Cluster, options: SinkOptions, attempt: Attempt, place: TaskPlace) -> TaskAction:
     """Tasks that begin an epoch at once fence each other: one goes first, and the others try after random pauses."""
     if not place.is_first:
         until = time.monotonic() + _HEAD_START_S

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from oncelog.spark.source.options import AtOffsets, SourceOptions
-from oncelog.spark.source.plan.offset_planner import Planner, open_client
+from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
 from oncelog.spark.source.plan.offset_ranges import OffsetRange, divide, ranges_between
-from oncelog.spark.source.plan.pushdown import Narrowing
+from oncelog.spark.source.plan.pushdown import PushedFilters
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,24 +25,24 @@ class OncelogReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._narrowing = Narrowing()
+        self._pushed = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
         """One range per partition, more with ``minPartitions`` or ``maxRecordsPerPartition``."""
-        options, narrowing = self._options, self._narrowing
+        options, pushed = self._options, self._pushed
         if options.ranges is not None:
-            return [part for one in options.ranges if (part := narrowing.of(one)) is not None]
+            return [part for one in options.ranges if (part := pushed.of(one)) is not None]
         with open_client(options) as client:
-            planner = Planner(client, options)
+            planner = OffsetPlanner(client, options)
             partitions = planner.partitions()
             topic_ids = planner.topic_ids(partitions)  # before any offset: they have to be of these topics, or fail
             end = planner.ending(partitions)
             start = planner.starting(partitions, AtOffsets("earliest"))
             start = planner.within_log(start, end)
-            if narrowing.from_ms is not None:
-                first = planner.at_or_after(start, narrowing.from_ms)
+            if pushed.from_ms is not None:
+                first = planner.at_or_after(start, pushed.from_ms)
                 start = {partition: max(offset, first[partition]) for partition, offset in start.items()}
-        ranges = [part for one in ranges_between(start, end, topic_ids) if (part := narrowing.of(one)) is not None]
+        ranges = [part for one in ranges_between(start, end, topic_ids) if (part := pushed.of(one)) is not None]
         return list(divide(ranges, options.min_partitions, options.max_records_per_partition))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -55,7 +55,7 @@ class FilteringReader(OncelogReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - PySpark's name
         """Take in filters; those that Spark has to apply still are returned."""
-        return [one for one in filters if not self._narrowing.takes(one)]
+        return [one for one in filters if not self._pushed.takes(one)]
 
 
 def rows_of(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -22,8 +22,8 @@ from pyspark.sql.streaming.datasource import (
 
 from oncelog.spark.source.batch_reader import rows_of
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.source.plan.read_limits import Admission
-from oncelog.spark.source.plan.stream_planner import Follower
+from oncelog.spark.source.plan.read_limits import ReadLimits
+from oncelog.spark.source.plan.stream_planner import StreamPlanner
 from oncelog.spark.source.plan.stream_position import Position
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _forget(self) -> None:
         options = self._options
-        self._follower = Follower(options)
-        self._admission = Admission(
+        self._planner = StreamPlanner(options)
+        self._limits = ReadLimits(
             options.min_offsets_per_trigger, options.max_offsets_per_trigger, options.max_trigger_delay_ms
         )
         self._target: Position | None = None
@@ -56,12 +56,12 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         """Where a new query begins: at the log's end unless ``startingOffsets`` says otherwise."""
-        return self._follower.initial().to_json()
+        return self._planner.initial().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - PySpark's name
         """Remember where the log ends now; this run reads no further, and waits for nothing."""
-        self._target = self._follower.latest()
-        self._admission.min_offsets = None
+        self._target = self._planner.latest()
+        self._limits.min_offsets = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - PySpark's name
         """``maxOffsetsPerTrigger``, or ``minOffsetsPerTrigger`` where that is all there is."""
@@ -73,11 +73,11 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         """The end of the next micro-batch; ``start`` when it is held back. New partitions begin at their beginning."""
         begin = Position.from_json(start)
-        self._latest = latest = self._follower.latest_after(begin, self._target)
+        self._latest = latest = self._planner.latest_after(begin, self._target)
         self._end = latest
         if not isinstance(limit, ReadAllAvailable):
-            first = self._follower.begin_of(begin, latest)
-            until = self._admission.end_of_batch(first, latest.offsets, time.monotonic_ns() // 1_000_000)
+            first = self._planner.begin_of(begin, latest)
+            until = self._limits.end_of_batch(first, latest.offsets, time.monotonic_ns() // 1_000_000)
             if until is None:
                 self._end = begin
                 return dict(start)
@@ -86,12 +86,12 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - PySpark's name
         """Where the logs end, for the query's progress; notes beside it under keys that begin with ``@``."""
-        latest = self._latest if self._latest is not None else self._follower.latest()
-        return self._follower.report(self._end, latest, time.monotonic_ns() // 1_000_000)
+        latest = self._latest if self._latest is not None else self._planner.latest()
+        return self._planner.report(self._end, latest, time.monotonic_ns() // 1_000_000)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The ranges of one micro-batch."""
-        return list(self._follower.ranges(Position.from_json(start), Position.from_json(end)))
+        return list(self._planner.ranges(Position.from_json(start), Position.from_json(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
@@ -99,4 +99,4 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """The query is over."""
-        self._follower.close()
+        self._planner.close()

@@ -18,19 +18,19 @@ _RENAME_EXCHANGE: Final = 2
 _UNSUPPORTED: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTTY, errno.EOPNOTSUPP})
 
 
-class ExchangeUnsupported(OSError):
+class SwapUnsupported(OSError):
     """This operating system or file system cannot swap two directories in one step."""
 
 
-def exchange(one: Path, other: Path) -> None:
+def swap(one: Path, other: Path) -> None:
     """Swap what two paths name, atomically; both must exist, on one file system. Raises OSError."""
     renameat2 = _renameat2()
     if renameat2 is None:
-        raise ExchangeUnsupported(errno.ENOSYS, "no renameat2 here")
+        raise SwapUnsupported(errno.ENOSYS, "no renameat2 here")
     if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
         return
     code = ctypes.get_errno()
-    kind = ExchangeUnsupported if code in _UNSUPPORTED else OSError
+    kind = SwapUnsupported if code in _UNSUPPORTED else OSError
     raise kind(code, os.strerror(code), str(one), None, str(other))
 
 
@@ -45,7 +45,7 @@ def _renameat2() -> Any:
     return function
 
 
-def sync(path: Path) -> None:
+def fsync(path: Path) -> None:
     """fsync a file or a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -54,9 +54,9 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_tree(path: Path) -> None:
+def fsync_tree(path: Path) -> None:
     """fsync a file, or a directory with everything in it, the inmost first."""
     if path.is_dir():
         for entry in sorted(path.iterdir()):
-            sync_tree(entry)
-    sync(path)
+            fsync_tree(entry)
+    fsync(path)

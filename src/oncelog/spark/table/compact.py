@@ -22,12 +22,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog.spark.table.atomic_swap import ExchangeUnsupported, exchange, sync, sync_tree
+from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree, swap
 from oncelog.spark.table.directory import RowsFile, Table, TableError
 from oncelog.spark.table.parquet_files import Kept, facts_of, files_in, merge
 
 DEFAULT_TARGET_BYTES: Final = 128 * 1024 * 1024
-_STAY_BEHIND: Final = frozenset({"staging", "staging-fill"})
+_NOT_LINKED: Final = frozenset({"staging", "staging-fill"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def compact(directory: str | Path, target_bytes: int = DEFAULT_TARGET_BYTES) -> 
     """Merge neighbouring files of a table until they have ``target_bytes``. Raises TableError.
 
     Nothing is read from a cluster and no Spark is needed. A load or stream that holds the table refuses it; those
-    compact by themselves when they are told to.
+    compact by themselves with ``compact_below``.
     """
     path = Path(directory)
     if not (path / "_oncelog" / "table.json").exists():
@@ -60,8 +60,8 @@ def compact(directory: str | Path, target_bytes: int = DEFAULT_TARGET_BYTES) -> 
         return compact_open(table, target_bytes)
 
 
-def compact_open(table: Table, target_bytes: int, told: Callable[[str], None] = lambda step: None) -> CompactReport:
-    """The same for a table that this process holds; ``told`` hears each step before it is taken, for tests."""
+def compact_open(table: Table, target_bytes: int, on_step: Callable[[str], None] = lambda step: None) -> CompactReport:
+    """The same for a table that this process holds; ``on_step`` hears each step before it is taken, for tests."""
     if target_bytes < 1:
         raise TableError("files must be allowed at least one byte")
     started = time.monotonic()
@@ -72,15 +72,15 @@ def compact_open(table: Table, target_bytes: int, told: Callable[[str], None] = 
         if not runs:
             return CompactReport(str(table.path), seconds=round(time.monotonic() - started, 3))
         try:
-            told("linking")
+            on_step("linking")
             merged = {file for run in runs for file in run}
             _link_tree(table.path, beside, leave_out={table.path_of(file) for file in merged} | _bad(table, merged))
-            new = [_merge_run(table, run, beside, told) for run in runs]
-            told("syncing")
-            sync_tree(beside)
-            told("swapping")
+            new = [_merge_run(table, run, beside, on_step) for run in runs]
+            on_step("syncing")
+            fsync_tree(beside)
+            on_step("swapping")
             _swap(beside, table.path)
-            told("swapped")
+            on_step("swapped")
             before = sum(_size(_within(table, beside, table.path_of(file))) for file in merged)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
@@ -128,7 +128,7 @@ def _link_tree(source: Path, target: Path, leave_out: set[Path]) -> None:
     target.mkdir()
     shutil.copystat(source, target)
     for entry in sorted(source.iterdir()):
-        if entry in leave_out or (source.name == "_oncelog" and entry.name in _STAY_BEHIND):
+        if entry in leave_out or (source.name == "_oncelog" and entry.name in _NOT_LINKED):
             continue
         if entry.is_dir() and not entry.is_symlink():
             _link_tree(entry, target / entry.name, leave_out)
@@ -137,14 +137,14 @@ def _link_tree(source: Path, target: Path, leave_out: set[Path]) -> None:
 
 
 def _merge_run(
-    table: Table, run: Sequence[RowsFile], beside: Path, told: Callable[[str], None]
+    table: Table, run: Sequence[RowsFile], beside: Path, on_step: Callable[[str], None]
 ) -> tuple[RowsFile, int]:
     """The merged file of a run, checked."""
     for one, after in pairwise(run):
         if one.end != after.start:
             raise TableError(f"{one.name} and {after.name} are not neighbours")
     merged = RowsFile(run[0].label, run[0].partition, run[0].start, run[-1].end)
-    told("merging")
+    on_step("merging")
     rows = _merge_checked([table.path_of(file) for file in run], _within(table, beside, table.path_of(merged)))
     bad = [table.bad_path_of(file) for file in run if table.bad_path_of(file).exists()]
     if bad:
@@ -168,9 +168,9 @@ def _merge_checked(paths: Sequence[Path], merged: Path) -> int:
 
 def _swap(beside: Path, table: Path) -> None:
     try:
-        exchange(beside, table)
-    except ExchangeUnsupported as error:
+        swap(beside, table)
+    except SwapUnsupported as error:
         raise TableError(f"the file system of {table} cannot swap two directories ({error.strerror})") from None
     except OSError as error:
         raise TableError(f"{table} cannot be swapped with its compacted copy: {error.strerror}") from None
-    sync(table.parent)
+    fsync(table.parent)

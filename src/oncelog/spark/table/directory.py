@@ -34,8 +34,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from oncelog.base.ids import TopicPartition
 from oncelog.spark.errors import SparkSourceError
-from oncelog.spark.table.atomic_swap import ExchangeUnsupported, sync, sync_tree
-from oncelog.spark.table.rename_journal import Intent, Move, carry_out
+from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
+from oncelog.spark.table.rename_journal import Move, RenameJournal, carry_out
 
 _LONGEST_LABEL: Final = 150
 """Characters of a topic that fit into a file name of 255 beside the numbers."""
@@ -57,8 +57,8 @@ def topic_label(topic: str) -> str:
 
 Role = Literal["append", "fill"]
 
-Settle = Callable[[dict[str, Any]], None]
-"""Does what an intent asks for beside its renames, unless it was done: rows into a quarantine topic."""
+QuarantineSender = Callable[[dict[str, Any]], None]
+"""Does what a journal asks for beside its renames, unless it was done: rows into a quarantine topic."""
 
 
 class TableBusy(TableError):
@@ -116,10 +116,12 @@ class Table:
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, settle: Settle | None = None, role: Role = "append") -> Iterator[Table]:
+    def open(
+        cls, path: Path, send_quarantined: QuarantineSender | None = None, role: Role = "append"
+    ) -> Iterator[Table]:
         """The table at ``path``, created if need be and locked until the end of the block.
 
-        What an earlier load decided is finished (``settle`` does what is beside the renames), what it left undecided
+        What an earlier load decided is finished (``send_quarantined`` does what is beside the renames), what it left undecided
         is removed. Raises TableError when another load holds it, or the directory has Parquet files that no load
         wrote: a reader would take them for rows of the topic. With the ``role`` of filling, which a process may have
         beside one that appends, only ranges before a partition's first file, or between two, may be published.
@@ -132,12 +134,12 @@ class Table:
         with table._locked():
             table.files()
             table.partitioned = bool(table.describe().get("partitionBy"))
-            table._finish(settle)
+            table._finish(send_quarantined)
             shutil.rmtree(table._stagings, ignore_errors=True)
             try:
                 yield table
             finally:
-                if not table._intent.exists():  # what it is to move is there
+                if not table._journal.exists():  # what it is to move is there
                     shutil.rmtree(table._staging, ignore_errors=True)
 
     def files(self) -> dict[tuple[str, int], list[RowsFile]]:
@@ -175,45 +177,50 @@ class Table:
 
         This one rename is the commit of its rows and of its offsets; both are durable when it returns.
         """
-        sync_tree(staged)
+        fsync_tree(staged)
         self._explained(lambda: carry_out(Move(staged, self.path_of(file)), staged.stat().st_ino))
 
     def publish_with_bad_rows(
-        self, staged: Path, bad: Path | None, file: RowsFile, settle: Settle | None = None, **extra: Any
+        self,
+        staged: Path,
+        bad: Path | None,
+        file: RowsFile,
+        send_quarantined: QuarantineSender | None = None,
+        **extra: Any,
     ) -> None:
-        """As ``publish``, together with the range's bad rows (None: it has none any more); ``extra`` is for ``settle``.
+        """As ``publish``, together with the range's bad rows (None: it has none any more); ``extra`` is for ``send_quarantined``.
 
-        Whatever happens after the intent is durable, all of it comes to be.
+        Whatever happens after the journal is durable, all of it comes to be.
         """
         moves = [Move(bad, self.bad_path_of(file)), Move(staged, self.path_of(file))]
-        intent = Intent.of(self.path, moves, extra)
-        intent.write(self._intent)
-        self._finish(settle)
+        journal = RenameJournal.of(self.path, moves, extra)
+        journal.write(self._journal)
+        self._finish(send_quarantined)
 
-    def _finish(self, settle: Settle | None) -> None:
-        intent = Intent.read(self._intent, self.path)
-        if intent is None:
+    def _finish(self, send_quarantined: QuarantineSender | None) -> None:
+        journal = RenameJournal.read(self._journal, self.path)
+        if journal is None:
             return
-        if intent.extra:
-            if settle is None:
+        if journal.extra:
+            if send_quarantined is None:
                 raise TableError(
                     f"the last load of {self.path} ended while it wrote to its quarantine topic: run it again"
                 )
-            settle(intent.extra)
-        if any(move.final.parent == self.quarantine for move, _ in intent.moves):
+            send_quarantined(journal.extra)
+        if any(move.final.parent == self.quarantine for move, _ in journal.moves):
             self.quarantine.mkdir(exist_ok=True)
-        self._explained(intent.carry_out)
-        self._intent.unlink()
-        sync(self.hidden)
+        self._explained(journal.carry_out)
+        self._journal.unlink()
+        fsync(self.hidden)
 
     @property
-    def _intent(self) -> Path:
+    def _journal(self) -> Path:
         return self.hidden / ("intent.json" if self._role == "append" else f"intent-{self._role}.json")
 
     def _explained(self, moves: Callable[[], None]) -> None:
         try:
             moves()
-        except ExchangeUnsupported as error:
+        except SwapUnsupported as error:
             raise TableError(
                 f"the file system of {self.path} cannot swap two directories in one step ({error.strerror}), "
                 "so rows of a partitioned table cannot be replaced there"
@@ -235,9 +242,9 @@ class Table:
         """Remember what the table holds (topic ids, columns); replaced as a whole, durably."""
         temporary = self.hidden / "table.json.new"
         temporary.write_text(json.dumps({"format": _FORMAT, **description}, indent=2), encoding="utf-8")
-        sync(temporary)
+        fsync(temporary)
         os.replace(temporary, self.hidden / "table.json")
-        sync(self.hidden)
+        fsync(self.hidden)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """Several renames as one commit: what is to be done is written down first, and finished by whoever comes next.
 
-The rule: once the intent is durable, the commit has happened; carrying it out is repeatable, because a move whose
+The rule: once the journal is durable, the commit has happened; carrying it out is repeatable, because a move whose
 inode is in place already was done. A move over a directory swaps the two, which is why inodes, not names, are compared.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from oncelog.spark.table.atomic_swap import exchange, sync, sync_tree
+from oncelog.spark.table.atomic_swap import fsync, fsync_tree, swap
 
 
 class Move(NamedTuple):
@@ -24,7 +24,7 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class RenameJournal:
     """Moves under ``root``, with the inode that each is to bring; ``extra`` is for what is to be done beside them."""
 
     root: Path
@@ -32,16 +32,16 @@ class Intent:
     extra: dict[str, Any]
 
     @classmethod
-    def of(cls, root: Path, moves: Sequence[Move], extra: dict[str, Any]) -> Intent:
+    def of(cls, root: Path, moves: Sequence[Move], extra: dict[str, Any]) -> RenameJournal:
         """To be made while the staged files are still there; they are durable when it returns."""
         for move in moves:
             if move.staged is not None:
-                sync_tree(move.staged)
+                fsync_tree(move.staged)
         return cls(root, [(one, 0 if one.staged is None else one.staged.stat().st_ino) for one in moves], extra)
 
     @classmethod
-    def read(cls, path: Path, root: Path) -> Intent | None:
-        """The intent that was left at ``path``; None when there is none."""
+    def read(cls, path: Path, root: Path) -> RenameJournal | None:
+        """The journal that was left at ``path``; None when there is none."""
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -64,9 +64,9 @@ class Intent:
         ]
         temporary = path.with_name(path.name + ".new")
         temporary.write_text(json.dumps({"moves": moves, "extra": self.extra}), encoding="utf-8")
-        sync(temporary)
+        fsync(temporary)
         os.replace(temporary, path)
-        sync(path.parent)
+        fsync(path.parent)
 
     def carry_out(self) -> None:
         """All moves, in their order; those that were made are left alone."""
@@ -82,7 +82,7 @@ def carry_out(move: Move, inode: int) -> None:
     elif not (final.exists() and final.stat().st_ino == inode):
         final.parent.mkdir(exist_ok=True)
         if final.is_dir():
-            exchange(staged, final)
+            swap(staged, final)
         else:
             os.replace(staged, final)
-    sync(final.parent)
+    fsync(final.parent)

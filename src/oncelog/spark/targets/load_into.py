@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from oncelog.spark.errors import OptionError
-from oncelog.spark.jobs.cluster_log import ClusterSource
+from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_job import load, request_for
 from oncelog.spark.jobs.load_plan import DEFAULT_ROWS_PER_STEP, Piece, plan_partition, steps_of
 from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest, report_of
@@ -88,7 +88,7 @@ def load_target(
     """
     request = request_for(topics, bootstrap_servers, target.root, from_ms, rows_per_step, options, shape, None)
     parsed = parse_options(request.options)
-    source = ClusterSource(parsed, request)
+    source = ClusterLog(parsed, request)
     source.topic_ids()
     with _locked(target.root), ExitStack() as stack:
         has = target.next_offsets(source.partitions())

@@ -73,11 +73,11 @@ def log_of(*values: bytes) -> FakeLog:
     return FakeLog({("t", 0): list(values)})
 
 
-def run(place: Path, log: FakeLog, by: Any, topic: str | None = None, settle: Any = None) -> LoadReport:
+def run(place: Path, log: FakeLog, by: Any, topic: str | None = None, send_quarantined: Any = None) -> LoadReport:
     asked = LoadRequest(("t",), place, {}, log.from_ms, 4, Shape("utf8", partition_by=by), topic)
-    with Table.open(place, settle) as table:
+    with Table.open(place, send_quarantined) as table:
         writer = FakeShapingWriter(log, by)
-        return run_load(table, log, lambda: writer, asked, parse_options(SERVERS), lambda event: None, settle)
+        return run_load(table, log, lambda: writer, asked, parse_options(SERVERS), lambda event: None, send_quarantined)
 
 
 def values_in(place: Path) -> list[tuple[int, bytes]]:
@@ -102,7 +102,7 @@ class Mortal:
 
     def __init__(self, patch: pytest.MonkeyPatch, dies_at: int) -> None:
         self.dies_at, self.actions, self.dead = dies_at, 0, False
-        for module, name in ((os, "replace"), (Path, "unlink"), (rename_journal, "exchange")):
+        for module, name in ((os, "replace"), (Path, "unlink"), (rename_journal, "swap")):
             patch.setattr(module, name, self._mortal(getattr(module, name)))
         patch.setattr(shutil, "rmtree", self._mortal(shutil.rmtree, counts=False))
 
@@ -165,11 +165,11 @@ def test_the_quarantine_topic_is_settled_before_the_rows_and_again_by_the_next_l
     with pytest.raises(TableError, match="quarantine topic: run it again"):
         run(tmp_path, log, None)
 
-    def settle(extra: dict[str, Any]) -> None:
+    def send_quarantined(extra: dict[str, Any]) -> None:
         told.append(extra)
         assert pq.read_table(tmp_path / extra["rows"])["value"].to_pylist() == [b"bad"]
 
-    assert run(tmp_path, log, None, "q", settle).files == 0
+    assert run(tmp_path, log, None, "q", send_quarantined).files == 0
     assert told[0] == told[1]
     assert values_in(tmp_path) == [(0, b"1a")]
 

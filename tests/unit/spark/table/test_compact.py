@@ -66,11 +66,11 @@ class Died(BaseException):
 def dying_at(point: int) -> Callable[[str], None]:
     steps = iter(range(1_000))
 
-    def told(step: str) -> None:
+    def on_step(step: str) -> None:
         if next(steps) == point:
             raise Died(step)
 
-    return told
+    return on_step
 
 
 def test_wherever_it_dies_a_reader_sees_every_row_once_and_the_next_run_completes_it(tmp_path: Path) -> None:

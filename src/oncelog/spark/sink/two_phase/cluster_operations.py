@@ -1,4 +1,4 @@
-"""The protocol's port over the blocking client: one ask, one or a few requests. The register is ``register_topic``'s.
+"""The protocol's port over the blocking client: one operation, one or a few requests. The register is ``register_topic``'s.
 
 Codes that may pass are tried again inside; whatever else an answer says is given back or raised, never guessed.
 """
@@ -20,22 +20,22 @@ from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.two_phase.operations import (
-    AnyInLedger,
-    Ask,
+    CheckAborted,
     Claim,
     Describe,
     End,
     Ended,
-    FallenToRetention,
     Fence,
+    FindLedger,
+    FindRemoved,
     Found,
-    InLedger,
     ListOpen,
+    Operation,
     Publish,
     Read,
+    ReadLedger,
     Stage,
     Ticket,
-    WereAborted,
     Write,
 )
 from oncelog.spark.sink.two_phase.protocol import driver_id, is_task_id
@@ -73,21 +73,21 @@ class Cluster:
             if producer is not None:
                 producer.close()
 
-    def run(self, program: Generator[Ask, Any, T], at: Callable[[Ask], None] = lambda ask: None) -> T:
-        """Drive a program to its end; ``at`` is told each ask before it is carried out (the tests' kill points)."""
+    def run(self, program: Generator[Operation, Any, T], at: Callable[[Operation], None] = lambda operation: None) -> T:
+        """Drive a program to its end; ``at`` is told each operation before it is carried out (the tests' kill points)."""
         answer: Any = None
         while True:
             try:
-                ask = program.send(answer)
+                operation = program.send(answer)
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            at(ask)
-            answer = self.answer(ask)
+            at(operation)
+            answer = self.answer(operation)
 
-    def answer(self, ask: Ask) -> Any:
-        """Carry out one ask."""
-        match ask:
+    def answer(self, operation: Operation) -> Any:
+        """Carry out one operation."""
+        match operation:
             case Fence():
                 return self._fence()
             case Read():
@@ -105,18 +105,18 @@ class Cluster:
                 return open_transactions(self.client, prefix, claimed=is_task_id)
             case Ticket(name):
                 return self._ticket(name)
-            case InLedger(name):
+            case ReadLedger(name):
                 entry = None if self._is_new else ledger_entry(self.client, name)
                 return None if entry is None else entry.offset
-            case AnyInLedger(prefix):
+            case FindLedger(prefix):
                 from oncelog.admin.groups import list_groups
 
                 return any(row.group.startswith(prefix) for row in list_groups(self.client))
             case Claim(name, found):
                 return self._claim(name, found)
-            case FallenToRetention(several):
+            case FindRemoved(several):
                 return before_the_log(self.client, several)
-            case WereAborted(listed):
+            case CheckAborted(listed):
                 return any(was_aborted(self.client, one, listed.stored) for one in listed.written)
             case End(stored, commit):
                 return self._end(stored, commit)
@@ -126,7 +126,7 @@ class Cluster:
         return self._tasks[stored.transactional_id]
 
     def register(self) -> Register | None:
-        """As the ask ``Read``."""
+        """As the operation ``Read``."""
         return self._topic.read()
 
     def forget(self) -> None:

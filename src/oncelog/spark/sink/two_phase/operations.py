@@ -63,14 +63,14 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class InLedger:
+class ReadLedger:
     """The last epoch that mode ``ledger`` has written for a task, by its ticket id. Answer: int or None."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class AnyInLedger:
+class FindLedger:
     """Whether mode ``ledger`` has written anything for ids that begin with ``prefix``. Answer: bool."""
 
     prefix: str
@@ -87,14 +87,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class FallenToRetention:
+class FindRemoved:
     """Which of these transactions' rows are before the beginning of their logs. Answer: a sequence of Listed."""
 
     listed: tuple[Listed, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class WereAborted:
+class CheckAborted:
     """Whether the log shows that a transaction nobody knows any more was aborted. False where it cannot tell."""
 
     listed: Listed
@@ -108,7 +108,7 @@ class End:
     commit: bool
 
 
-Ask = (
+Operation = (
     Fence
     | Read
     | Write
@@ -117,14 +117,14 @@ Ask = (
     | Describe
     | ListOpen
     | Ticket
-    | InLedger
-    | AnyInLedger
+    | ReadLedger
+    | FindLedger
     | Claim
-    | WereAborted
-    | FallenToRetention
+    | CheckAborted
+    | FindRemoved
     | End
 )
-Program = Generator[Ask, Any, Any]
+Program = Generator[Operation, Any, Any]
 
 
 class Found(NamedTuple):

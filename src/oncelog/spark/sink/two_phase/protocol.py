@@ -1,7 +1,7 @@
 """The commit protocol of mode ``2pc``: begin, claim, decide, commit, sweep. Pure: what it needs is asked with
 ``yield``.
 
-A program is a generator that yields an *ask* (``asks``) and is sent its answer; whoever drives it does the I/O:
+A program is a generator that yields an *operation* (``asks``) and is sent its answer; whoever drives it does the I/O:
 ``cluster`` over the blocking client, a model in the tests. Killing a process is not sending an answer.
 
 Why it is safe, one line a rule; the names R1–R4 are ``register``'s:
@@ -40,22 +40,22 @@ from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.two_phase.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, Superseded
 from oncelog.spark.sink.two_phase.operations import (
-    AnyInLedger,
-    Ask,
+    CheckAborted,
     Claim,
     Describe,
     End,
     Ended,
-    FallenToRetention,
     Fence,
+    FindLedger,
+    FindRemoved,
     Found,
-    InLedger,
     ListOpen,
+    Operation,
     Publish,
     Read,
+    ReadLedger,
     Stage,
     Ticket,
-    WereAborted,
     Write,
 )
 from oncelog.spark.sink.two_phase.register import (
@@ -103,7 +103,7 @@ def task_prefix(query: str) -> str:
     return f"{PREFIX}/{query}/"
 
 
-class Turn(Enum):
+class TaskAction(Enum):
     """What a task does."""
 
     WRITE = "claim an id and write"
@@ -116,26 +116,26 @@ class Turn(Enum):
 
 def begin(
     attempt: Attempt, accepted: int | None = None, accepted_twice: int | None = None
-) -> Generator[Ask, Any, Turn]:
+) -> Generator[Operation, Any, TaskAction]:
     """Make the register say that this run has begun. Raises Superseded; FencedDriver is tried again by the caller.
 
     ``accepted``, here and below: the epoch whose loss the user takes (option ``acceptLoss``); ``accepted_twice``: one
     that may be written a second time (``acceptDuplicates``)."""
     register: Register | None = yield Read()
-    if (turn := _turn(register, attempt, accepted)) is not None:
-        return turn
+    if (action := _task_action(register, attempt, accepted)) is not None:
+        return action
     yield Fence()
     register = yield Read()
-    if (turn := _turn(register, attempt, accepted)) is not None:
-        return turn
+    if (action := _task_action(register, attempt, accepted)) is not None:
+        return action
     if standing(register, attempt) is Standing.FINISH_FIRST:
         assert register is not None
         yield from _finish(register, attempt.query, accepted)
         register = yield Read()
         yield Fence()
         register = yield Read()
-        if (turn := _turn(register, attempt, accepted)) is not None:
-            return turn
+        if (action := _task_action(register, attempt, accepted)) is not None:
+            return action
     if register is None:
         yield from _stop_if_forgotten(attempt, accepted_twice)
     left: list[StoredTransaction] = []
@@ -144,14 +144,14 @@ def begin(
     yield from _write(begun(register, attempt))
     for stored in left:
         yield End(stored, commit=False)
-    return Turn.WRITE
+    return TaskAction.WRITE
 
 
-def _stop_if_forgotten(attempt: Attempt, accepted: int | None) -> Generator[Ask, Any, None]:
+def _stop_if_forgotten(attempt: Attempt, accepted: int | None) -> Generator[Operation, Any, None]:
     """A query's first epoch is 0: what has no register later was forgotten, or was written some other way."""
     if attempt.epoch in (0, accepted):
         return
-    if not (yield AnyInLedger(task_prefix(attempt.query))):
+    if not (yield FindLedger(task_prefix(attempt.query))):
         raise SinkError(
             f"query {attempt.query} has no entry in __oncelog_sink, but this is its epoch {attempt.epoch}. If the "
             "topic was deleted, that epoch may be written already. If the checkpoint comes from another sink, or from "
@@ -161,30 +161,30 @@ def _stop_if_forgotten(attempt: Attempt, accepted: int | None) -> Generator[Ask,
 
 def claim(
     attempt: Attempt, partition: int | str, accepted: int | None = None
-) -> Generator[Ask, Any, StoredTransaction | Turn]:
+) -> Generator[Operation, Any, StoredTransaction | TaskAction]:
     """An identity for one attempt of a task, or what to do instead of writing. Raises Superseded, SinkError."""
     for _ in range(CLAIM_ATTEMPTS):
         ticket: int = yield Ticket(ticket_id(attempt.query, partition))
-        in_ledger: int | None = yield InLedger(ticket_id(attempt.query, partition))
+        in_ledger: int | None = yield ReadLedger(ticket_id(attempt.query, partition))
         transactional_id = task_id(attempt.query, partition, ticket)
         found: dict[str, Found] = yield Describe((transactional_id,))
         register: Register | None = yield Read()
-        if _turn(register, attempt, accepted) is not Turn.WRITE:
-            return Turn.DRAIN
+        if _task_action(register, attempt, accepted) is not TaskAction.WRITE:
+            return TaskAction.DRAIN
         if in_ledger is not None and in_ledger >= attempt.epoch:
-            return Turn.COMPARE
+            return TaskAction.COMPARE
         claimed: StoredTransaction | None = yield Claim(transactional_id, found.get(transactional_id))
         if claimed is None:
             continue
         register = yield Read()
-        return claimed if _turn(register, attempt, accepted) is Turn.WRITE else Turn.DRAIN
+        return claimed if _task_action(register, attempt, accepted) is TaskAction.WRITE else TaskAction.DRAIN
     raise SinkError(
         f"the ids of task {partition} of {attempt.query} are claimed again and again by others; are two queries using "
         "one checkpoint?"
     )
 
 
-def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Ask, Any, bool]:
+def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Operation, Any, bool]:
     """After everything is flushed: whether the transaction still may count. If not, a twin has won, and it is
     aborted."""
     register: Register | None = yield Read()
@@ -204,7 +204,7 @@ def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Ask, Any, 
 
 def commit(
     attempt: Attempt, listed: Iterable[Listed], *, rows: int = UNKNOWN, accepted: int | None = None
-) -> Generator[Ask, Any, tuple[Listed, ...]]:
+) -> Generator[Operation, Any, tuple[Listed, ...]]:
     """Decide the epoch, commit exactly what is listed, sweep. What was committed; the same again changes nothing.
 
     ``rows`` is what the tasks had, written or not. Raises Superseded, FencedDriver, NotOpen (nothing was decided: run
@@ -240,7 +240,7 @@ def commit(
     return committed
 
 
-def abort(attempt: Attempt) -> Generator[Ask, Any, None]:
+def abort(attempt: Attempt) -> Generator[Operation, Any, None]:
     """Spark gave the run up: abort what it left open, unless it is decided or not the latest."""
     register: Register | None = yield Read()
     if standing(register, attempt) is not Standing.WRITE:
@@ -269,15 +269,15 @@ def _done_before(register: Register | None, attempt: Attempt, rows: int, accepte
 
 def _finish(
     register: Register, query: str, accepted: int | None, *, ours: bool = False
-) -> Generator[Ask, Any, tuple[Listed, ...]]:
+) -> Generator[Operation, Any, tuple[Listed, ...]]:
     """End what was decided, abort the rest, say so. ``ours``: it was decided just now; otherwise the driver that did so
     may be long gone, and retention does not wait for open transactions."""
     lost = []
     if not ours:
-        lost += yield FallenToRetention(register.listed)
+        lost += yield FindRemoved(register.listed)
     for one in register.listed:
         ended: Ended = yield End(one.stored, commit=True)
-        if ended is Ended.OTHER or (ended is Ended.UNKNOWN and (yield WereAborted(one))):
+        if ended is Ended.OTHER or (ended is Ended.UNKNOWN and (yield CheckAborted(one))):
             lost.append(one)
     if lost and (yield Read()) != register:
         raise Superseded(f"another driver of query {query} finished epoch {register.epoch} and has gone on")
@@ -287,7 +287,7 @@ def _finish(
     return register.listed
 
 
-def _sweep(query: str, following: Register, keep: tuple[StoredTransaction, ...]) -> Generator[Ask, Any, None]:
+def _sweep(query: str, following: Register, keep: tuple[StoredTransaction, ...]) -> Generator[Operation, Any, None]:
     """Abort what is open of the query, by exact identity, and write ``following`` (P5)."""
     left: list[StoredTransaction] = yield ListOpen(task_prefix(query))
     if not (yield Stage(following)):
@@ -299,12 +299,12 @@ def _sweep(query: str, following: Register, keep: tuple[StoredTransaction, ...])
         raise FencedDriver(_fenced(query))
 
 
-def _write(register: Register) -> Generator[Ask, Any, None]:
+def _write(register: Register) -> Generator[Operation, Any, None]:
     if not (yield Write(register)):
         raise FencedDriver(_fenced(f"epoch {register.epoch}"))
 
 
-def _check_open(listed: tuple[Listed, ...]) -> Generator[Ask, Any, None]:
+def _check_open(listed: tuple[Listed, ...]) -> Generator[Operation, Any, None]:
     if not listed:
         return
     found: dict[str, Found] = yield Describe(tuple(one.stored.transactional_id for one in listed))
@@ -314,13 +314,13 @@ def _check_open(listed: tuple[Listed, ...]) -> Generator[Ask, Any, None]:
             raise NotOpen(f"{one} is not open any more, so nothing was decided: start the query again")
 
 
-def _turn(register: Register | None, attempt: Attempt, accepted: int | None) -> Turn | None:
+def _task_action(register: Register | None, attempt: Attempt, accepted: int | None) -> TaskAction | None:
     """What a task does; None when the run has to begin first. Raises Superseded."""
     match _where(register, attempt, accepted):
         case Standing.WRITE:
-            return Turn.WRITE
+            return TaskAction.WRITE
         case Standing.DECIDED | Standing.DONE:
-            return Turn.DRAIN
+            return TaskAction.DRAIN
     return None
 
 

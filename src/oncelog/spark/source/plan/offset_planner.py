@@ -24,7 +24,7 @@ def open_client(options: SourceOptions) -> Client:
     return Client(options.bootstrap_servers, config=options.client)
 
 
-class Planner:
+class OffsetPlanner:
     """Answers about partitions and offsets, from the cluster as it is now."""
 
     def __init__(self, client: Client, options: SourceOptions) -> None:

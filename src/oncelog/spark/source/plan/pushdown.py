@@ -35,7 +35,7 @@ Test = Callable[[int], bool]
 
 
 @dataclass(slots=True)
-class Narrowing:
+class PushedFilters:
     """What filters leave of the ranges. ``first`` inclusive, ``end`` exclusive; ``from_ms`` since 1970."""
 
     first: int | None = None

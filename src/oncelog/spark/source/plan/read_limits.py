@@ -17,7 +17,7 @@ from oncelog.spark.source.plan.offset_ranges import Offsets
 
 
 @dataclass(slots=True)
-class Admission:
+class ReadLimits:
     """What one query lets through. ``None`` is no limit; times in milliseconds on any clock that does not go back."""
 
     min_offsets: int | None

@@ -47,7 +47,7 @@ class StableOffsets:
         return [one for one, (_, since) in self._since.items() if now_ms - since >= self._held_after_ms]
 
 
-class HeldWatch:
+class StableOffsetWatch:
     """Asks about what stands still, and remembers the sentences until it moves."""
 
     def __init__(self, held_after_ms: int) -> None:

@@ -16,9 +16,9 @@ from typing import Any, Final
 from oncelog.client.blocking import Client
 from oncelog.spark.errors import DataLoss
 from oncelog.spark.source.options import AtOffsets, SourceOptions
-from oncelog.spark.source.plan.offset_planner import Planner, open_client
+from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
 from oncelog.spark.source.plan.offset_ranges import OffsetRange, Offsets, divide, ranges_between
-from oncelog.spark.source.plan.stable_offset_watch import HeldWatch
+from oncelog.spark.source.plan.stable_offset_watch import StableOffsetWatch
 from oncelog.spark.source.plan.stream_position import (
     Added,
     Change,
@@ -39,13 +39,13 @@ HELD: Final = "@held"
 NOTICES: Final = "@notices"
 
 
-class Follower:
+class StreamPlanner:
     """Answers for one streaming query, from the cluster as it is."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._opened: Client | None = None
-        self._held = HeldWatch(options.held_after_ms)
+        self._held = StableOffsetWatch(options.held_after_ms)
         self._stable: Offsets = {}
         """Last stable offsets that are below where the query stands already."""
         self._notices: deque[str] = deque(maxlen=_MOST_NOTICES)
@@ -59,14 +59,14 @@ class Follower:
 
     def initial(self) -> Position:
         """Where a new query begins."""
-        planner = self._planner()
+        planner = self._offset_planner()
         partitions = planner.partitions()
         topic_ids = planner.topic_ids(partitions)
         return Position(planner.starting(partitions, AtOffsets("latest")), topic_ids)
 
     def latest(self) -> Position:
         """Where the logs end: high watermarks, or last stable offsets when reading committed."""
-        planner = self._planner()
+        planner = self._offset_planner()
         planner.refresh()
         partitions = planner.partitions(missing_topics="skip")
         topic_ids = planner.topic_ids(partitions)
@@ -92,7 +92,7 @@ class Follower:
         if not self._options.read_committed:
             return latest
         below = [change.partition for change in changes(start, latest) if isinstance(change, Shorter)]
-        ends = self._planner().high_watermarks(below)
+        ends = self._offset_planner().high_watermarks(below)
         waits = {
             partition: start.offsets[partition] for partition in below if ends[partition] >= start.offsets[partition]
         }
@@ -103,12 +103,12 @@ class Follower:
         """Where reading begins in each partition of ``end``: at ``start``, or at the log's beginning where that says
         nothing about it."""
         known = same_topic_only(start, end)
-        new = self._planner().earliest(partition for partition in end.offsets if partition not in known)
+        new = self._offset_planner().earliest(partition for partition in end.offsets if partition not in known)
         return {**known, **new}
 
     def ranges(self, start: Position, end: Position) -> list[OffsetRange]:
         """What the tasks of one micro-batch read. The same for the same batch, also when it runs again later."""
-        planner = self._planner()
+        planner = self._offset_planner()
         planner.refresh({partition.topic for partition in end.offsets})
         for change in changes(start, end):
             if isinstance(change, Gone):
@@ -151,8 +151,8 @@ class Follower:
             self._opened = open_client(self._options)
         return self._opened
 
-    def _planner(self) -> Planner:
-        return Planner(self._client(), self._options)
+    def _offset_planner(self) -> OffsetPlanner:
+        return OffsetPlanner(self._client(), self._options)
 
     def _notice(self, change: Change) -> None:
         """Say a change once; raise it if it is a loss."""

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 
-def give_memory_back() -> None:
+def release_free_memory() -> None:
     """Once, when a task has ended."""
     pa.default_memory_pool().release_unused()
     trim = _malloc_trim()

@@ -27,10 +27,10 @@ from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns import Selection, column_schema, decode
 from oncelog.spark.errors import DataLoss, SparkSourceError
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.source.plan.offset_planner import Planner, open_client
+from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
-from oncelog.spark.source.read.malloc_trim import give_memory_back
-from oncelog.spark.source.read.read_ahead import ahead
+from oncelog.spark.source.read.malloc_trim import release_free_memory
+from oncelog.spark.source.read.read_ahead import read_ahead
 
 if TYPE_CHECKING:
     from oncelog.client.blocking import Client, Fetched
@@ -47,10 +47,10 @@ _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range, with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
     try:
-        for group in ahead(_groups(options, wanted), _GROUPS_AHEAD):
+        for group in read_ahead(_groups(options, wanted), _GROUPS_AHEAD):
             yield from _pieces(group)
     finally:
-        give_memory_back()
+        release_free_memory()
 
 
 def _groups(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -98,21 +98,23 @@ def _fetch(
                 return
             no_answer_ms = client.config.retry_timeout_ms if fetched is None else 0
             if waited_ms > max(options.no_progress_timeout_ms, no_answer_ms):
-                raise SparkSourceError(_stuck(client, options, wanted, position, fetched))
+                raise SparkSourceError(_no_progress(client, options, wanted, position, fetched))
     finally:
         fetcher.close()
 
 
-def _stuck(client: Client, options: SourceOptions, wanted: OffsetRange, position: int, last: Fetched | None) -> str:
+def _no_progress(
+    client: Client, options: SourceOptions, wanted: OffsetRange, position: int, last: Fetched | None
+) -> str:
     """Why there is no progress, as far as can be found out."""
     partition = wanted.topic_partition
     text = f"Cannot fetch record for offset {position} of {partition} in {options.no_progress_timeout_ms} milliseconds"
     if last is None or not options.read_committed or last.last_stable_offset > position:
         return text
-    from oncelog.spark.source.plan.stable_offset_watch import HeldWatch
+    from oncelog.spark.source.plan.stable_offset_watch import StableOffsetWatch
 
     stable, end = {partition: last.last_stable_offset}, {partition: last.high_watermark}
-    return ": ".join([text, *HeldWatch(0).look(client, stable, end, now_ms())])
+    return ": ".join([text, *StableOffsetWatch(0).look(client, stable, end, now_ms())])
 
 
 def _lost(options: SourceOptions, wanted: OffsetRange, offset: int, available: int, reason: str) -> None:
@@ -127,7 +129,7 @@ def _after_refusal(client: Client, options: SourceOptions, wanted: OffsetRange, 
     partition = wanted.topic_partition
     if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
         raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
-    planner = Planner(client, options)
+    planner = OffsetPlanner(client, options)
     earliest, end = (
         known[partition] for known in (planner.earliest([partition]), planner.high_watermarks([partition]))
     )

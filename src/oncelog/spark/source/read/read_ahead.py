@@ -16,10 +16,10 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-def ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
+def read_ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
     """The items of an iterator that nobody else uses from now on, not even to close it."""
-    line: _Line[T] = _Line(depth)
-    thread = threading.Thread(target=_run, args=(items, line), name="oncelog-ahead", daemon=True)
+    line: _Queue[T] = _Queue(depth)
+    thread = threading.Thread(target=_run, args=(items, line), name="oncelog-read-ahead", daemon=True)
     thread.start()
     try:
         while True:
@@ -34,7 +34,7 @@ def ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
         thread.join()
 
 
-class _Line(Generic[T]):
+class _Queue(Generic[T]):
     """Items that wait, between the thread that makes them and the one that takes them."""
 
     def __init__(self, depth: int) -> None:
@@ -78,7 +78,7 @@ class _Line(Generic[T]):
             self._changed.notify_all()
 
 
-def _run(items: Iterator[T], line: _Line[T]) -> None:
+def _run(items: Iterator[T], line: _Queue[T]) -> None:
     how: BaseException = StopIteration()
     try:
         while line.put(next(items)):

@@ -9,7 +9,7 @@ from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.two_phase import operations, protocol
 from oncelog.spark.sink.two_phase.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, Superseded
 from oncelog.spark.sink.two_phase.operations import End, ListOpen, Stage, Write
-from oncelog.spark.sink.two_phase.protocol import Turn
+from oncelog.spark.sink.two_phase.protocol import TaskAction
 from oncelog.spark.sink.two_phase.register import Attempt, Listed, Register, State, Written, begun
 from tests.property.sink.model import Append, Model, Process, Running
 
@@ -28,7 +28,7 @@ def run(model: Model, program: Process, process: int = 1) -> object:
 
 def written(model: Model, attempt: Attempt, row: str) -> Listed:
     """A task's transaction, open."""
-    assert run(model, protocol.begin(attempt)) is Turn.WRITE
+    assert run(model, protocol.begin(attempt)) is TaskAction.WRITE
     stored = run(model, protocol.claim(attempt, 0))
     assert isinstance(stored, StoredTransaction)
     assert model.answer(1, Append(stored, row))
@@ -36,13 +36,13 @@ def written(model: Model, attempt: Attempt, row: str) -> Listed:
 
 
 def until(running: Running, model: Model, kind: type) -> None:
-    """Run a process up to an ask, which is not answered."""
+    """Run a process up to an operation, which is not answered."""
     while True:
-        ask = running.process.send(running.answer)
-        if isinstance(ask, kind):
-            running.pending = ask  # type: ignore[attr-defined]  # for ``resume``
+        operation = running.process.send(running.answer)
+        if isinstance(operation, kind):
+            running.pending = operation  # type: ignore[attr-defined]  # for ``resume``
             return
-        running.answer = model.answer(running.number, ask)
+        running.answer = model.answer(running.number, operation)
 
 
 def resume(running: Running, model: Model) -> None:
@@ -57,7 +57,7 @@ def test_a_commit_may_be_repeated_and_decides_once() -> None:
     run(model, protocol.commit(FIRST, [one]))
     run(model, protocol.commit(FIRST, [one]))
     assert model.visible == ["a"]
-    assert run(model, protocol.begin(AGAIN)) is Turn.DRAIN
+    assert run(model, protocol.begin(AGAIN)) is TaskAction.DRAIN
 
 
 def test_a_decided_epoch_is_finished_by_the_next_run_which_writes_nothing() -> None:
@@ -66,7 +66,7 @@ def test_a_decided_epoch_is_finished_by_the_next_run_which_writes_nothing() -> N
     dying = Running(5, protocol.commit(FIRST, [one]))
     until(dying, model, End)
     assert model.visible == []
-    assert run(model, protocol.begin(AGAIN)) is Turn.DRAIN
+    assert run(model, protocol.begin(AGAIN)) is TaskAction.DRAIN
     run(model, protocol.commit(AGAIN, []))
     assert model.visible == ["a"]
 
@@ -123,7 +123,7 @@ def test_a_transaction_that_an_operator_ended_before_the_decision_stops_it() -> 
     with pytest.raises(NotOpen, match="1 rows of out-0 at offsets 7–7"):
         run(model, protocol.commit(FIRST, [one]))
     assert not model.decisions
-    assert run(model, protocol.begin(AGAIN)) is Turn.WRITE
+    assert run(model, protocol.begin(AGAIN)) is TaskAction.WRITE
 
 
 def test_a_transaction_that_an_operator_ended_after_the_decision_stops_the_query_with_its_rows() -> None:
@@ -204,7 +204,7 @@ def test_a_claim_from_before_the_next_epoch_is_refused() -> None:
 def test_attempts_of_two_stage_attempts_never_share_an_identity() -> None:
     """Both claim before either has written: without names of their own, equal claims would be answered alike."""
     model = Model()
-    assert run(model, protocol.begin(FIRST)) is Turn.WRITE
+    assert run(model, protocol.begin(FIRST)) is TaskAction.WRITE
     twins = [Running(number, protocol.claim(FIRST, 0)) for number in (5, 6)]
     for twin in twins:
         until(twin, model, operations.Claim)
@@ -248,7 +248,7 @@ def test_a_checkpoint_that_is_older_than_what_was_written_stops_the_query() -> N
     for program in (protocol.begin(rewound), protocol.claim(rewound, 0), protocol.commit(rewound, [], rows=9)):
         with pytest.raises(Behind, match=r"epoch 1 of query q .* epoch 2 .*acceptLoss=2"):
             run(model, program)
-    assert run(model, protocol.begin(rewound, 2)) is Turn.DRAIN
+    assert run(model, protocol.begin(rewound, 2)) is TaskAction.DRAIN
     run(model, protocol.commit(rewound, [], rows=9, accepted=2))
     assert model.visible == ["0", "1", "2"]
 
@@ -256,7 +256,7 @@ def test_a_checkpoint_that_is_older_than_what_was_written_stops_the_query() -> N
 def test_an_epoch_that_had_other_rows_when_it_was_decided_stops_the_query() -> None:
     model = Model()
     run(model, protocol.commit(FIRST, [written(model, FIRST, "a")], rows=1))
-    assert run(model, protocol.begin(AGAIN)) is Turn.DRAIN
+    assert run(model, protocol.begin(AGAIN)) is TaskAction.DRAIN
     run(model, protocol.commit(AGAIN, [], rows=1))
     with pytest.raises(OtherRows, match=r"has 2 rows, but 1 were written .*acceptLoss=0"):
         run(model, protocol.commit(AGAIN, [], rows=2))
@@ -272,16 +272,16 @@ def test_a_task_that_finds_its_own_run_begun_after_finishing_the_epoch_before_go
     slow = Running(6, protocol.begin(following))
     until(slow, model, operations.Publish)
     resume_once(slow, model)
-    assert run(model, protocol.begin(following), process=7) is Turn.WRITE
+    assert run(model, protocol.begin(following), process=7) is TaskAction.WRITE
     while slow.alive:
         slow.step(model)
-    assert slow.result is Turn.WRITE
+    assert slow.result is TaskAction.WRITE
     assert model.register is not None
     assert model.register.superseded == ()
 
 
 def resume_once(running: Running, model: Model) -> None:
-    """Answer the ask that ``until`` left, no more."""
+    """Answer the operation that ``until`` left, no more."""
     running.answer = model.answer(running.number, running.pending)  # type: ignore[attr-defined]  # of ``until``
 
 

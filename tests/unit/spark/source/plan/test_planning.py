@@ -14,14 +14,14 @@ from oncelog.client.blocking import Client, TransactionalProducer, TransactionSe
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.spark.errors import DataLoss, SparkSourceError
-from oncelog.spark.jobs.cluster_log import ClusterSource
+from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_plan import plan_partition, steps_of
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.jobs.spark_writer import ranges_option
 from oncelog.spark.source.batch_reader import OncelogReader
 from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
-from oncelog.spark.source.plan.stream_planner import HELD, Follower
+from oncelog.spark.source.plan.stream_planner import HELD, StreamPlanner
 from oncelog.spark.source.read.range_reader import read_range
 from oncelog.spark.table.directory import RowsFile
 from oncelog.testing import Broker
@@ -117,11 +117,11 @@ def test_a_batch_of_a_stream_and_a_step_of_a_load_know_their_topic_too(
 ) -> None:
     topic = make()
     given = options(broker, topic)
-    follower = Follower(given)
+    follower = StreamPlanner(given)
     start = follower.initial()
     of_stream = follower.ranges(start, follower.latest_after(start))
     follower.close()
-    (state,) = ClusterSource(given, LoadRequest((topic,), Path(), {})).states(_NoFiles())
+    (state,) = ClusterLog(given, LoadRequest((topic,), Path(), {})).states(_NoFiles())
     (step,) = steps_of([plan_partition(state, fail_on_data_loss=True)], 100, 1)
     of_load = options(broker, topic, ranges=ranges_option(step)).ranges
     delete_topics(client, [topic])
@@ -176,12 +176,12 @@ def test_a_stream_that_reads_committed_from_now_on_waits_where_it_stands_and_say
 ) -> None:
     topic = make(rows=1)
     producer = begin_a_transaction(client, topic)
-    follower = Follower(options(broker, topic))
+    follower = StreamPlanner(options(broker, topic))
     stands = follower.latest()
     follower.close()
     assert stands.offsets == {partition(topic): 3}
     for how in ("true", "false"):
-        follower = Follower(options(broker, topic, failOnDataLoss=how, **COMMITTED))
+        follower = StreamPlanner(options(broker, topic, failOnDataLoss=how, **COMMITTED))
         latest = follower.latest_after(stands)
         assert latest == stands
         assert follower.ranges(stands, latest) == []

@@ -10,36 +10,36 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MINUTE_MS
 from oncelog.spark.errors import OptionError
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.source.plan.read_limits import Admission, limit_rows
+from oncelog.spark.source.plan.read_limits import ReadLimits, limit_rows
 
 ZERO, ONE = (TopicPartition(TopicName("t"), number) for number in range(2))
 BASE = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
 
 
 def test_without_limits_everything_goes() -> None:
-    assert Admission(None, None, 0).end_of_batch({ZERO: 1}, {ZERO: 9}, 0) == {ZERO: 9}
+    assert ReadLimits(None, None, 0).end_of_batch({ZERO: 1}, {ZERO: 9}, 0) == {ZERO: 9}
 
 
 def test_the_first_batch_goes_and_the_next_waits_for_the_minimum_or_the_delay() -> None:
-    admission = Admission(10, None, 1000)
-    assert admission.end_of_batch({ZERO: 0}, {ZERO: 1}, 0) == {ZERO: 1}
-    assert admission.end_of_batch({ZERO: 1}, {ZERO: 10}, 999) is None
-    assert admission.end_of_batch({ZERO: 1}, {ZERO: 11}, 999) == {ZERO: 11}
-    assert admission.end_of_batch({ZERO: 11}, {ZERO: 12}, 1998) is None
-    assert admission.end_of_batch({ZERO: 11}, {ZERO: 12}, 1999) == {ZERO: 12}
+    limits = ReadLimits(10, None, 1000)
+    assert limits.end_of_batch({ZERO: 0}, {ZERO: 1}, 0) == {ZERO: 1}
+    assert limits.end_of_batch({ZERO: 1}, {ZERO: 10}, 999) is None
+    assert limits.end_of_batch({ZERO: 1}, {ZERO: 11}, 999) == {ZERO: 11}
+    assert limits.end_of_batch({ZERO: 11}, {ZERO: 12}, 1998) is None
+    assert limits.end_of_batch({ZERO: 11}, {ZERO: 12}, 1999) == {ZERO: 12}
 
 
 def test_the_minimum_counts_over_all_partitions_and_what_goes_is_cut_to_the_maximum() -> None:
-    admission = Admission(10, 12, 1000)
-    admission.end_of_batch({ZERO: 0, ONE: 0}, {ZERO: 0, ONE: 0}, 0)
-    assert admission.end_of_batch({ZERO: 0, ONE: 0}, {ZERO: 6, ONE: 3}, 10) is None
-    assert admission.end_of_batch({ZERO: 0, ONE: 0}, {ZERO: 16, ONE: 8}, 20) == {ZERO: 8, ONE: 4}
+    limits = ReadLimits(10, 12, 1000)
+    limits.end_of_batch({ZERO: 0, ONE: 0}, {ZERO: 0, ONE: 0}, 0)
+    assert limits.end_of_batch({ZERO: 0, ONE: 0}, {ZERO: 6, ONE: 3}, 10) is None
+    assert limits.end_of_batch({ZERO: 0, ONE: 0}, {ZERO: 16, ONE: 8}, 20) == {ZERO: 8, ONE: 4}
 
 
 def test_a_log_that_became_shorter_does_not_count() -> None:
-    admission = Admission(5, None, 1000)
-    admission.end_of_batch({ZERO: 0, ONE: 0}, {ZERO: 0, ONE: 0}, 0)
-    assert admission.end_of_batch({ZERO: 100, ONE: 0}, {ZERO: 2, ONE: 4}, 1) is None
+    limits = ReadLimits(5, None, 1000)
+    limits.end_of_batch({ZERO: 0, ONE: 0}, {ZERO: 0, ONE: 0}, 0)
+    assert limits.end_of_batch({ZERO: 100, ONE: 0}, {ZERO: 2, ONE: 4}, 1) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An iterator that a thread runs ahead gives what it would have given, and is closed when nobody wants more."""
+"""An iterator that a thread runs read_ahead gives what it would have given, and is closed when nobody wants more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.spark.source.read.read_ahead import ahead
+from oncelog.spark.source.read.read_ahead import read_ahead
 
 
 class Numbers:
@@ -33,13 +33,13 @@ class Numbers:
 def test_all_items_come_in_order_and_the_thread_has_ended(depth: int) -> None:
     numbers = Numbers(100)
     before = threading.active_count()
-    assert list(ahead(numbers.items(), depth)) == list(range(1, 101))
+    assert list(read_ahead(numbers.items(), depth)) == list(range(1, 101))
     assert threading.active_count() == before
     assert numbers.closed_by not in (None, threading.current_thread())
 
 
 def test_an_exception_comes_behind_the_items_before_it() -> None:
-    taken = ahead(Numbers(2, KeyError("lost")).items(), 1)
+    taken = read_ahead(Numbers(2, KeyError("lost")).items(), 1)
     assert [next(taken), next(taken)] == [1, 2]
     with pytest.raises(KeyError, match="lost"):
         next(taken)
@@ -47,7 +47,7 @@ def test_an_exception_comes_behind_the_items_before_it() -> None:
 
 def test_no_more_is_made_than_there_is_room_for() -> None:
     numbers = Numbers(100)
-    taken = ahead(numbers.items(), 2)
+    taken = read_ahead(numbers.items(), 2)
     assert next(taken) == 1
     taken.close()
     assert numbers.made <= 1 + 2
@@ -56,5 +56,5 @@ def test_no_more_is_made_than_there_is_room_for() -> None:
 
 def test_nothing_is_begun_before_it_is_asked_for() -> None:
     numbers = Numbers(3)
-    ahead(numbers.items(), 1).close()
+    read_ahead(numbers.items(), 1).close()
     assert numbers.made == 0
