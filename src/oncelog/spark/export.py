@@ -1,6 +1,6 @@
 """``oncelog export``: a table's rows into a topic, exactly once, through the sink.
 
-The rule: which offsets are sent is written down before they are, under a job id, and the sink skips a job that
+The rule: the offsets of a job are durable under its job id before any row is sent, and the sink skips a job that
 was decided. Rows of given offsets do not change, however the table's files are compacted meanwhile; so a job that
 runs again sends the same rows or none. What was sent is kept as offset ranges, so rows that a backfill brings are
 sent later; by cluster and topic id, so another topic of the same name gets everything. Rows of one partition are sent
@@ -38,7 +38,7 @@ _BESIDE: Final = ("other_fields", "event_time", "day", "hour", "offsets")
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What was sent. ``resumed``: an earlier run had begun this job; what it had decided was not sent again."""
+    """Totals of an export. ``resumed``: an earlier run had begun this job; if it was decided, nothing is sent again."""
 
     directory: str
     topic: str
@@ -49,7 +49,7 @@ class ExportReport:
     rows_per_second: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as plain values, for JSON."""
         return asdict(self)
 
 
@@ -166,7 +166,7 @@ def _as_json(frame: DataFrame) -> Any:
 
 
 def _visible(table: Table) -> Spans:
-    """What the table has; not what is in its quarantine, since that may come into the table when it is loaded anew."""
+    """The offsets of the table's visible files. Rows in quarantine do not count: loaded anew, they may come into it."""
     ranges = {
         f"{label}-{number}": merged((file.start, file.end) for file in files)
         for (label, number), files in table.files().items()
@@ -188,7 +188,7 @@ def _quarantined(table: Table) -> Spans:
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """The same offsets in as few spans as can be."""
+    """The offsets of ``spans`` in as few spans as possible, in rising order."""
     found: list[Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if found and start <= found[-1][1]:
@@ -215,7 +215,7 @@ def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
 
 
 class _Progress:
-    """What was sent to a topic, and what is being sent; durable before anything is."""
+    """The offsets sent to a topic, and those of the job under way; durable before the job begins."""
 
     def __init__(self, table: Table, identity: str) -> None:
         self._path = table.hidden / "exports" / f"{identity}.json"

@@ -1,4 +1,4 @@
-"""A local Spark session for commands: quiet, stopped at the end, with a clear word when Java is missing."""
+"""A local Spark session for commands: quiet, stopped at the end; a missing Java is said in one line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A cluster, a Spark and its processes as plain data: the commit protocol runs on them step by step, in any order.
 
-A step is one operation of one process, carried out whole. Any process may be killed before or after any step of it, drivers
-believed dead go on as zombies, tasks have twins that finish late. What may not happen is looked at after every step.
+A step is one operation of one process, carried out whole. Any process may be killed before or after any step of it,
+drivers believed dead go on as zombies, tasks have twins that finish late. What may not happen is looked at after every
+step.
 """
 
 from __future__ import annotations

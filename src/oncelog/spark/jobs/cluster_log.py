@@ -1,4 +1,4 @@
-"""The log as a load sees it in a cluster: topics with their ids, and where each partition's log begins and ends."""
+"""A load's topics in the cluster: their ids, and where each partition's log begins and ends."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from oncelog.spark.table.directory import RowsFile, topic_label
 
 
 class TableFiles(Protocol):
-    """A table, as far as its files say where partitions go on."""
+    """A table, seen as the files that say where each partition goes on."""
 
     def files(self) -> dict[tuple[str, int], list[RowsFile]]:
         """The visible files by (topic label, partition), in offset order."""
 
 
 class ClusterLog:
-    """The log as the cluster has it."""
+    """The offsets and topic ids of a load's topics, asked of the cluster."""
 
     def __init__(self, options: SourceOptions, request: LoadRequest) -> None:
         self._options, self._request = options, request
 
     def topic_ids(self) -> dict[str, str]:
-        """Ids as Apache Kafka prints them."""
+        """Topic → id as Apache Kafka prints it, "" where the cluster has none."""
         with open_client(self._options) as client:
             infos = [client.topic(topic) for topic in self._request.topics]
         return {info.name: uuid_text(info.topic_id) if any(info.topic_id) else "" for info in infos}
 
     def partitions(self) -> list[TopicPartition]:
-        """All of them, as they are now."""
+        """All partitions of the topics, as the cluster has them now."""
         with open_client(self._options) as client:
             return OffsetPlanner(client, self._options).partitions()
 

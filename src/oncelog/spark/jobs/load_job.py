@@ -1,7 +1,7 @@
 """Topics → a table directory, exactly once.
 
-A load asks where each topic's log ends now, plans from the table's own files what is missing (``load_plan``), and
-reads it in steps: one Spark job per step through the batch source, a task per range, written by Spark's Parquet
+A load lists each topic's log end offsets, plans from the table's own files the ranges that are missing (``load_plan``),
+and reads them in steps: one Spark job per step through the batch source, a task per range, written by Spark's Parquet
 writer into a hidden staging directory; then the driver checks each file's footer and publishes it by one rename, which
 commits its rows and its offsets together (``table``, ADR 0001). Killed anywhere, the next run finds the table at a
 whole number of files and goes on from their names. The batch source, not the stream: the table is the checkpoint.
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 
 
 _BEFORE: Final = PLAIN.settings()
-"""What tables were before they said so."""
+"""Settings of tables that were written before settings were recorded."""
 
 
 class Source(Protocol):
-    """The log as a load sees it."""
+    """The log that a load reads: a cluster's, or one in memory."""
 
     def states(self, table: Table) -> list[PartitionState]:
-        """All partitions, as they are now."""
+        """Files, log start, log end and topic id of every partition, as they are now."""
 
     def topic_ids(self) -> dict[str, str]:
-        """Each topic's id, "" where the cluster has none."""
+        """Topic → id, "" where the cluster has none."""
 
 
 def load(
@@ -137,7 +137,7 @@ def run_load(
     on_event: Callable[[Event], None],
     send_quarantined: QuarantineSender | None = None,
 ) -> LoadReport:
-    """The load itself, whoever provides the log and writes the files; ``start_writer`` is called if there is work."""
+    """Run a load on any log and writer; ``start_writer`` is called only if there is something to write."""
     started = time.monotonic()
     check_same_table(table, source.topic_ids(), options, request)
     states = source.states(table)
@@ -171,7 +171,7 @@ def run_load(
 def _plans(states: Sequence[PartitionState], options: SourceOptions, request: LoadRequest) -> list[PartitionPlan]:
     if not request.backfill:
         return [plan_partition(state, fail_on_data_loss=options.fail_on_data_loss) for state in states]
-    # Whoever appends does so meanwhile: what is not in the table yet, or is there already, is left to it.
+    # A stream may append meanwhile: partitions without files, and new offsets, are left to it.
     begun = [replace(state, from_offset=state.from_offset or state.earliest) for state in states if state.files]
     plans = {one.partition: plan_partition(one, fail_on_data_loss=False) for one in begun}
     nothing = [PartitionPlan(state.partition, (), (), ()) for state in states]

@@ -1,4 +1,4 @@
-"""What a load has to do, as a pure function of the table's files and the log's offsets.
+"""The plan of a load: a pure function from the table's files and the log's offsets to the ranges to read, in steps.
 
 Rules:
   1. new rows continue where the partition's last file ends (a first load: at the log's start, or at ``from``);
@@ -23,7 +23,7 @@ DEFAULT_ROWS_PER_STEP: Final = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition before a load: its files in the table, its log, and the offset of ``from`` (None: not asked)."""
+    """A partition before a load: its files in the table, its log, and the offset of ``from`` (None: not given)."""
 
     partition: TopicPartition
     files: Sequence[RowsFile]
@@ -49,7 +49,7 @@ class Piece:
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether rows of the file that is there already are taken over."""
+        """True if the file begins before the range: its rows up to there are taken over."""
         return self.file.start < self.wanted.start
 
 
@@ -104,7 +104,8 @@ def _continue_at(state: PartitionState, *, fail_on_data_loss: bool) -> int:
 
 
 def _again(state: PartitionState, from_offset: int) -> tuple[list[tuple[int, RowsFile]], list[tuple[int, int]]]:
-    """Files with rows from ``from_offset`` on, each with where to begin in it, and the holes before and between."""
+    """The files that have rows from ``from_offset`` on, each with its first offset to reload, and the holes between
+    them."""
     covered = first = max(state.earliest, from_offset)
     replaced, holes = [], []
     for file in state.files:
@@ -134,7 +135,7 @@ def steps_of(plans: Sequence[PartitionPlan], rows_per_step: int, parallelism: in
 def _in_shares(
     waiting: list[list[OffsetRange]], rows_per_step: int, parallelism: int, *, backwards: bool
 ) -> Iterator[list[Piece]]:
-    """All partitions' ranges, an equal share of each in a step, from the front or from the back."""
+    """Steps over the ranges of all partitions, an equal share of each in a step, from the front or from the back."""
     while waiting := [ranges for ranges in waiting if ranges]:
         share = max(1, rows_per_step // len(waiting))
         ranges = _spread([_take(each, share, backwards=backwards) for each in waiting], parallelism)

@@ -1,4 +1,4 @@
-"""What a load is asked for, what it tells while it runs, and its report. Values only."""
+"""The values that a load takes and gives: request, progress events, report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog.spark.jobs.shape import PLAIN, Shape
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What to load. ``options`` are the source's own (``kafka.*`` among them)."""
+    """The topics to load, and how. ``options`` are the source's own (``kafka.*`` among them)."""
 
     topics: tuple[str, ...]
     to: Path
@@ -39,7 +39,7 @@ class Event:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """What a load did with one partition: new offsets ``start`` to ``end`` (exclusive), and files replaced."""
+    """A load's result for one partition: new offsets ``start`` to ``end`` (exclusive), and files replaced."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class LoadReport:
-    """What a load did. ``rows`` are the good ones read, those of replaced files included; ``quarantined`` the bad."""
+    """Totals of a load. ``rows`` are the good ones read, those of replaced files included; ``quarantined`` the bad."""
 
     directory: str
     rows: int = 0
@@ -69,19 +69,19 @@ class LoadReport:
     partitions: list[PartitionReport] = field(default_factory=list)
 
     def finish(self, seconds: float) -> None:
-        """The rates, over the whole time."""
+        """Set the rates, over the whole time."""
         self.seconds = round(seconds, 3)
         if seconds > 0:
             self.rows_per_second = round((self.rows + self.quarantined) / seconds, 1)
             self.megabytes_per_second = round(self.bytes / seconds / 1e6, 3)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as plain values, for JSON."""
         return asdict(self)
 
 
 def report_of(directory: Path, states: Sequence[PartitionState], plans: Sequence[PartitionPlan]) -> LoadReport:
-    """The report before anything was done."""
+    """The report of a load that has not begun: ranges by the plan, no rows."""
     report = LoadReport(str(directory))
     for state, plan in zip(states, plans, strict=True):
         start = plan.appended[0].start if plan.appended else (state.position or state.earliest)

@@ -30,7 +30,7 @@ from oncelog.spark.table.parquet_files import (
 
 
 class Writer(Protocol):
-    """Whoever writes the rows of ranges into files: Spark."""
+    """The writer of ranges into files: Spark, or a test's."""
 
     parallelism: int
 
@@ -48,11 +48,11 @@ class ShapingWriter(Writer, Protocol):
     new_columns: list[str]
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
-        """As ``write``, of the bad rows of the last ``write``'s pieces."""
+        """Write the bad rows of the last ``write``'s pieces, with the same result as ``write``."""
 
 
 class Publication:
-    """One load's steps, and what was done so far."""
+    """One load's steps, and its report so far."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Publication:
         self._on_event(Event(kind, self.report.steps, self._offsets_done, self._offsets_total, self.report.rows))
 
     def carry_out(self, pieces: Sequence[Piece], writer: Writer) -> None:
-        """One step: write all pieces, check them all, then publish them one by one in their order."""
+        """Run one step: write all pieces, check them all, then publish them one by one in their order."""
         directory = self._table.staging(self.report.steps)
         self.tell("writing")
         files = writer.write(pieces, directory)
@@ -95,12 +95,12 @@ class Publication:
         self.tell("committed")
 
     def expect(self, partition: PartitionReport) -> None:
-        """A partition that the report may not have yet."""
+        """Add a partition to the report, unless it is there."""
         if self._by_partition.setdefault((partition.topic, partition.partition), partition) is partition:
             self.report.partitions.append(partition)
 
     def publish_empty(self, file: RowsFile, writer: Writer | None = None) -> None:
-        """So that a table of topics without records can be read: no rows, but columns."""
+        """Publish a file without rows: a table of empty topics has columns, and can be read."""
         directory = self._table.staging(self.report.steps)
         directory.mkdir()
         self._write_empty(directory / "empty.parquet", writer if isinstance(writer, ShapingWriter) else None)
@@ -133,7 +133,7 @@ class Publication:
     def _prepare(
         self, piece: Piece, index: int, files: dict[int, Path], directory: Path, writer: ShapingWriter | None
     ) -> int:
-        """Let ``files[index]`` be what is to be published for the piece; the number of rows read for it."""
+        """Let ``files[index]`` be the file to publish for the piece; the number of rows read for it."""
         if index not in files:
             files[index] = directory / f"empty-{index}.parquet"
             self._write_empty(files[index], writer)
@@ -145,7 +145,8 @@ class Publication:
         return facts.rows
 
     def _prepare_bad(self, piece: Piece, index: int, bad: dict[int, Path], directory: Path) -> int:
-        """The same for its bad rows; those of the part that is kept stay in the quarantine."""
+        """Let ``bad[index]`` be the piece's bad rows, with those of the part that is kept; the number of rows read for
+        it."""
         rows = check_staged(bad[index], piece.wanted).rows if index in bad else 0
         before = self._table.bad_path_of(piece.file)
         if self._topic is None and piece.keeps_rows and before.exists():

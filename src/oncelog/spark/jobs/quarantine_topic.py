@@ -1,8 +1,9 @@
 """A quarantine topic: bad rows with their bytes, where they were and why, exactly once beside the table's commit.
 
-The rule: the rows and a note of the intent they belong to (an offset's metadata, of a group of the table's own) are in
-one transaction. Whoever finds the intent again fences the writer before, reads the note with require_stable, and writes
-the rows only if it names another intent. So the rows are in the topic once, whenever the process died.
+The rule: the rows and the id of their rename journal (metadata of an offset, committed for a group of the table's own)
+are in one transaction. A process that finds the journal again fences the writer before it, reads that metadata with
+require_stable, and sends the rows only if it names another journal. So the rows are in the topic once, whenever a
+process died.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ HEADER: Final = "oncelog."
 
 
 def quarantine_sender(options: SourceOptions, table: Path) -> QuarantineSender:
-    """What a load gives its table, to bring the bad rows of an intent into the topic that it names."""
+    """The function by which a table sends the bad rows of a rename journal to the topic that the journal names."""
 
     def send_quarantined(extra: dict[str, Any]) -> None:
         described = json.loads((table / "_oncelog" / "table.json").read_text(encoding="utf-8"))
@@ -53,7 +54,7 @@ def quarantine_sender(options: SourceOptions, table: Path) -> QuarantineSender:
 
 
 def send_bad_rows(producer: TransactionalProducer, topic: str, rows: pa.RecordBatch) -> None:
-    """Each as the record it was, with headers that say where and why; its own headers come first."""
+    """Send each bad row as the record it was; after its own headers come its place in the log and the reason."""
     for row in rows.to_pylist():
         own = [(one["key"], one["value"]) for one in row.get("headers") or ()]
         why = [(HEADER + name, str(row[name]).encode()) for name in ("topic", "partition", "offset", "reason")]

@@ -1,4 +1,4 @@
-"""What a load makes of records: values decoded, an event time, a day to be kept under, and which rows are bad and why.
+"""The shape of a table's rows: decoded values, an event time, a day to be kept under, and which rows are bad and why.
 
 Rules (docs/jobs.md says them to users):
   1. a schema's fields become the table's columns beside the record's own; a field that a value lacks is null;
@@ -6,7 +6,7 @@ Rules (docs/jobs.md says them to users):
      have to change (other than to one that holds every value of both) is refused before anything is read;
   3. fields that no column is for are kept as text in ``other_fields`` (JSON);
   4. a value that is not of its format, a field of another type than its column, a missing event time: the row is bad.
-     It goes to the quarantine with its bytes and the reason, never to the table, and never nowhere;
+     It goes to the quarantine with its bytes and the reason: never to the table, never lost;
   5. a null value (a tombstone) is no bad row: its fields are null, its event time is the record's.
 Everything is done by Spark's own functions; nothing here looks at a row.
 """
@@ -43,7 +43,7 @@ _WIDER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is asked for. ``event_time`` is ``timestamp`` or a path into JSON values such as ``$.at``."""
+    """How records become rows. ``event_time`` is ``timestamp`` or a path into JSON values such as ``$.at``."""
 
     value_format: str = "binary"
     schema: str | None = None
@@ -63,16 +63,16 @@ class Shape:
 
     @property
     def decodes_fields(self) -> bool:
-        """Whether values become columns."""
+        """True if the fields of values become columns: JSON and Avro."""
         return self.value_format in ("json", "avro")
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows are taken as they come, so that none can be bad."""
+        """True if rows are taken as they come, so that none can be bad."""
         return self == PLAIN
 
     def settings(self) -> dict[str, Any]:
-        """What may not change during a table's life."""
+        """The settings that stay the same for a table's life."""
         return {"valueFormat": self.value_format, "partitionBy": self.partition_by, "eventTime": self.event_time}
 
 
@@ -118,7 +118,7 @@ def good_rows(frame: DataFrame, shape: Shape) -> DataFrame:
 
 
 def bad_rows(frame: DataFrame) -> DataFrame:
-    """The rows for the quarantine: where they were, what they were, and the reason."""
+    """The rows for the quarantine: their place in the log, their bytes, and the reason."""
     from pyspark.sql import functions as f
 
     bad = (
@@ -132,7 +132,7 @@ def bad_rows(frame: DataFrame) -> DataFrame:
 
 
 def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
-    """The decoded fields that the schema asked for has; None where values are not decoded into fields."""
+    """The fields of the shape's schema; None if values are not decoded into fields."""
     if not shape.decodes_fields:
         return None
     decoded = decode_values(frame, shape.value_format, shape.schema, skip_bytes=shape.skip_bytes)
@@ -148,7 +148,7 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
 
 
 def merged_columns(known: StructType | None, asked: StructType | None) -> StructType | None:
-    """The table's fields and the asked ones together (rule 2), all nullable. Raises TableError."""
+    """The table's fields and the schema's together (rule 2), all nullable. Raises TableError."""
     if asked is None:
         return None
     from pyspark.sql.types import StructField, StructType
@@ -165,7 +165,7 @@ def merged_columns(known: StructType | None, asked: StructType | None) -> Struct
 
 
 def _decoded(frame: DataFrame, shape: Shape, columns: StructType) -> DataFrame:
-    """With ``value`` as the struct of what could be read."""
+    """``frame`` with ``value`` decoded into a struct; fields that cannot be read are null."""
     if shape.value_format != "json":
         return decode_values(
             frame, shape.value_format, shape.schema, skip_bytes=shape.skip_bytes, options={"mode": "PERMISSIVE"}
@@ -188,7 +188,7 @@ def _field(decoded: DataFrame, name: str, kind: DataType) -> Column:
 
 
 def _text() -> Column:
-    """The value without what stands before it."""
+    """The value as text, without its first ``skip_bytes``."""
     from pyspark.sql import functions as f
 
     return f.col(_CUT).cast("string")

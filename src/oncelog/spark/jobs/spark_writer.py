@@ -69,7 +69,7 @@ class SparkWriter:
 
 
 class ShapedSparkWriter:
-    """As ``SparkWriter``, with the columns and directories of a shape, and the bad rows apart.
+    """A writer with the columns and directories of a shape; bad rows are written apart.
 
     The bad rows are counted in the job that writes the good ones; only where there are any are the ranges read again,
     for them alone. The two counts have to agree.
@@ -88,11 +88,11 @@ class ShapedSparkWriter:
 
     @property
     def plain(self) -> SparkWriter:
-        """What reads ranges."""
+        """The writer that reads ranges, without a shape."""
         return self._plain
 
     def shape(self, frame: DataFrame) -> DataFrame:
-        """The source's rows as the table's, with what is wrong with them."""
+        """The source's rows as the table's, with the reason beside each bad one."""
         return shaped(frame, self._shape, self._columns)
 
     def write(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
@@ -102,7 +102,7 @@ class ShapedSparkWriter:
         return by_task(directory, len(pieces))
 
     def write_good(self, frame: DataFrame, directory: Path) -> int:
-        """Write the good ones of the source's rows; how many are bad."""
+        """Write the good rows of the source's; the number of bad ones."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
@@ -114,7 +114,7 @@ class ShapedSparkWriter:
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
         """The bad rows of the pieces written last. Raises LoadFailed, TableError."""
         if self._bad[0] is not pieces:
-            raise TableError("bad rows are asked for that were not counted")
+            raise TableError("the bad rows of other ranges were counted than are to be written: run the load again")
         return self.write_bad_of(pieces, directory, self._bad[1])
 
     def write_bad_of(self, pieces: Sequence[Piece], directory: Path, counted: int) -> dict[int, Path]:
@@ -135,7 +135,7 @@ class ShapedSparkWriter:
         return to_arrow_schema(inside, timezone="UTC")
 
     def remember(self, table: Table) -> None:
-        """Let the table have these columns, before there are rows with them."""
+        """Record the columns in the table, before there are rows with them."""
         if self._columns is None:
             return
         said = json.loads(self._columns.json())
@@ -177,7 +177,7 @@ def write_frame(frame: DataFrame, directory: Path, partition_by: str | None = No
 
 
 def by_task(directory: Path, tasks: int) -> dict[int, Path]:
-    """Number of the task → what it wrote: a file, or a directory with one of its own for each day."""
+    """Task number → the file it wrote, or a directory with one of its own for each day."""
     found: dict[int, Path] = {}
     for path in files_in(directory):
         match = _PART.fullmatch(path.name)
@@ -217,6 +217,6 @@ def ranges_option(pieces: Sequence[Piece]) -> str:
 
 
 def one_line(error: Exception) -> LoadFailed:
-    """Spark wraps a task's exception in pages of traceback; ours says in one line what is wrong."""
+    """The error of a Spark job in one line: a task's own message, without the traceback that Spark wraps it in."""
     ours = _OUR_ERROR.findall(str(error))
     return LoadFailed(ours[-1] if ours else "Spark: " + (str(error).strip() or repr(error)).splitlines()[0])

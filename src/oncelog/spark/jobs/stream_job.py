@@ -1,9 +1,9 @@
-"""``oncelog stream``: what ``load`` does, continuously, by a structured streaming query over the ``oncelog`` source.
+"""``oncelog stream``: a load that goes on, by a structured streaming query over the ``oncelog`` source.
 
 The rule is ADR 0001's: a range's rows become visible by the rename that commits its offsets, and the table's names are
 the only checkpoint. Each start begins a new query at the names' offsets, with a checkpoint of Spark's in a temporary
-directory; what Spark says of a batch's end is believed, where it begins is read from the table, and the footers of what
-was written have to agree. So there is no second place that could disagree, no batch is ever run again under an old
+directory; a batch's end is taken from Spark's log, its beginning from the table, and the footers of the files
+written have to agree. So there is no second place that could disagree, no batch is ever run again under an old
 number, and ``load``, ``--backfill`` and ``stream`` continue each other.
 """
 
@@ -47,8 +47,9 @@ _POLL_SECONDS: Final = 0.2
 
 @dataclass(slots=True)
 class StreamRequest:
-    """How to stream. ``trigger`` is an interval (``10 seconds``) or ``available-now``; ``starting`` is for partitions
-    that the table has nothing of: ``earliest`` or ``latest`` (what is before can be filled by a load's backfill)."""
+    """Settings of a stream. ``trigger`` is an interval (``10 seconds``) or ``available-now``; ``starting`` is for
+    partitions that the table has nothing of: ``earliest`` or ``latest`` (what is before can be filled by a load's
+    backfill)."""
 
     trigger: str = DEFAULT_TRIGGER
     starting: str = "earliest"
@@ -159,7 +160,8 @@ class _Batches:
         return session
 
     def begin(self, states: Sequence[PartitionState], *, fail_on_data_loss: bool) -> dict[str, dict[str, int]]:
-        """Where each partition goes on, as the source's ``startingOffsets``; what begins late says so in the table."""
+        """The ``startingOffsets`` by which the query continues the table; an empty file records where a late partition
+        begins."""
         starts: dict[str, dict[str, int]] = {}
         for state in states:
             position = state.position
@@ -176,7 +178,7 @@ class _Batches:
         return starts
 
     def of(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
-        """What Spark calls with each batch."""
+        """The function that Spark calls with each batch."""
 
         def batch(frame: DataFrame, number: int) -> None:
             with self._lock:
@@ -193,7 +195,7 @@ class _Batches:
         return batch
 
     def close(self) -> None:
-        """No batch is begun any more; one that is under way is waited for."""
+        """Let no further batch begin, and wait for one under way."""
         with self._lock:
             self._closed = True
 
@@ -241,7 +243,7 @@ class _FrameWriter:
         self._bad = 0
 
     def write(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
-        """As ``Writer.write``."""
+        """Write the batch's rows, a file for each piece: see ``Writer.write``."""
         if isinstance(self._writer, ShapedSparkWriter):
             self._bad = self._writer.write_good(self._frame, directory)
         else:
@@ -250,7 +252,7 @@ class _FrameWriter:
 
 
 class _ShapedFrameWriter(_FrameWriter):
-    """The same for a table with a shape."""
+    """A writer for one batch's rows into a table with a shape."""
 
     def __init__(self, frame: DataFrame, writer: ShapedSparkWriter) -> None:
         super().__init__(frame, writer)
@@ -258,12 +260,12 @@ class _ShapedFrameWriter(_FrameWriter):
         self.schema, self.partition_by, self.new_columns = writer.schema, writer.partition_by, writer.new_columns
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
-        """As ``ShapingWriter.write_bad``: the ranges are read again where there are any."""
+        """Write the batch's bad rows, for which the ranges are read again: see ``ShapingWriter.write_bad``."""
         return self._shaped.write_bad_of(pieces, directory, self._bad)
 
 
 def by_range(directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
-    """Index of the piece → what tasks wrote of it; one that several tasks read is put together."""
+    """Index of the piece → the file of its rows; those of a piece that several tasks read are merged."""
     parts: dict[int, list[tuple[int, Path]]] = {}
     for path in by_task(directory, MOST_TASKS).values():
         facts = facts_of(path)
@@ -284,7 +286,7 @@ def by_range(directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
 
 
 def batch_end(checkpoint: Path, number: int) -> Position:
-    """Where a batch ends, from the log that Spark writes before it begins the batch."""
+    """The position at which a batch ends, from the log that Spark writes before it begins the batch."""
     lines = (checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
     said: dict[str, Any] = json.loads(lines[2])  # version, metadata of the batch, then a line for each source
     return Position.from_json(said)

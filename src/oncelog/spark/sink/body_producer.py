@@ -1,7 +1,7 @@
-"""Producers for batches that are encoded already: ours, with another way in.
+"""Producers of batches that are encoded already: the client's, with ``send_body`` beside ``send``.
 
-Rules: the order of what is added is kept in each partition; at most ``BUFFER_BYTES`` wait. What was delivered is noted
-by topic and partition, with offsets where the broker tells them.
+Rules: the order of what is added is kept in each partition; at most ``BUFFER_BYTES`` wait. Deliveries are kept
+by topic and partition, with offsets if the broker tells them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BodyMachine(ProducerMachine):
     """A producer machine that takes bodies; sequences, order and repetition are as ever."""
 
     def add_body(self, partition: TopicPartition, body: Body, now: int) -> None:
-        """One batch."""
+        """Queue one batch."""
         self._batches += 1
         size = len(body.data)
         batch = PendingBatch(partition, self._batches, now, records=_Encoded(body), size_bytes=size)
@@ -65,13 +65,13 @@ class BodyMachine(ProducerMachine):
 
 
 class Deliveries:
-    """What was written where."""
+    """Rows and offsets written, by topic and partition."""
 
     def __init__(self) -> None:
         self._found: dict[TopicPartition, Written] = {}
 
     def note(self, outcome: Outcome | None) -> None:
-        """Take one outcome."""
+        """Add one outcome, if it is a delivery."""
         if not isinstance(outcome, Delivered):
             return
         topic, partition = outcome.partition
@@ -85,12 +85,12 @@ class Deliveries:
             self._found[outcome.partition] = Written(topic, partition, rows, first, max(before.last_offset, last))
 
     def all(self) -> tuple[Written, ...]:
-        """By topic and partition."""
+        """All deliveries, in order of topic and partition."""
         return tuple(self._found[partition] for partition in sorted(self._found))
 
 
 class BodyProducer(Protocol):
-    """What the writer needs of either producer."""
+    """A producer of encoded batches: either of the two below."""
 
     deliveries: Deliveries
 
@@ -102,12 +102,12 @@ class BodyProducer(Protocol):
 
 
 class _Bodies(Producer):
-    """What both share."""
+    """``send_body`` over a producer whose machine is a ``BodyMachine``."""
 
     deliveries: Deliveries
 
     def send_body(self, partition: TopicPartition, body: Body) -> None:
-        """See ``BodyProducer``."""
+        """Queue one batch and send what can be sent; waits while the buffer is full. Raises earlier failures."""
         assert isinstance(self.machine, BodyMachine)
         self._raise_failure()
         self.machine.add_body(partition, body, now_ms())
@@ -122,7 +122,7 @@ class _Bodies(Producer):
 
 
 class PlainBodies(_Bodies):
-    """Idempotent, outside of any transaction: at least once over restarts of the query."""
+    """An idempotent producer of encoded batches, outside of transactions: at least once over restarts of the query."""
 
     def __init__(self, client: Client, settings: ProducerSettings) -> None:
         super().__init__(client, settings, create_topics=True)
@@ -131,7 +131,7 @@ class PlainBodies(_Bodies):
 
 
 class TransactionalBodies(_Bodies, TransactionalProducer):
-    """In a transaction."""
+    """A producer of encoded batches in a transaction."""
 
     def __init__(self, client: Client, transaction: TransactionSettings, settings: ProducerSettings) -> None:
         TransactionalProducer.__init__(self, client, transaction, settings, create_topics=True)

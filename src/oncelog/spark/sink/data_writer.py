@@ -1,4 +1,4 @@
-"""Spark's side of the sink: the writers that PySpark asks for, and what they are told of the task and the query.
+"""The writers that PySpark calls, with the task and query that Spark tells them.
 
 Where code runs (Spark 4.2): ``streamWriter`` is called when a micro-batch is planned, and again in another process for
 its ``commit`` or ``abort``; the planned one is pickled to the tasks. A batch writer that was pickled to the tasks is
@@ -37,8 +37,8 @@ _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class SinkMessage(WriterCommitMessage):
-    """What a task tells the driver: its attempt (None: nothing is to be decided), what it left open, and the rows it
-    was given."""
+    """A task's message to the driver: its attempt (None: there is nothing to decide), the transaction it left open, and
+    the rows it was given."""
 
     attempt: Attempt | None
     listed: Listed | None
@@ -46,7 +46,7 @@ class SinkMessage(WriterCommitMessage):
 
 
 class _Writer:
-    """What both share: options, and the run and mode, drawn once."""
+    """Options of a write, with its run and mode, which are drawn once."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options: SinkOptions = parse_sink_options(options)
@@ -55,7 +55,7 @@ class _Writer:
         self.mode: Mode | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """On the way to the tasks: now the mode is settled, for all of them alike."""
+        """Choose the mode before the writer is pickled to the tasks: one mode for all of them."""
         if self.mode is None:
             from oncelog.spark.sink.task_writer import open_client
 
@@ -84,10 +84,10 @@ class _Writer:
 
 
 class SinkStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Of a streaming query."""
+    """The writer of a streaming query."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
-        """One task."""
+        """Write one task's rows."""
         context = TaskContext.get()
         assert context is not None
         query = next((found for name in _QUERY_PROPERTIES if (found := context.getLocalProperty(name))), None)
@@ -96,19 +96,19 @@ class SinkStreamWriter(_Writer, DataSourceStreamArrowWriter):
         return self._write(iterator, attempt, str(context.partitionId()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - PySpark's name
-        """Decide the epoch and make its rows visible; again for the same epoch changes nothing."""
+        """Decide the epoch and make its rows visible; a repetition for the same epoch changes nothing."""
         _commit(self.options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - PySpark's name
-        """Abort what tasks left open, as far as the messages name it; the rest is the next epoch's sweep."""
+        """Abort the transactions that messages name; others are left to the next epoch's sweep."""
         _abort(self.options, messages)
 
 
 class SinkWriter(_Writer, DataSourceArrowWriter):
-    """Of a batch query."""
+    """The writer of a batch query."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
-        """One task."""
+        """Write one task's rows."""
         context = TaskContext.get()
         assert context is not None
         attempt, prefix = self._attempt()
@@ -122,7 +122,7 @@ class SinkWriter(_Writer, DataSourceArrowWriter):
         _commit(self.options, messages, forget=self.options.job_id is None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort what tasks left open."""
+        """Abort the transactions that tasks left open."""
         if self.options.gather is None and self.mode is Mode.TWO_PHASE:
             _abort_attempt(self.options, self._attempt()[0])
 
@@ -135,14 +135,14 @@ class SinkWriter(_Writer, DataSourceArrowWriter):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkWriter:
-    """For ``df.write.format("oncelog")``. Raises OptionError."""
+    """The writer of ``df.write.format("oncelog")``. Raises OptionError."""
     if overwrite:
         raise OptionError("Save mode overwrite not allowed for Kafka. Use mode('append')")
     return SinkWriter(options, schema)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> SinkStreamWriter:
-    """For ``df.writeStream.format("oncelog")``. Raises OptionError."""
+    """The writer of ``df.writeStream.format("oncelog")``. Raises OptionError."""
     if any(name.lower() == "jobid" for name in options):
         raise OptionError("jobId is for batch writes; a streaming query is known by its checkpoint")
     return SinkStreamWriter(options, schema)
@@ -176,7 +176,7 @@ def _abort_attempt(options: SinkOptions, attempt: Attempt) -> None:
 
 
 def _hand_over(directory: str, messages: Iterable[WriterCommitMessage | None]) -> None:
-    """For ``oncelog.spark.transaction``: what is to be decided there."""
+    """Leave the transactions of a write in a file, for ``oncelog.spark.transaction`` to decide."""
     listed = tuple(one.listed for one in _known(messages) if one.listed is not None)
     path = Path(directory) / f"{secrets.token_hex(8)}.json"
     part = path.with_suffix(".part")

@@ -1,4 +1,4 @@
-"""What the sink may fail with; each text is one line for the person who runs the query."""
+"""Errors of the sink: one line each, for the person who runs the query."""
 
 from __future__ import annotations
 

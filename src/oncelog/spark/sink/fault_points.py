@@ -1,8 +1,8 @@
-"""Where a test may kill or hold a process of the sink, by name. Nothing happens unless the query names a directory.
+"""Fault points: named places where a test may kill or hold a process of the sink, if the query names a directory.
 
-A file with the point's name in the directory of option ``oncelog.testing.points`` is an order: whoever reaches the
-point first takes it away and is gone, as with ``kill -9``. What the file says may change that: ``executor`` ends the
-JVM that the process works for, ``hold`` lets it wait until there is a file ``<name>.go``.
+A file with the point's name in the directory of option ``oncelog.testing.points`` is an order: the process that
+reaches the point first takes the file away and dies, as with ``kill -9``. The file's content may change that:
+``executor`` ends the JVM that the process works for, ``hold`` lets it wait until there is a file ``<name>.go``.
 """
 
 from __future__ import annotations

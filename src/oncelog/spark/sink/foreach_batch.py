@@ -41,16 +41,16 @@ PROBE: Final = "probe:"
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _RUN_PROPERTY: Final = "spark.jobGroup.id"
 _DECIDED_HERE: Final[set[tuple[str, int, str | None]]] = set()
-"""What this process has decided: query, epoch and run. One run of a query has each epoch once, so it is no replay."""
+"""Query, epoch and run of each decision of this process. One run of a query has each epoch once: again is no replay."""
 
 
 class SinkTransaction:
-    """Takes writes; see the module. ``is_done`` says that the epoch was decided before: writes do nothing then."""
+    """A transaction under way, which takes writes. ``is_done``: the epoch was decided before, and writes do nothing."""
 
     def __init__(self, attempt: Attempt, options: Mapping[str, str], directory: Path, *, is_done: bool) -> None:
         self.attempt = attempt
         self.may_begin_anywhere = False
-        """Whether the numbers are the user's own, and this is the first."""
+        """True if epochs are numbers of the user's own, and this is the first."""
         self.is_done = is_done
         self._options = dict(options)
         self._directory = directory
@@ -72,10 +72,12 @@ class SinkTransaction:
         frame.write.format("oncelog").mode("append").options(**{**self._options, **options, **ours}).save()
 
     def listed(self) -> tuple[Listed, ...]:
-        """What the writes left open. Raises SinkError when one of them did not tell."""
+        """The transactions that the writes left open. Raises SinkError if a write's are missing."""
         found = sorted(self._directory.glob("*.json"))
         if len(found) != self._writes:
-            raise SinkError(f"{self._writes} writes were made, {len(found)} are known")
+            raise SinkError(
+                f"the transaction began {self._writes} writes, {len(found)} have finished: nothing was decided"
+            )
         return tuple(one for path in found for one in decode(path.read_bytes()).listed)
 
 
@@ -95,7 +97,8 @@ def transaction(
     run = None if query else frame.sparkSession.sparkContext.getLocalProperty(_RUN_PROPERTY)
     if run is not None and (name, epoch, run) in _DECIDED_HERE:
         raise SinkError(
-            f"epoch {epoch} has had its transaction: put all writes into one block, or name the others with query=…"
+            f"epoch {epoch} was decided by a transaction before: put all writes into one block, or name "
+            "the others with query=…"
         )
     attempt = Attempt(name, epoch, secrets.token_hex(8))
     is_done, is_new = _look_up(parsed, attempt)
@@ -114,7 +117,7 @@ def transaction(
 
 
 def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
-    """Whether the epoch was decided, and whether nothing is known of the query."""
+    """(True if the epoch was decided before, True if the query has no register)."""
     with open_client(options) as client, Cluster(client, attempt.query) as cluster:
         modes.choose(client, Mode.TWO_PHASE)
         register = cluster.register()
@@ -129,10 +132,11 @@ def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
 
 
 def _check_name(name: str) -> None:
-    """Raise SinkError for what could be taken for another query's: parts of an id are between slashes."""
+    """Raise SinkError for a name that could be taken for another query's: parts of an id are between slashes."""
     if not 1 <= len(name) <= MOST_NAME or "/" in name or "\0" in name or name.startswith((JOB, ONE_WRITE, PROBE)):
         raise SinkError(
-            f"query={name!r}: 1 to {MOST_NAME} characters without '/', not beginning with {JOB}, {ONE_WRITE} or {PROBE}"
+            f"query={name!r} cannot name a transaction: it needs 1 to {MOST_NAME} characters without '/', "
+            f"not beginning with {JOB}, {ONE_WRITE} or {PROBE}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Mode ``ledger``, for brokers without two-phase commit (Apache Kafka): what was written stands in a group's offsets.
+"""Mode ``ledger``, for brokers without two-phase commit (Apache Kafka): a group's offset names the last epoch written.
 
 A task has one transactional id and one group, both ``oncelog-sink/<query id>/<partition>``, and commits its own
 transaction: rows, and with them (TxnOffsetCommit) the epoch as an offset, row count and checksum as its metadata. A
@@ -40,7 +40,7 @@ TIMEOUT_MS: Final = 15 * MINUTE_MS
 
 
 def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write and commit, unless the ledger says that was done. The number of rows written. Raises SinkError."""
+    """Write and commit, unless the ledger has the epoch. The number of rows written. Raises SinkError."""
     name = ticket_id(attempt.query, partition)
     digest = Digest()
     with open_client(options) as client:
@@ -73,8 +73,8 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
 
 
 def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
-    """Whether the epoch was written in two phases, before the query's mode was changed. Raises SinkError where that
-    is not over, or where nobody asked for the change."""
+    """True if the epoch was written in two phases, before the query's mode was changed. Raises SinkError if that commit
+    is not over, or the change was not asked for."""
     with Cluster(client, attempt.query) as cluster:
         register = cluster.register()
     where = standing(register, attempt)
@@ -96,7 +96,7 @@ def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
 
 
 def _place(options: SinkOptions, first: pa.Table) -> TopicPartition:
-    """Under which partition the ledger has its entry: it has to exist."""
+    """The partition under which the ledger's offset is committed: one that exists."""
     topic = options.topic
     if topic is None:
         column = next(name for name in first.column_names if name.lower() == "topic")

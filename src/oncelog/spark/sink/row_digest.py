@@ -1,4 +1,4 @@
-"""What mode ``ledger`` remembers of a task's rows, and how a task that comes again is compared with it."""
+"""The digest of a task's rows that mode ``ledger`` keeps, and its comparison with the task when it runs again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Digest:
         self.checksum = 0
 
     def add(self, table: pa.Table) -> None:
-        """Take in some rows."""
+        """Add the rows of a table."""
         columns: dict[str, Any] = {name.lower(): table.column(name) for name in table.column_names}
         values, total = _bytes_of(columns["value"], _NO_VALUE)
         if "key" in columns:
@@ -44,7 +44,7 @@ class Digest:
         self.checksum = (self.checksum + total) & _MASK
 
     def of(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The tables as they are, taken in."""
+        """The tables unchanged, each added to the digest."""
         for table in tables:
             self.add(table)
             yield table
@@ -67,7 +67,7 @@ def _bytes_of(column: Any, null: int) -> tuple[Sequence[bytes | memoryview], int
 
 
 def compare(known: Committed, options: SinkOptions, attempt: Attempt, partition: str, digest: Digest) -> None:
-    """Raise SinkError unless a task has the rows that the ledger says were written."""
+    """Raise SinkError unless a task has the rows that the ledger has as written."""
     if options.accept_loss is not None and options.accept_loss >= known.offset:
         return
     if known.offset > attempt.epoch:

@@ -2,8 +2,8 @@
 
 Columns by name, as in Spark's Kafka sink: ``value`` (string or binary), and optionally ``key`` (the same), ``topic``
 (string; the option ``topic`` comes before it), ``partition`` (int), ``headers`` (array of key and value) and, ours,
-``timestamp``. A row goes to its ``partition``, else to its key's by the Java client's hash, else to the partition whose
-turn it is: one for each chunk of ``GATHER_BYTES``, so that batches are large.
+``timestamp``. A row goes to its ``partition``, else to its key's by the Java client's hash, else to the next partition
+in turn: one for each chunk of ``GATHER_BYTES``, so that batches are large.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Target(NamedTuple):
 
 
 class Router:
-    """From rows to partitions. ``target`` knows a topic (creating it when it is missing)."""
+    """Routes rows to partitions. ``target`` looks up a topic, and creates it if it is missing."""
 
     def __init__(self, topic: str | None, target: Callable[[str], Target], settings: ProducerSettings) -> None:
         self._topic = topic
@@ -107,7 +107,7 @@ class Router:
 
 
 def _partitions(rows: Rows, wanted: Any, count: int, turn: int) -> Longs | int:
-    """One partition for all, or one for each row."""
+    """The partition of all rows, or an array with one for each row."""
     where: Longs = np.full(len(rows), turn, np.int64)
     if rows.keys is not None and rows.keys.null_count < len(rows):
         hashed = (murmur2_of(rows.keys) & 0x7FFFFFFF).astype(np.int64) % count
@@ -145,7 +145,7 @@ def _bytes(column: Any) -> Any:
 
 
 def _times(columns: dict[str, Any], count: int) -> Longs:
-    """Milliseconds; now where the row does not say."""
+    """Timestamps in milliseconds; the time of day for rows without one."""
     now = time.time_ns() // 1_000_000
     column = columns.get("timestamp")
     if column is None:

@@ -1,8 +1,8 @@
-"""What one task does with its rows, in each mode. Runs on executors, without anything of Spark's.
+"""One task's write of its rows, in each mode. Runs on executors, without anything of Spark's.
 
 Rules: input is read to its end even when nothing is written, as the plan may have effects of its own. A task without
-rows opens nothing and asks nobody. A task that fails aborts what it opened; one that is killed leaves that to the
-sweep.
+rows opens nothing and asks nobody. A task that fails aborts its transaction; that of a task that is killed is left
+to the sweep.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ BATCH_OVERHEAD: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Which task, ``partition`` in words, and the attempt's number, which those of other stage attempts may share."""
+    """A task's ``partition``, as text, and the attempt's number, which attempts of other stage attempts may share."""
 
     partition: str
     attempt: int
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the one that begins an epoch while the others wait a moment."""
+        """True for the task that begins an epoch while the others wait a moment."""
         return self.partition in ("0", "0.0") and self.attempt == 0
 
 
@@ -58,7 +58,7 @@ def open_client(options: SinkOptions) -> Client:
 
 
 def write_plain(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> int:
-    """At least once. The number of rows."""
+    """Write at least once; the number of rows."""
     tables = gathered(batches)
     first = next(tables, None)
     if first is None:
@@ -70,7 +70,7 @@ def write_plain(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> int:
 
 
 class Task(NamedTuple):
-    """What a task came to: the transaction that the decision has to name, if any, and how many rows it was given."""
+    """A task's result: the transaction that the decision has to name, if any, and the number of rows it was given."""
 
     listed: Listed | None
     rows: int
@@ -79,7 +79,7 @@ class Task(NamedTuple):
 def write_two_phase(
     options: SinkOptions, attempt: Attempt, place: TaskPlace, batches: Iterable[pa.RecordBatch]
 ) -> Task:
-    """Leave an open transaction with the rows, unless that was done before."""
+    """Write the rows into a transaction and leave it open, unless the epoch was decided before."""
     tables = gathered(batches)
     first = next(tables, None)
     if first is None:
@@ -104,8 +104,8 @@ def write_two_phase(
 
 
 def _transaction(options: SinkOptions, attempt: Attempt, name: str) -> TransactionSettings:
-    """Without a time-out, but for a write that nobody can run again, if its user gives one: it has to be longer than
-    the job."""
+    """Settings without a time-out; a write that cannot be run again may have one, which has to be longer than the
+    job."""
     if options.transaction_timeout_ms is not None and attempt.query.startswith(ONE_WRITE):
         return TransactionSettings(name, timeout_ms=options.transaction_timeout_ms)
     return TransactionSettings(name, two_phase=True)
@@ -134,7 +134,7 @@ def _write(
 def _compare(
     client: Client, options: SinkOptions, attempt: Attempt, place: TaskPlace, tables: Iterator[pa.Table]
 ) -> int:
-    """Rows that were written with the ledger before the query's mode was changed."""
+    """Compare rows that were written with the ledger before the query's mode was changed; the number of rows."""
     digest = Digest()
     drain(digest.of(tables))
     known = ledger_entry(client, ticket_id(attempt.query, place.partition))
@@ -144,7 +144,8 @@ def _compare(
 
 
 def _begin(cluster: Cluster, options: SinkOptions, attempt: Attempt, place: TaskPlace) -> TaskAction:
-    """Tasks that begin an epoch at once fence each other: one goes first, and the others try after random pauses."""
+    """Begin the epoch. Tasks that do so at once fence each other: one goes first, the others try after random
+    pauses."""
     if not place.is_first:
         until = time.monotonic() + _HEAD_START_S
         while time.monotonic() < until and standing(cluster.register(), attempt) is Standing.BEGIN:
@@ -160,7 +161,7 @@ def _begin(cluster: Cluster, options: SinkOptions, attempt: Attempt, place: Task
 
 
 def send_all(client: Client, options: SinkOptions, producer: BodyProducer, tables: Iterator[pa.Table]) -> int:
-    """All rows to their partitions; how many."""
+    """Send all rows to their partitions; the number of rows."""
     known: dict[str, Target] = {}
 
     def target(topic: str) -> Target:
@@ -180,7 +181,7 @@ def send_all(client: Client, options: SinkOptions, producer: BodyProducer, table
 
 
 def _largest_batch(client: Client, topic: str) -> int:
-    """What the topic takes, less a batch's own bytes; whoever may not look is refused by the broker, in words."""
+    """The topic's ``max.message.bytes`` less a batch's own bytes; no limit if its configuration may not be read."""
     from oncelog.admin.configs import ResourceType, describe_configs
 
     with contextlib.suppress(BrokerRefused):
@@ -191,5 +192,5 @@ def _largest_batch(client: Client, topic: str) -> int:
 
 
 def drain(tables: Iterable[pa.Table]) -> int:
-    """Read to the end; the number of rows."""
+    """Read tables to the end; the number of rows."""
     return sum(table.num_rows for table in tables)

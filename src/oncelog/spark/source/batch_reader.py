@@ -28,7 +28,7 @@ class OncelogReader(DataSourceReader):
         self._pushed = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
-        """One range per partition, more with ``minPartitions`` or ``maxRecordsPerPartition``."""
+        """The ranges of the query: one per partition, more with ``minPartitions`` or ``maxRecordsPerPartition``."""
         options, pushed = self._options, self._pushed
         if options.ranges is not None:
             return [part for one in options.ranges if (part := pushed.of(one)) is not None]
@@ -51,7 +51,7 @@ class OncelogReader(DataSourceReader):
 
 
 class FilteringReader(OncelogReader):
-    """A reader that reads only what filters on ``partition``, ``offset`` and ``timestamp`` can want."""
+    """A reader that narrows its ranges by filters on ``partition``, ``offset`` and ``timestamp``."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - PySpark's name
         """Take in filters; those that Spark has to apply still are returned."""

@@ -1,8 +1,8 @@
 """``format("oncelog")``: topics as a Spark source, batch and streaming, in Python (PySpark's Python data source API).
 
 The columns and option names are those of Spark's Kafka connector, so a query changes by the name of its format only.
-The driver plans offsets (``batch_reader``, ``stream_reader``), each task reads a range (``reading``); nothing is kept
-between them but the options and the offsets Spark itself keeps, in the connector's JSON with notes beside it.
+The driver plans offsets (``batch_reader``, ``stream_reader``, ``plan``), each task reads a range (``read``); nothing is
+kept between them but the options and the offsets Spark itself keeps, in the connector's JSON with notes beside it.
 
 Readers are imported when they are asked for: Spark makes a process for each step of planning, and each imports what is
 named here.

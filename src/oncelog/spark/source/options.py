@@ -81,23 +81,24 @@ class SourceOptions:
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * MINUTE_MS
     offset_retries: int = 3
-    """How often to look again when a log seems shorter than it was: a new leader may be behind for a moment."""
+    """Times a log that seems shorter than it was is listed again: a new leader may be behind for a moment."""
     offset_retry_interval_ms: int = SECOND_MS
     pushdown: bool = False
     value_as_text: bool = False
     held_after_ms: int = 10 * SECOND_MS
-    """How long a last stable offset may stand below the log's end before the transaction that holds it is named."""
+    """Time for which a last stable offset may stand below the log's end before the transaction that holds it is
+    named."""
     no_progress_timeout_ms: int = 2 * MINUTE_MS
     ranges: tuple[OffsetRange, ...] | None = None
 
     @property
     def patience_ms(self) -> int:
-        """How long a log may seem shorter than it was."""
+        """Time for which a log may seem shorter than it was, over all retries."""
         return self.offset_retries * self.offset_retry_interval_ms
 
     @property
     def read_committed(self) -> bool:
-        """Whether aborted transactions are left out."""
+        """True if aborted transactions are left out."""
         return self.fetch.read_committed
 
     def check_batch(self) -> SourceOptions:
@@ -251,7 +252,7 @@ def _ranges(text: str) -> tuple[OffsetRange, ...]:
 
 
 def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> Bound | None:
-    """One side's position; as in the connector, a time for all goes before times, and times before offsets."""
+    """The bound of one side; as in the connector, a time for all goes before times, and times before offsets."""
     one_time = options.get(f"{side}timestamp")
     if one_time is not None:
         if not one_time.strip().isdigit() or int(one_time) > INT64_MAX:

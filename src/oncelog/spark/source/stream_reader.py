@@ -1,7 +1,7 @@
 """A streaming query's reader, as PySpark calls it: offsets in JSON, ranges, rows.
 
 Nothing is kept in it but the options and what the driver's process remembers between micro-batches: the offsets that
-``Trigger.AvailableNow`` stops at, when the last batch was let through, and a client. A copy that is pickled to a task
+``Trigger.AvailableNow`` stops at, when the last batch was admitted, and a client. A copy that is pickled to a task
 has none of these.
 """
 
@@ -55,7 +55,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end: Position | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-        """Where a new query begins: at the log's end unless ``startingOffsets`` says otherwise."""
+        """The offsets at which a new query begins: the log's end unless ``startingOffsets`` says otherwise."""
         return self._planner.initial().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - PySpark's name
@@ -85,7 +85,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - PySpark's name
-        """Where the logs end, for the query's progress; notes beside it under keys that begin with ``@``."""
+        """The logs' ends for the query's progress, with notes under keys that begin with ``@``."""
         latest = self._latest if self._latest is not None else self._planner.latest()
         return self._planner.report(self._end, latest, time.monotonic_ns() // 1_000_000)
 
@@ -98,5 +98,5 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows_of(self._options, partition)
 
     def stop(self) -> None:
-        """The query is over."""
+        """Close the client: the query is over."""
         self._planner.close()

@@ -34,9 +34,9 @@ def decode_values(
     """``frame`` with its ``column`` decoded; the other columns stay as they are.
 
     ``value_format`` is ``json`` (``schema``: DDL such as ``"id BIGINT, name STRING"``, or a StructType), ``avro``
-    (``schema``: Avro's JSON), ``utf8`` or ``binary``. ``skip_bytes`` leaves out what stands before each value: 5 for
-    the header of Confluent's serializers. ``options`` go to Spark's function (``mode``,
-    ``columnNameOfCorruptRecord``, …). What cannot be parsed is null, unless they say otherwise.
+    (``schema``: Avro's JSON), ``utf8`` or ``binary``. ``skip_bytes`` leaves out the first bytes of each value: 5 for
+    the header of Confluent's serializers. ``options`` go to Spark's function (``mode``, ``columnNameOfCorruptRecord``,
+    …). A value that cannot be parsed is null, unless they say otherwise.
 
     Raises OptionError for a format that does not exist, a schema that is missing, and Avro without Spark's package.
     """

@@ -1,7 +1,7 @@
-"""Swapping two directories in one step, and making a whole tree durable: what ``os.replace`` cannot do.
+"""Two directories swapped in one step, and a whole tree made durable: beyond ``os.replace``.
 
 ``rename`` does not replace a directory that has something in it. Linux swaps two names atomically (``renameat2`` with
-``RENAME_EXCHANGE``); whoever looks a path up sees the one or the other. Nothing here falls back to two renames.
+``RENAME_EXCHANGE``); a look-up of a path finds the one or the other. Nothing here falls back to two renames.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SwapUnsupported(OSError):
 
 
 def swap(one: Path, other: Path) -> None:
-    """Swap what two paths name, atomically; both must exist, on one file system. Raises OSError."""
+    """Swap two paths' files or directories, atomically; both must exist, on one file system. Raises OSError."""
     renameat2 = _renameat2()
     if renameat2 is None:
         raise SwapUnsupported(errno.ENOSYS, "no renameat2 here")

@@ -1,9 +1,9 @@
-"""Small files of a table become larger ones, in one step for everybody who reads it.
+"""Small files of a table become larger ones, in one step for every reader.
 
 Renaming one merged file over several small ones is not possible, and any order of single renames shows a reader rows
-twice or not at all. So the whole directory is made anew beside the table: hard links to what stays, merged files for
-what does not; then the two directories are swapped (``exchanging``). A path looked up before the swap leads to the old
-table, after it to the new one, never to a mixture. ADR 0005.
+twice or not at all. So the whole directory is made anew beside the table: hard links to files that stay, merged files
+for the others; then the two directories are swapped (``atomic_swap``). A path looked up before the swap leads to the
+old table, after it to the new one, never to a mixture. ADR 0005.
 
 Rules: only ranges of one partition that follow each other without a gap are merged, bad rows with them; the merged
 file's rows are counted against the footers of the small ones; both locks are held, and they are links, so that they
@@ -43,7 +43,7 @@ class CompactReport:
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as plain values, for JSON."""
         return asdict(self)
 
 
@@ -61,11 +61,11 @@ def compact(directory: str | Path, target_bytes: int = DEFAULT_TARGET_BYTES) -> 
 
 
 def compact_open(table: Table, target_bytes: int, on_step: Callable[[str], None] = lambda step: None) -> CompactReport:
-    """The same for a table that this process holds; ``on_step`` hears each step before it is taken, for tests."""
+    """Compact a table that this process holds; ``on_step`` is called before each step, for tests."""
     if target_bytes < 1:
-        raise TableError("files must be allowed at least one byte")
+        raise TableError(f"the target size of files is {target_bytes} bytes: it must be at least 1")
     started = time.monotonic()
-    with Table.open(table.path, role="fill"):  # nobody fills holes meanwhile
+    with Table.open(table.path, role="fill"):  # no backfill or export meanwhile
         beside = table.path.parent / f".{table.path.name}.oncelog-compacting"
         shutil.rmtree(beside, ignore_errors=True)
         runs = [run for files in table.files().values() for run in runs_to_merge(_sized(table, files), target_bytes)]

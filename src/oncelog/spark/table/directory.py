@@ -11,8 +11,8 @@ Invariants, whatever the moment at which the process dies:
   1. a visible file is complete and durable, and holds exactly the records of its offsets;
   2. the files of a partition do not overlap, so no row is there twice;
   3. where a load goes on is read from the names alone: there is no second place that could disagree;
-  4. a range and its bad rows are committed together: what is to be renamed is written down first (``intent.json``) and
-     finished by whoever opens the table next.
+  4. a range and its bad rows are committed together: the renames are written to a journal first (``intent.json``) and
+     finished by the process that opens the table next.
 Only the process that holds the lock renames; tasks write into its staging directory and nowhere else. See ADR 0001 and,
 for partitioned tables, quarantine and compaction, ADR 0005.
 """
@@ -45,7 +45,7 @@ _FORMAT: Final = 1
 
 
 class TableError(SparkSourceError):
-    """The directory is not what a load left behind, or someone else is using it."""
+    """The directory is not as a load leaves it, or is in use."""
 
 
 def topic_label(topic: str) -> str:
@@ -58,7 +58,7 @@ def topic_label(topic: str) -> str:
 Role = Literal["append", "fill"]
 
 QuarantineSender = Callable[[dict[str, Any]], None]
-"""Does what a journal asks for beside its renames, unless it was done: rows into a quarantine topic."""
+"""Sends the bad rows that a rename journal names to their quarantine topic, unless that was done."""
 
 
 class TableBusy(TableError):
@@ -80,7 +80,7 @@ class RowsFile(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> RowsFile | None:
-        """The file of that name, None when it is not one of ours."""
+        """The file of that name, None if a load gives no such name."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
@@ -89,12 +89,12 @@ class RowsFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its file name; sorts by partition, then offset."""
+        """The file's name; names sort by partition, then offset."""
         return f"rows-{self._range}.parquet"
 
     @property
     def directory_name(self) -> str:
-        """What it is called in a partitioned table, where it is a directory; readers take it for a column."""
+        """The range's name in a partitioned table, where it is a directory; readers take it for a column."""
         return f"offsets={self._range}"
 
     @property
@@ -110,7 +110,7 @@ class Table:
         self.hidden = path / "_oncelog"
         self.quarantine = path / "_quarantine"
         self.partitioned = False
-        """Whether a range is a directory with one of its own for each day; set before the first range is published."""
+        """True if a range is a directory with one of its own for each day; set before the first range is published."""
         self._stagings = self.hidden / ("staging" if role == "append" else f"staging-{role}")
         self._staging = self._stagings / uuid.uuid4().hex
 
@@ -121,10 +121,10 @@ class Table:
     ) -> Iterator[Table]:
         """The table at ``path``, created if need be and locked until the end of the block.
 
-        What an earlier load decided is finished (``send_quarantined`` does what is beside the renames), what it left undecided
-        is removed. Raises TableError when another load holds it, or the directory has Parquet files that no load
-        wrote: a reader would take them for rows of the topic. With the ``role`` of filling, which a process may have
-        beside one that appends, only ranges before a partition's first file, or between two, may be published.
+        A rename journal that an earlier load left is finished, with ``send_quarantined`` for its bad rows; staged files
+        that no journal names are removed. Raises TableError when another load holds it, or the directory has Parquet
+        files that no load wrote: a reader would take them for rows of the topic. In the role ``fill``, which a process
+        may have beside one that appends, only ranges before a partition's first file, or between two, may be published.
         """
         table = cls(path, role)
         try:
@@ -139,7 +139,7 @@ class Table:
             try:
                 yield table
             finally:
-                if not table._journal.exists():  # what it is to move is there
+                if not table._journal.exists():  # else the files that it moves are there
                     shutil.rmtree(table._staging, ignore_errors=True)
 
     def files(self) -> dict[tuple[str, int], list[RowsFile]]:
@@ -160,11 +160,11 @@ class Table:
         return found
 
     def path_of(self, file: RowsFile) -> Path:
-        """Where a visible file is; a directory in a partitioned table."""
+        """The path of a visible file; a directory in a partitioned table."""
         return self.path / (file.directory_name if self.partitioned else file.name)
 
     def bad_path_of(self, file: RowsFile) -> Path:
-        """Where the bad rows of a range are, if it has any."""
+        """The path of a range's bad rows, if it has any."""
         return self.quarantine / file.name
 
     def staging(self, step: int) -> Path:
@@ -188,9 +188,10 @@ class Table:
         send_quarantined: QuarantineSender | None = None,
         **extra: Any,
     ) -> None:
-        """As ``publish``, together with the range's bad rows (None: it has none any more); ``extra`` is for ``send_quarantined``.
+        """Publish a range together with its bad rows (None: it has none any more); ``extra`` goes to
+        ``send_quarantined``.
 
-        Whatever happens after the journal is durable, all of it comes to be.
+        The commit point is the durable journal: from then on all of it is finished, by this process or the next.
         """
         moves = [Move(bad, self.bad_path_of(file)), Move(staged, self.path_of(file))]
         journal = RenameJournal.of(self.path, moves, extra)
@@ -227,7 +228,7 @@ class Table:
             ) from None
 
     def describe(self) -> dict[str, Any]:
-        """What ``describe_as`` wrote; empty for a new table."""
+        """The table's description, as ``describe_as`` wrote it; empty for a new table."""
         try:
             described: dict[str, Any] = json.loads((self.hidden / "table.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -239,7 +240,7 @@ class Table:
         return described
 
     def describe_as(self, description: Mapping[str, Any]) -> None:
-        """Remember what the table holds (topic ids, columns); replaced as a whole, durably."""
+        """Replace the table's description (topic ids, columns) as a whole, durably."""
         temporary = self.hidden / "table.json.new"
         temporary.write_text(json.dumps({"format": _FORMAT, **description}, indent=2), encoding="utf-8")
         fsync(temporary)

@@ -1,7 +1,7 @@
 """The Parquet files of a table, seen by the driver: checked before they are published, empty ones, merged ones.
 
-The rule: nothing is believed because a task said so. What a file holds is read from its footer, which Spark's own
-writer filled while it wrote the rows.
+The rule: a task's word is not enough. The rows of a file are read from its footer, which Spark's own writer filled
+while it wrote them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import Table, TableError
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What a partitioned table calls the day of no time, as Hive and Spark do."""
+"""The day of rows without a time, as Hive and Spark name it."""
 _ROWS_A_GROUP: Final = 250_000
 
 
@@ -45,7 +45,7 @@ def write_empty(path: Path, *, include_headers: bool) -> None:
 
 
 def write_empty_range(path: Path, schema: pa.Schema, *, partitioned_by: str | None) -> None:
-    """As ``write_empty`` for any columns; in a partitioned table a directory with one empty file under no day."""
+    """A range without rows, of any columns; in a partitioned table a directory with one empty file under no day."""
     if partitioned_by is None:
         pq.write_table(schema.empty_table(), path)
         return
@@ -65,7 +65,7 @@ def files_in(path: Path) -> list[Path]:
 
 
 def facts_of(path: Path) -> FileFacts:
-    """What the footers of a range say of its offsets."""
+    """Rows and offsets of a range, by its files' footers."""
     rows, smallest, largest = 0, [], []
     for file in files_in(path):
         metadata = pq.read_metadata(file)
@@ -79,7 +79,7 @@ def facts_of(path: Path) -> FileFacts:
 
 
 def partition_of(path: Path) -> TopicPartition:
-    """Whose rows a range that has some holds: the smallest topic and partition that its first footer names."""
+    """The partition of a range's rows: the smallest topic and partition that its first footer names."""
     for file in files_in(path):
         metadata = pq.read_metadata(file)
         for group in range(metadata.num_row_groups):
@@ -129,7 +129,7 @@ def merge_kept(old: Path, staged: Path, below: int, merged: Path) -> None:
 
 
 def merge(sources: Sequence[Kept], merged: Path) -> int:
-    """All rows of files (or of directories, day by day) one after the other, in one; how many there are.
+    """Write all rows of files (or of directories, day by day) into one, in order; the number of rows.
 
     Columns are those of all together, the last ones' first; where a file lacks one its rows have null.
     """

@@ -1,4 +1,4 @@
-"""Several renames as one commit: what is to be done is written down first, and finished by whoever comes next.
+"""Several renames as one commit: a journal names them first, and the next process finishes what one that died left.
 
 The rule: once the journal is durable, the commit has happened; carrying it out is repeatable, because a move whose
 inode is in place already was done. A move over a directory swaps the two, which is why inodes, not names, are compared.
@@ -25,7 +25,8 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RenameJournal:
-    """Moves under ``root``, with the inode that each is to bring; ``extra`` is for what is to be done beside them."""
+    """Moves under ``root``, with the inode that each brings; ``extra`` names the bad rows to send to a quarantine
+    topic."""
 
     root: Path
     moves: Sequence[tuple[Move, int]]
@@ -33,7 +34,7 @@ class RenameJournal:
 
     @classmethod
     def of(cls, root: Path, moves: Sequence[Move], extra: dict[str, Any]) -> RenameJournal:
-        """To be made while the staged files are still there; they are durable when it returns."""
+        """The journal of ``moves``, whose staged files are still there; they are durable when it returns."""
         for move in moves:
             if move.staged is not None:
                 fsync_tree(move.staged)
@@ -53,7 +54,7 @@ class RenameJournal:
         return cls(root, moves, said["extra"])
 
     def write(self, path: Path) -> None:
-        """Durably, as a whole: the commit point."""
+        """Write the journal durably, as a whole: the commit point."""
         moves = [
             (
                 None if one.staged is None else str(one.staged.relative_to(self.root)),
@@ -69,13 +70,13 @@ class RenameJournal:
         fsync(path.parent)
 
     def carry_out(self) -> None:
-        """All moves, in their order; those that were made are left alone."""
+        """Make all moves, in their order; those that were made are left alone."""
         for move, inode in self.moves:
             carry_out(move, inode)
 
 
 def carry_out(move: Move, inode: int) -> None:
-    """One move, durable when it returns."""
+    """Carry out one move; durable when it returns."""
     staged, final = move
     if staged is None:
         final.unlink(missing_ok=True)

@@ -27,7 +27,7 @@ _LEVELS: Final[dict[str, pa.Field[Any]]] = {"day": pa.field("day", pa.date32()),
 
 
 class DeltaTarget:
-    """The table in a directory."""
+    """A Delta table in a directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -41,12 +41,12 @@ class DeltaTarget:
         return {one: version for one, version in found.items() if version is not None}
 
     def columns(self) -> pa.Schema | None:
-        """The columns it has."""
+        """The table's columns; None if there is no table yet."""
         table = self._table()
         return None if table is None else _columns(table)
 
     def commit(self, files: Sequence[NewFile], ends: NextOffsets, schema: pa.Schema, partition_by: str | None) -> None:
-        """One version of the table: its files, the offsets, and columns that are new before it."""
+        """Write one version of the table: its files and the offsets; new columns are added before it."""
         outside = levels(partition_by) if partition_by else ()
         fields: list[pa.Field[Any]] = [one.with_nullable(True) for one in schema]
         wanted = pa.schema([*fields, *(_LEVELS[name] for name in outside)])
@@ -101,5 +101,5 @@ def _columns(table: DeltaTable) -> pa.Schema:
 
 
 def application_id(partition: TopicPartition) -> str:
-    """Under which a partition's next offset stands in the log."""
+    """The ``txn`` application id whose version is a partition's next offset."""
     return f"{PREFIX}{partition.topic}/{partition.partition}"

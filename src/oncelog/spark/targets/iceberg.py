@@ -38,18 +38,18 @@ class IcebergTarget:
         self._name = (NAMESPACE, self.root.name.replace(".", "_"))
 
     def next_offsets(self, partitions: Sequence[TopicPartition]) -> NextOffsets:
-        """From the newest snapshot that says so."""
+        """The next offsets in the newest snapshot that has some in its summary."""
         table = self._table()
         known = {} if table is None else _offsets(table)
         return {one: known[one] for one in partitions if one in known}
 
     def columns(self) -> pa.Schema | None:
-        """The columns it has."""
+        """The table's columns; None if there is no table yet."""
         table = self._table()
         return None if table is None else schema_to_pyarrow(table.schema(), include_field_ids=False)
 
     def commit(self, files: Sequence[NewFile], ends: NextOffsets, schema: pa.Schema, partition_by: str | None) -> None:
-        """One snapshot of the table; columns that are new come with it."""
+        """Write one snapshot of the table; new columns come with it."""
         table = self._table() or self._create(schema, partition_by)
         offsets = {**_offsets(table), **ends}
         said = json.dumps([[p.topic, p.partition, end] for p, end in sorted(offsets.items())])
@@ -97,5 +97,8 @@ def _offsets(table: IcebergTable) -> NextOffsets:
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
         if parent is not None and snapshot is None:
-            raise OptionError(f"the snapshots that said where {table.name()} goes on were expired; load a new table")
+            raise OptionError(
+                f"every snapshot of {table.name()} that has the next offsets was expired, so no load can continue it: "
+                "load a new table"
+            )
     return {}

@@ -1,7 +1,7 @@
 """Tables of other formats as targets: Spark writes files, one commit of the format adds them *and* the offsets.
 
 The rules: a step's files are written where no reader looks and checked by their footers, as for ``table``; the commit
-that adds them carries where each partition goes on, so rows and offsets cannot be apart (``Target.commit``); a load
+that adds them carries each partition's next offset, so rows and offsets cannot be apart (``Target.commit``); a load
 that dies leaves files that no commit names, which the format's own clean-up removes. Bad rows have a table of the same
 format beside it with offsets of its own, committed first; a run that dies between the two skips what it has already.
 """
@@ -41,7 +41,7 @@ FORMATS = ("delta", "iceberg")
 
 
 def load_into(topics: Sequence[str], bootstrap_servers: str, to: str | Path, **arguments: Any) -> LoadReport:
-    """As ``loading.load``; ``delta:DIR`` and ``iceberg:DIR`` are tables of those formats. Raises OptionError."""
+    """Load into a table: ``delta:DIR`` or ``iceberg:DIR``, else as ``load_job.load``. Raises OptionError."""
     kind, separator, path = str(to).partition(":")
     if not separator or kind not in FORMATS:
         return load(topics, bootstrap_servers, to, **arguments)
@@ -56,7 +56,7 @@ def load_into(topics: Sequence[str], bootstrap_servers: str, to: str | Path, **a
 
 
 def opener(kind: str) -> Callable[[Path], Target]:
-    """What opens a table of a format. Raises OptionError where its package is missing."""
+    """The function that opens a table of a format. Raises OptionError if its package is missing."""
     try:
         if kind == "delta":
             from oncelog.spark.targets.delta import DeltaTarget
@@ -118,7 +118,7 @@ def _writer(spark: SparkSession | None, request: LoadRequest, target: Target, st
 
 
 def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> Any:
-    """The fields that values have in a table that is there."""
+    """The decoded fields of an existing table."""
     if columns is None or not shape.decodes_fields:
         return None
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -129,12 +129,12 @@ def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """NextOffsets, as a table's files would say them."""
+    """Next offsets in the form of a table directory's files, for ``ClusterLog.states``."""
 
     ends: NextOffsets
 
     def files(self) -> dict[tuple[str, int], list[RowsFile]]:
-        """One without rows for each partition, that ends where it goes on."""
+        """A file without rows for each partition, which ends at the next offset."""
         return {(topic_label(p.topic), p.partition): [RowsFile.of(p, end, end)] for p, end in self.ends.items()}
 
 
@@ -155,11 +155,11 @@ class _Run:
         self._started = time.monotonic()
 
     def tell(self, kind: Any) -> None:
-        """As ``Publication.tell``."""
+        """Report progress to the caller: see ``Publication``."""
         self._on_event(Event(kind, self._report.steps, self._done, self.offsets_total, self._report.rows))
 
     def start(self, writer: Any) -> None:
-        """With whoever writes; a table that is not there yet is made."""
+        """Take the writer; create the table if it is not there."""
         self._writer = writer
         self.parallelism = writer.parallelism
         shaping = writer if isinstance(writer, ShapingWriter) else None
@@ -173,7 +173,7 @@ class _Run:
             self._target.commit([], {}, self._schema, self._partition_by)
 
     def carry_out(self, pieces: Sequence[Piece]) -> None:
-        """One step, one commit."""
+        """Run one step: write the pieces, check them, and make one commit."""
         directory = self._target.root / "data" / f"{self._report.steps:05d}-{uuid.uuid4().hex}"
         self.tell("writing")
         written = self._writer.write(pieces, directory)
@@ -246,7 +246,7 @@ def _new_files(path: Path, piece: Piece) -> Iterator[NewFile]:
 
 
 def _since(path: Path, offset: int) -> int:
-    """Leave out rows below ``offset``, which a run that died has committed; how many are left."""
+    """Remove rows below ``offset``, which a run that died has committed; the number of rows left."""
     rows = pq.read_table(path)
     kept = rows.filter(pc.greater_equal(rows["offset"], pa.scalar(offset, pa.int64())))
     if kept.num_rows != rows.num_rows:

@@ -27,15 +27,15 @@ class NewFile(NamedTuple):
 
 
 class Target(Protocol):
-    """A table of some format. One process at a time writes to it (``locked``)."""
+    """A table of some format. One process at a time writes to it."""
 
     root: Path
 
     def next_offsets(self, partitions: Sequence[TopicPartition]) -> NextOffsets:
-        """Where those of them go on that it has something of, by the newest commit."""
+        """Partition → next offset by the newest commit; partitions without rows in the table are left out."""
 
     def columns(self) -> pa.Schema | None:
-        """The columns it has; None when it is not there yet."""
+        """The table's columns; None if there is no table yet."""
 
     def commit(self, files: Sequence[NewFile], ends: NextOffsets, schema: pa.Schema, partition_by: str | None) -> None:
-        """Add files and let ``ends`` be where their partitions go on, in one commit; new columns are added to it."""
+        """Add files and record ``ends`` as their partitions' next offsets, in one commit; new columns are added."""

@@ -1,6 +1,7 @@
-"""The protocol's port over the blocking client: one operation, one or a few requests. The register is ``register_topic``'s.
+"""The protocol's port over the blocking client: one operation, one or a few requests. The register is
+``register_topic``'s.
 
-Codes that may pass are tried again inside; whatever else an answer says is given back or raised, never guessed.
+Retriable codes are retried inside; any other is returned or raised, never guessed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _NOBODY: Final = Found(INT64_MAX, 0, False)
 
 
 class Cluster:
-    """Answers the asks of one program after another, for one query. Use it as a context manager."""
+    """Carries out the operations of one program after another, for one query. Use it as a context manager."""
 
     def __init__(self, client: Client, query: str) -> None:
         self.client = client
@@ -68,13 +69,14 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Close what was opened; nothing is aborted."""
+        """Close all producers; nothing is aborted."""
         for producer in (self._driver, *self._tasks.values()):
             if producer is not None:
                 producer.close()
 
     def run(self, program: Generator[Operation, Any, T], at: Callable[[Operation], None] = lambda operation: None) -> T:
-        """Drive a program to its end; ``at`` is told each operation before it is carried out (the tests' kill points)."""
+        """Drive a program to its end; ``at`` is told each operation before it is carried out (the tests' kill
+        points)."""
         answer: Any = None
         while True:
             try:
@@ -126,11 +128,11 @@ class Cluster:
         return self._tasks[stored.transactional_id]
 
     def register(self) -> Register | None:
-        """As the operation ``Read``."""
+        """The register as it is now, as by the operation ``Read``."""
         return self._topic.read()
 
     def forget(self) -> None:
-        """Remove the register of a query that nobody can run again. Only with the fence, after ``commit``."""
+        """Remove the register of a query that cannot be run again. Only with the fence, after ``commit``."""
         driver = self._driver
         if driver is not None and self._where is not None:
             driver.begin()
@@ -139,7 +141,7 @@ class Cluster:
 
     @property
     def _is_new(self) -> bool:
-        """Whether nobody can have written for this query before: it was made for one write."""
+        """True if nothing can have been written for this query before: it was made for one write."""
         return self._query.startswith(ONE_WRITE)
 
     # The register.
@@ -221,20 +223,20 @@ class Cluster:
 
 
 def ledger_entry(client: Client, group: str) -> Committed | None:
-    """What mode ``ledger`` has written last for a task, after the transactions that are about to say so are over."""
+    """The last entry of mode ``ledger`` for a task, read after transactions under way on it are over."""
     entries = committed_offsets(client, group, require_stable=True).values()
     return max(entries, key=lambda one: one.offset, default=None)
 
 
 def before_the_log(client: Client, listed: Iterable[Listed]) -> list[Listed]:
-    """Those that wrote below where a log begins by now."""
+    """The transactions whose rows are below the log start offset: retention removed them."""
     places = [(one, TopicPartition(TopicName(at.topic), at.partition), at) for one in listed for at in one.written]
     begins = client.list_offsets({where: -2 for _, where, at in places if at.first_offset >= 0})
     return [one for one, where, at in places if at.first_offset >= 0 and begins[where].offset > at.first_offset]
 
 
 def was_aborted(client: Client, written: Written, stored: StoredTransaction) -> bool:
-    """Whether the first batch that a transaction wrote is there, and aborted."""
+    """True if the first batch that a transaction wrote is in the log, and aborted."""
     where, first = TopicPartition(TopicName(written.topic), written.partition), written.first_offset
     if first < 0 or client.list_offsets({where: -2})[where].offset > first:
         return False
@@ -249,7 +251,7 @@ def was_aborted(client: Client, written: Written, stored: StoredTransaction) -> 
 
 
 def is_fencing(error: BrokerRefused) -> bool:
-    """Whether the error says that another instance has come."""
+    """True if the error says that another instance has taken over the id."""
     return error.code in (
         ErrorCode.PRODUCER_FENCED,
         ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -1,4 +1,4 @@
-"""What a program of the commit protocol asks for, and what it is answered: the port to a cluster."""
+"""Operations of the commit protocol and their answers: the port between the pure programs and a cluster."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write the register in a transaction of the query's id. Answer: whether it was; False when we are fenced."""
+    """Write the register in a transaction of the query's id. Answer: True if it was written, False if we are fenced."""
 
     register: Register
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """As ``Write``, but only begun: True says that we were not fenced yet. ``Publish`` makes it visible."""
+    """Write the register without committing it. Answer: True if we are not fenced yet. ``Publish`` makes it visible."""
 
     register: Register
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Commit what was staged. Answer: whether it was."""
+    """Commit the staged register. Answer: True if it was committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """What the coordinators know of these ids. Answer: id → Found, without ids they do not know."""
+    """Describe the identities of transactional ids. Answer: id → Found, without ids that no coordinator knows."""
 
     transactional_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """The open transactions of ids that begin with ``prefix``, and the identities of tasks' ids that were claimed and
-    not used since. Answer: a sequence of StoredTransaction."""
+    """List the open transactions of ids that begin with ``prefix``, and the identities of tasks' ids that were claimed
+    and not used since. Answer: a sequence of StoredTransaction."""
 
     prefix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """InitProducerId on an id of its own, whoever has it. Answer: the epoch, another one each time it is asked."""
+    """InitProducerId on a task's ticket id, whichever attempt has it. Answer: the epoch, another one each time."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLedger:
-    """The last epoch that mode ``ledger`` has written for a task, by its ticket id. Answer: int or None."""
+    """Read the last epoch that mode ``ledger`` has written for a task, by its ticket id. Answer: int or None."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class FindLedger:
-    """Whether mode ``ledger`` has written anything for ids that begin with ``prefix``. Answer: bool."""
+    """Look for groups of mode ``ledger`` whose ids begin with ``prefix``. Answer: True if there are any."""
 
     prefix: str
 
@@ -80,7 +80,7 @@ class FindLedger:
 class Claim:
     """InitProducerId on a task's id, if its identity still is ``found`` (None: if the id does not exist).
 
-    Answer: the new identity (StoredTransaction), or None when somebody else has come."""
+    Answer: the new identity (StoredTransaction), or None if the id has another identity by now."""
 
     transactional_id: str
     found: Found | None
@@ -88,14 +88,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class FindRemoved:
-    """Which of these transactions' rows are before the beginning of their logs. Answer: a sequence of Listed."""
+    """Find transactions whose rows are below their logs' start offsets. Answer: a sequence of Listed."""
 
     listed: tuple[Listed, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckAborted:
-    """Whether the log shows that a transaction nobody knows any more was aborted. False where it cannot tell."""
+    """Look in the log for the rows of a transaction that no coordinator knows any more. Answer: True if they are there,
+    aborted; False also if the log cannot tell."""
 
     listed: Listed
 
@@ -136,7 +137,7 @@ class Found(NamedTuple):
 
 
 class Ended(Enum):
-    """What an EndTxn came to."""
+    """The outcome of an EndTxn."""
 
     DONE = "carried out, now or before"
     UNKNOWN = "the id is not known (any more)"

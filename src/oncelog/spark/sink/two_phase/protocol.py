@@ -1,8 +1,8 @@
-"""The commit protocol of mode ``2pc``: begin, claim, decide, commit, sweep. Pure: what it needs is asked with
+"""The commit protocol of mode ``2pc``: begin, claim, decide, commit, sweep. Pure: I/O is asked for with
 ``yield``.
 
-A program is a generator that yields an *operation* (``asks``) and is sent its answer; whoever drives it does the I/O:
-``cluster`` over the blocking client, a model in the tests. Killing a process is not sending an answer.
+A program is a generator that yields an operation (``operations``) and is sent its answer; its driver does the I/O:
+``cluster_operations`` over the blocking client, a model in the tests. Killing a process is not sending an answer.
 
 Why it is safe, one line a rule; the names R1–R4 are ``register``'s:
 
@@ -22,12 +22,12 @@ P5  The sweep lists first, then proves that the fence is still held (``Stage`` i
     exact identity. Whatever the next run or epoch opens has another identity, so a slow sweep cannot hit it. It comes
     after the register forbids the run to claim, and aborts claimed identities as well as open ones, so that nothing of
     the run is opened behind it.
-P6  What a run that was not decided left open is aborted, never committed: when the epoch begins again, by the same
+P6  A transaction that an undecided run left open is aborted, never committed: when the epoch begins again, by the same
     rule as P5, or with the next sweep.
 P7  A register that is ahead of the attempt, or whose epoch had other rows, stops the query instead of draining it:
     checkpoints are restored and copied. A task that mode ``ledger`` has written is not written again.
 
-What it must not do: abort or claim by name alone, or decide what a message does not name.
+A program must not abort or claim by name alone, or decide a transaction that no message names.
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ def ticket_id(query: str, partition: int | str) -> str:
 
 
 def is_task_id(transactional_id: str) -> bool:
-    """Whether it is one that rows are written with in two phases; no query id has a slash."""
+    """True for an id with which a task writes rows in two phases; no query id has a slash."""
     return transactional_id.startswith(f"{PREFIX}/") and transactional_id.count("/") == 3
 
 
 def task_prefix(query: str) -> str:
-    """What the ids of all tasks of a query begin with."""
+    """The prefix of the ids of all tasks of a query."""
     return f"{PREFIX}/{query}/"
 
 
 class TaskAction(Enum):
-    """What a task does."""
+    """The way in which a task treats its rows."""
 
     WRITE = "claim an id and write"
     DRAIN = "the epoch is decided: read the input to its end, write nothing"
@@ -148,7 +148,7 @@ def begin(
 
 
 def _stop_if_forgotten(attempt: Attempt, accepted: int | None) -> Generator[Operation, Any, None]:
-    """A query's first epoch is 0: what has no register later was forgotten, or was written some other way."""
+    """Raise SinkError for a later epoch without a register: it was deleted, or the query was written some other way."""
     if attempt.epoch in (0, accepted):
         return
     if not (yield FindLedger(task_prefix(attempt.query))):
@@ -162,7 +162,8 @@ def _stop_if_forgotten(attempt: Attempt, accepted: int | None) -> Generator[Oper
 def claim(
     attempt: Attempt, partition: int | str, accepted: int | None = None
 ) -> Generator[Operation, Any, StoredTransaction | TaskAction]:
-    """An identity for one attempt of a task, or what to do instead of writing. Raises Superseded, SinkError."""
+    """An identity for one attempt of a task, or the action that it takes instead of writing. Raises Superseded,
+    SinkError."""
     for _ in range(CLAIM_ATTEMPTS):
         ticket: int = yield Ticket(ticket_id(attempt.query, partition))
         in_ledger: int | None = yield ReadLedger(ticket_id(attempt.query, partition))
@@ -185,7 +186,7 @@ def claim(
 
 
 def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Operation, Any, bool]:
-    """After everything is flushed: whether the transaction still may count. If not, a twin has won, and it is
+    """After everything is flushed: True if the transaction may still count. Otherwise a twin has won, and it is
     aborted."""
     register: Register | None = yield Read()
     where = standing(register, attempt)
@@ -205,10 +206,10 @@ def confirm(attempt: Attempt, stored: StoredTransaction) -> Generator[Operation,
 def commit(
     attempt: Attempt, listed: Iterable[Listed], *, rows: int = UNKNOWN, accepted: int | None = None
 ) -> Generator[Operation, Any, tuple[Listed, ...]]:
-    """Decide the epoch, commit exactly what is listed, sweep. What was committed; the same again changes nothing.
+    """Decide the epoch, commit exactly ``listed``, sweep. The transactions committed; a repetition changes nothing.
 
-    ``rows`` is what the tasks had, written or not. Raises Superseded, FencedDriver, NotOpen (nothing was decided: run
-    again), LostRows, OtherRows.
+    ``rows``: the number that the tasks were given, written or not. Raises Superseded, FencedDriver, NotOpen (nothing
+    was decided: run again), LostRows, OtherRows.
     """
     ours = tuple(listed)
     register: Register | None = yield Read()
@@ -241,7 +242,7 @@ def commit(
 
 
 def abort(attempt: Attempt) -> Generator[Operation, Any, None]:
-    """Spark gave the run up: abort what it left open, unless it is decided or not the latest."""
+    """Abort the transactions of a run that Spark gave up, unless it is decided or not the latest."""
     register: Register | None = yield Read()
     if standing(register, attempt) is not Standing.WRITE:
         return
@@ -270,8 +271,8 @@ def _done_before(register: Register | None, attempt: Attempt, rows: int, accepte
 def _finish(
     register: Register, query: str, accepted: int | None, *, ours: bool = False
 ) -> Generator[Operation, Any, tuple[Listed, ...]]:
-    """End what was decided, abort the rest, say so. ``ours``: it was decided just now; otherwise the driver that did so
-    may be long gone, and retention does not wait for open transactions."""
+    """Commit the decided transactions, abort the others, write DONE. ``ours``: the decision was made just now;
+    otherwise its driver may be long gone, and retention does not wait for open transactions."""
     lost = []
     if not ours:
         lost += yield FindRemoved(register.listed)
@@ -288,7 +289,7 @@ def _finish(
 
 
 def _sweep(query: str, following: Register, keep: tuple[StoredTransaction, ...]) -> Generator[Operation, Any, None]:
-    """Abort what is open of the query, by exact identity, and write ``following`` (P5)."""
+    """Abort the query's open transactions, by exact identity, and write ``following`` (P5)."""
     left: list[StoredTransaction] = yield ListOpen(task_prefix(query))
     if not (yield Stage(following)):
         raise FencedDriver(_fenced(query))
@@ -315,7 +316,7 @@ def _check_open(listed: tuple[Listed, ...]) -> Generator[Operation, Any, None]:
 
 
 def _task_action(register: Register | None, attempt: Attempt, accepted: int | None) -> TaskAction | None:
-    """What a task does; None when the run has to begin first. Raises Superseded."""
+    """The task's action by the register; None if the run has to begin first. Raises Superseded."""
     match _where(register, attempt, accepted):
         case Standing.WRITE:
             return TaskAction.WRITE
@@ -325,7 +326,7 @@ def _task_action(register: Register | None, attempt: Attempt, accepted: int | No
 
 
 def _where(register: Register | None, attempt: Attempt, accepted: int | None) -> Standing:
-    """Where the attempt stands, if it may go on. Raises Superseded."""
+    """The attempt's standing, if it may go on. Raises Superseded."""
     where = standing(register, attempt)
     if where is Standing.STALE:
         raise Superseded(_superseded(attempt))
@@ -345,4 +346,4 @@ def _fenced(what: str) -> str:
     return f"another driver of the query has taken over ({what}); is it running twice on one checkpoint?"
 
 
-__all__ = ["Attempt", "State", "Turn", "abort", "begin", "claim", "commit", "confirm"]
+__all__ = ["Attempt", "State", "TaskAction", "abort", "begin", "claim", "commit", "confirm"]

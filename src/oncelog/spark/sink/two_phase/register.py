@@ -1,4 +1,4 @@
-"""What is known of a query's latest epoch: one value for each query, in the compacted topic ``__oncelog_sink``.
+"""The register of a query's latest epoch: one value for each query, in the compacted topic ``__oncelog_sink``.
 
 The key is the query id, so compaction leaves one record a query; an epoch is decided before the next one begins, so the
 latest is enough. The value changes only by ``NEXT``, written transactionally by who holds the query's transactional id
@@ -30,14 +30,14 @@ from oncelog.spark.sink.errors import SinkError
 
 UNKNOWN: Final = -1
 ONE_WRITE: Final = "run:"
-"""What the query id of a batch write without a name begins with; that of one with a name: ``JOB``."""
+"""Prefix of the query id of a batch write without a name; of one with a name: ``JOB``."""
 JOB: Final = "job:"
 KEPT_RUNS: Final = 64
 """Superseded runs that are remembered of an epoch; a zombie of an older one is long dead."""
 
 
 class State(Enum):
-    """See the table above."""
+    """States of a register, with their contracts in the table above."""
 
     BEGUN = "begun"
     DECIDED = "decided"
@@ -59,7 +59,7 @@ class Written(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A transaction that a decision names: what is to be ended, and what is in it."""
+    """A transaction that a decision names: the identity to end, and the rows in it."""
 
     stored: StoredTransaction
     rows: int
@@ -72,7 +72,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One run of one epoch of one query. ``run`` is drawn anew each time Spark plans the epoch."""
+    """A run of an epoch of a query. ``run`` is drawn anew each time Spark plans the epoch."""
 
     query: str
     epoch: int
@@ -81,7 +81,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The value; see the module."""
+    """A register's value; its contract is in the table above."""
 
     epoch: int
     run: str
@@ -89,7 +89,7 @@ class Register:
     listed: tuple[Listed, ...] = ()
     superseded: tuple[str, ...] = ()
     rows: int = UNKNOWN
-    """Of a decided epoch: how many its tasks had."""
+    """Rows that the tasks of a decided epoch were given."""
 
 
 NEXT: Final[dict[State | None, frozenset[State]]] = {
@@ -102,7 +102,7 @@ NEXT: Final[dict[State | None, frozenset[State]]] = {
 
 
 class Standing(Enum):
-    """What a run of an epoch may do, by the register."""
+    """A run's standing by the register: what it may do."""
 
     BEGIN = "nobody has begun it, or only a run before: begin"
     WRITE = "it is ours and undecided: write, decide"
@@ -114,7 +114,7 @@ class Standing(Enum):
 
 
 def standing(register: Register | None, attempt: Attempt) -> Standing:
-    """Where ``attempt`` stands."""
+    """The standing of ``attempt`` by the register."""
     if register is None:
         return Standing.BEGIN
     if register.epoch < attempt.epoch:

@@ -22,7 +22,7 @@ from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.two_phase.register import UNKNOWN, Listed, Register, State, Written
 
 VERSION: Final = 2
-"""Of a head with parts; without them it is 1, which says all there is."""
+"""Version of a head with parts; a head without parts has version 1 and the whole list."""
 PART_BYTES: Final = 256 * KIB
 MOST_PLACES_BYTES: Final = PART_BYTES // 2
 """A list that is longer is written with few of the rows' places: every task reads it."""
@@ -31,14 +31,15 @@ MOST_PARTS: Final = 128
 
 
 class RegisterRecord(NamedTuple):
-    """One record; a value of None deletes a part that is over."""
+    """A record of the register; a value of None deletes a part of an earlier one."""
 
     key: bytes
     value: bytes | None
 
 
 def to_records(query: str, register: Register, parts_before: int = 0) -> list[RegisterRecord]:
-    """In the order in which they are to be written; ``parts_before``: how many parts the one before has.
+    """The records of a register in the order to write them; ``parts_before``: number of parts of the register before
+    it.
 
     Raises SinkError when the list is too long to be written.
     """
@@ -63,7 +64,7 @@ def part_key(key: bytes, number: int) -> bytes:
 
 
 class RegisterReader:
-    """Puts a query's records together as they come; those of others are passed over."""
+    """Assembles a query's register from records in the log's order; records of other queries are passed over."""
 
     def __init__(self, query: str) -> None:
         self._key = query.encode()
@@ -75,7 +76,7 @@ class RegisterReader:
 
     @property
     def parts(self) -> int:
-        """How many parts there are by now; those that are over but not deleted count."""
+        """Number of parts read so far, with those of an earlier register that are not deleted."""
         return len(self._values)
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
@@ -91,7 +92,8 @@ class RegisterReader:
                 self._values[key] = value
 
     def register(self) -> Register | None:
-        """What the records said last. Raises SinkError for what is not a register, or of a later version."""
+        """The register by the records so far. Raises SinkError for a record that is no register, or of a later
+        version."""
         if not self._is_read:
             self._known = None if self._head is None else self._read(self._head)
             self._is_read = True
@@ -134,8 +136,8 @@ def _head(register: Register, version: int) -> dict[str, Any]:
 
 
 def _bounded(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
-    """Where the list is long, one place of each transaction, and the first of all in each partition: what it takes to
-    see that a transaction was aborted, or that retention was quicker."""
+    """``listed``, in a long list with one place of each transaction and the first of all in each partition only: enough
+    to see that a transaction was aborted, or removed by retention."""
     if sum(map(_size, listed)) <= MOST_PLACES_BYTES:
         return listed
     first: dict[tuple[str, int], int] = {}

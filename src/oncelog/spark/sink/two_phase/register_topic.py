@@ -1,4 +1,4 @@
-"""The compacted topic ``__oncelog_sink``, as one query uses it: where its register is, and what it says now.
+"""The compacted topic ``__oncelog_sink``, as one query uses it: the partition of its register, and its present value.
 
 The key is the query id, the partition the key's among the first ``PARTITIONS``, so that a topic to which somebody adds
 partitions is read where it was written. What would forget registers is refused: fewer partitions, a
@@ -40,7 +40,7 @@ LOG: Final = logging.getLogger("oncelog.spark.sink")
 
 
 class RegisterTopic:
-    """One query's register; reads go on where the last one ended."""
+    """One query's register; a read continues where the last one ended."""
 
     def __init__(self, client: Client, query: str) -> None:
         self._client = client
@@ -50,7 +50,7 @@ class RegisterTopic:
         self._parts_written = 0
 
     def read(self) -> Register | None:
-        """What it says; None for a query that has none, or where there is no such topic."""
+        """The register as it is now; None if the query has none, or there is no such topic."""
         where = self.partition()
         if where is None:
             return None
@@ -62,13 +62,13 @@ class RegisterTopic:
         return self._reader.register()
 
     def records(self, register: Register) -> list[RegisterRecord]:
-        """What is to be written for it, in one transaction. Raises SinkError when it is too long."""
+        """The records to write for a register, in one transaction. Raises SinkError if it is too long."""
         records = to_records(self._query, register, max(self._reader.parts, self._parts_written))
         self._parts_written = len(records) - 1
         return records
 
     def partition(self) -> TopicPartition | None:
-        """Where the register is. Raises SinkError for a topic with too few partitions."""
+        """The register's partition, None without a topic. Raises SinkError for a topic with too few partitions."""
         found = self._client.metadata([REGISTERS]).get(REGISTERS)
         if found is None or not found.exists:
             return None
@@ -80,7 +80,8 @@ class RegisterTopic:
         return TopicPartition(REGISTERS, partition_of_key(self._query.encode(), PARTITIONS))
 
     def ensure(self) -> TopicPartition:
-        """Where it is, after the topic was created or looked at. Raises SinkError for one that forgets."""
+        """The register's partition, after the topic was created or checked. Raises SinkError for one that is not
+        compacted."""
         if self.partition() is None:
             replicas = self._replicas_of(_AS_RELIABLE_AS)
             ensure_topic(self._client, REGISTERS, PARTITIONS, _CONFIGS, replication_factor=replicas)

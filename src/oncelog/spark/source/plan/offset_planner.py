@@ -1,4 +1,4 @@
-"""From options to offsets: which partitions a query reads, and where it begins and ends in each. Runs on the driver.
+"""Options resolved to offsets on the driver: the partitions that a query reads, and its first and last offset in each.
 
 The rule: a position that the log does not have is a ``DataLoss`` that says topic, partition, wanted and available
 offset, unless ``failOnDataLoss`` is false; then the nearest offset that exists is taken.
@@ -69,7 +69,7 @@ class OffsetPlanner:
         return exists
 
     def is_there(self, partition: TopicPartition) -> bool:
-        """Whether the cluster has a partition; a topic that is not there gets some grace first."""
+        """True if the cluster has the partition; a missing topic is asked for again for a while first."""
         info = self._topic(partition.topic, "skip")
         return info is not None and partition.partition in info.partitions
 
@@ -81,7 +81,7 @@ class OffsetPlanner:
         return {topic: uuid_text(one) for topic, one in ids.items() if one != NO_TOPIC_ID}
 
     def at_or_after(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Offsets:
-        """The first offset whose record is as late; the log's end where none is."""
+        """The first offset whose record is at or after the time; the log's end if there is none."""
         return self._resolve(AtTimestamps(everywhere_ms=timestamp_ms), list(partitions), "timestamp", LATEST)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -93,17 +93,17 @@ class OffsetPlanner:
         return self._list(dict.fromkeys(partitions, LATEST))
 
     def starting(self, partitions: list[TopicPartition], default: Bound) -> Offsets:
-        """Where to begin in each partition."""
+        """The first offset to read in each partition."""
         bound = self._options.starting or default
         no_match = None if not self._options.latest_when_no_timestamp_matches else LATEST
         return self._resolve(bound, partitions, "startingOffsets", no_match)
 
     def ending(self, partitions: list[TopicPartition]) -> Offsets:
-        """Where to end (exclusive) in each partition; a time past the last record means the log's end."""
+        """The offset before which to end in each partition; a time past the last record means the log's end."""
         return self._resolve(self._options.ending or AtOffsets("latest"), partitions, "endingOffsets", LATEST)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Where the logs end, whatever transactions are open."""
+        """High watermarks, whether or not transactions are open below them."""
         wanted = dict.fromkeys(partitions, LATEST)
         listed = self._client.list_offsets(wanted) if wanted else {}
         return {partition: listed[partition].offset for partition in wanted}
@@ -111,7 +111,7 @@ class OffsetPlanner:
     def within_log(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
         """``start`` with each position at or after the log's start, and nothing wanted past the log's end.
 
-        What an open transaction holds is in the log: tasks wait for it.
+        Records of an open transaction are in the log: tasks wait for them.
         """
         earliest, latest = self.earliest(start), self.high_watermarks(start)
         kept: Offsets = {}

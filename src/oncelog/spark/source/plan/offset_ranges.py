@@ -1,4 +1,4 @@
-"""Offset ranges, and how they are divided among tasks and triggers. Pure arithmetic.
+"""Offset ranges, and their division among tasks. Pure arithmetic.
 
 The rule: dividing never loses or repeats an offset; the parts of a range follow each other and add up to it.
 """
@@ -18,7 +18,7 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """What one task reads: offsets from ``start`` (inclusive) to ``end`` (exclusive) of a partition.
+    """The offsets that one task reads: from ``start`` (inclusive) to ``end`` (exclusive) of a partition.
 
     ``topic_id`` is the topic that was meant when this was planned, which may be hours ago; "" where it is not known.
     """
@@ -36,7 +36,7 @@ class OffsetRange(InputPartition):
 
     @property
     def size(self) -> int:
-        """How many offsets; records are at most as many."""
+        """Number of offsets; there are at most as many records."""
         return self.end - self.start
 
     def before(self, offset: int) -> OffsetRange:

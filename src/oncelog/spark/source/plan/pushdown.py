@@ -1,6 +1,6 @@
 """Filters that a batch query pushes down: fewer partitions, fewer offsets. Pure.
 
-The rule: a filter is *taken* only if what is read fulfils it exactly; then Spark does not look at it again. Filters on
+The rule: a filter is *taken* only if the rows read fulfil it exactly; then Spark does not look at it again. Filters on
 ``partition`` and ``offset`` are exact. A lower bound on ``timestamp`` moves the start to the first record that is as
 late (ListOffsets), but later records may be older, so Spark has to apply it still; an upper bound says nothing about
 offsets and is left to Spark altogether. A filter that is not understood is left to Spark.
@@ -36,7 +36,8 @@ Test = Callable[[int], bool]
 
 @dataclass(slots=True)
 class PushedFilters:
-    """What filters leave of the ranges. ``first`` inclusive, ``end`` exclusive; ``from_ms`` since 1970."""
+    """Filters taken from a query, as bounds on its ranges: ``first`` inclusive, ``end`` exclusive, ``from_ms`` since
+    1970."""
 
     first: int | None = None
     end: int | None = None
@@ -44,7 +45,7 @@ class PushedFilters:
     partition_tests: tuple[Test, ...] = ()
 
     def takes(self, given: Filter) -> bool:
-        """Take in a filter; whether it is fulfilled exactly by what remains."""
+        """Take a filter; True if the narrowed ranges fulfil it exactly, so that Spark need not apply it."""
         column = _column(given)
         if isinstance(given, IsNotNull):
             return column in _NEVER_NULL
@@ -57,7 +58,7 @@ class PushedFilters:
         return False
 
     def of(self, one: OffsetRange) -> OffsetRange | None:
-        """The part of a range that is wanted; None when nothing is."""
+        """The part of a range that the filters leave; None if that is nothing."""
         if not all(test(one.partition) for test in self.partition_tests):
             return None
         start = one.start if self.first is None else max(one.start, self.first)
@@ -120,7 +121,7 @@ def _column(given: Filter) -> str | None:
 
 
 def _test_of(given: Filter) -> Test | None:
-    """A condition on a number that is never null, as a function; None when it is not understood."""
+    """A filter on a number that is never null, as a function; None if the filter is not understood."""
     match given:
         case EqualTo(_, int(value)) | EqualNullSafe(_, int(value)):
             return lambda number: number == value

@@ -1,11 +1,12 @@
-"""Why a query that reads committed records sees none: the transaction at the last stable offset, named.
+"""The transaction that holds a partition's last stable offset, named: it is why a query of committed records sees none.
 
 A query with ``kafka.isolation.level=read_committed`` stops at a partition's last stable offset. While a transaction
-hangs that is for ever, and the query looks as if nothing were produced. So the driver watches: a last stable offset
-that stands below the log's end for ``heldAfter`` is asked about (DescribeProducers, KIP-664) and said in words.
+hangs that is for ever, and the query looks as if nothing were produced. So the driver watches: if a last stable
+offset stands below the log's end for ``heldAfter``, its leader is asked (DescribeProducers, KIP-664) and one line is
+logged.
 
-The rule: watching never fails a query and asks nothing while nothing stands still; what could not be found out is said
-as such. Each holder is logged once.
+The rule: the watch never fails a query, and sends no request while every last stable offset moves; a line says if the
+transaction could not be found out. Each transaction is logged once.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from oncelog.spark.source.plan.stream_position import partition_name
 _LOG: Final = logging.getLogger("oncelog.spark")
 _ASK_EVERY_MS: Final = 10 * SECOND_MS
 MOST_SAID: Final = 5
-"""Partitions named; with more of them the rest is a number."""
+"""Partitions named; the others are counted."""
 
 
 class StableOffsets:
-    """Which partitions' last stable offsets stand still below the log's end, and since when. Pure."""
+    """Partitions whose last stable offset stands still below the log's end, and since when. Pure."""
 
     def __init__(self, held_after_ms: int) -> None:
         self._held_after_ms = held_after_ms
@@ -38,7 +39,7 @@ class StableOffsets:
     def standing(
         self, stable: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
     ) -> list[TopicPartition]:
-        """Take in what the offsets are now; the partitions that have stood still for long enough."""
+        """Take the offsets as they are now; the partitions that have stood still for long enough."""
         before, self._since = self._since, {}
         for partition, offset in stable.items():
             if offset < ends.get(partition, offset):
@@ -48,7 +49,8 @@ class StableOffsets:
 
 
 class StableOffsetWatch:
-    """Asks about what stands still, and remembers the sentences until it moves."""
+    """Finds the transactions of offsets that stand still, and keeps a line for each partition until its offset
+    moves."""
 
     def __init__(self, held_after_ms: int) -> None:
         self._offsets = StableOffsets(held_after_ms)
@@ -62,7 +64,7 @@ class StableOffsetWatch:
         ends: Mapping[TopicPartition, int],
         now_ms: int,
     ) -> list[str]:
-        """A sentence for each partition that is held. ``now_ms`` is any clock that does not go back."""
+        """A line for each partition that is held. ``now_ms`` is any clock that does not go back."""
         standing = self._offsets.standing(stable, ends, now_ms)
         self._said = {partition: text for partition, text in self._said.items() if partition in standing}
         due = self._asked_ms is None or now_ms - self._asked_ms >= _ASK_EVERY_MS
@@ -104,7 +106,8 @@ class StableOffsetWatch:
 def sentence(
     partition: TopicPartition, stable: int, end: int, holder: OpenTransaction | None, now_ms: int, problem: str
 ) -> str:
-    """What is said of a held partition: by whom, since when, how much waits, and where to go on."""
+    """One line about a held partition: by which transaction, since when, how many offsets wait, and the command to go
+    on."""
     if holder is None:
         who = f"held by a transaction ({problem})"
     else:

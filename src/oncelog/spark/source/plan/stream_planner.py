@@ -1,9 +1,9 @@
-"""The driver's side of a streaming query: where the logs end, what changed, and what the query should say about it.
+"""Planning of a streaming query on the driver: the logs' ends, changes since the last batch, and notes about them.
 
-Rules: one client for the life of a query, which is not pickled. What was read already is compared with what is there
-at every look; what is lost (a topic deleted, created anew, a log that became shorter) is a ``DataLoss`` unless
-``failOnDataLoss`` is false, and is logged then. A log that only seems shorter, because a new leader is behind for a
-moment, is looked at again first. Partitions that are new are read from their beginning.
+Rules: one client for the life of a query, which is not pickled. The query's position is compared with the logs at every
+plan; records that are lost (a topic deleted, created anew, a log that became shorter) are a ``DataLoss`` unless
+``failOnDataLoss`` is false, and are logged then. A log that only seems shorter, because a new leader is behind for a
+moment, is listed again first. Partitions that are new are read from their beginning.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOTICES: Final = "@notices"
 
 
 class StreamPlanner:
-    """Answers for one streaming query, from the cluster as it is."""
+    """Plans the micro-batches of one streaming query, from the cluster as it is now."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -58,14 +58,14 @@ class StreamPlanner:
             self._opened = None
 
     def initial(self) -> Position:
-        """Where a new query begins."""
+        """The position at which a new query begins."""
         planner = self._offset_planner()
         partitions = planner.partitions()
         topic_ids = planner.topic_ids(partitions)
         return Position(planner.starting(partitions, AtOffsets("latest")), topic_ids)
 
     def latest(self) -> Position:
-        """Where the logs end: high watermarks, or last stable offsets when reading committed."""
+        """The logs' ends: high watermarks, or last stable offsets when reading committed."""
         planner = self._offset_planner()
         planner.refresh()
         partitions = planner.partitions(missing_topics="skip")
@@ -73,7 +73,8 @@ class StreamPlanner:
         return Position(planner.latest(partitions), topic_ids)
 
     def latest_after(self, start: Position, latest: Position | None = None) -> Position:
-        """The logs' ends, compared with where the query stands. Raises DataLoss for what cannot be read any more."""
+        """The logs' ends, compared with the query's position. Raises DataLoss for records that cannot be read any
+        more."""
         retries = self._options.offset_retries if latest is None else 0
         latest = self._not_behind(start, latest if latest is not None else self.latest())
         for _ in range(retries):
@@ -100,14 +101,14 @@ class StreamPlanner:
         return Position({**latest.offsets, **waits}, latest.topic_ids)
 
     def begin_of(self, start: Position, end: Position) -> Offsets:
-        """Where reading begins in each partition of ``end``: at ``start``, or at the log's beginning where that says
-        nothing about it."""
+        """The first offset to read in each partition of ``end``: by ``start``, or the log's beginning for a partition
+        that is not in it."""
         known = same_topic_only(start, end)
         new = self._offset_planner().earliest(partition for partition in end.offsets if partition not in known)
         return {**known, **new}
 
     def ranges(self, start: Position, end: Position) -> list[OffsetRange]:
-        """What the tasks of one micro-batch read. The same for the same batch, also when it runs again later."""
+        """The ranges of one micro-batch: the same for the same batch, also when it runs again later."""
         planner = self._offset_planner()
         planner.refresh({partition.topic for partition in end.offsets})
         for change in changes(start, end):
@@ -115,7 +116,7 @@ class StreamPlanner:
                 self._notice(change)
         until = {partition: offset for partition, offset in end.offsets.items() if planner.is_there(partition)}
         now = Position(dict(until), planner.topic_ids(until))
-        for change in changes(end, now):  # since this batch was planned: its records are not there any more
+        for change in changes(end, now):  # since the batch was planned: its records are gone
             if isinstance(change, (Gone, Recreated)):
                 self._notice(change)
                 until.pop(change.partition, None)
@@ -129,7 +130,7 @@ class StreamPlanner:
         return list(divide(ranges, options.min_partitions, options.max_records_per_partition))
 
     def report(self, end: Position | None, latest: Position, now_ms: int) -> dict[str, Any]:
-        """``latest`` for the query's progress, with notes: how far behind it is, what holds it up, what changed."""
+        """``latest`` for the query's progress, with notes: offsets behind, held partitions, changes."""
         notes: dict[str, Any] = {}
         lags = behind(end, latest) if end is not None else []
         if lags:
@@ -155,7 +156,7 @@ class StreamPlanner:
         return OffsetPlanner(self._client(), self._options)
 
     def _notice(self, change: Change) -> None:
-        """Say a change once; raise it if it is a loss."""
+        """Note a change once; raise DataLoss if records are lost by it."""
         match change:
             case Added(partition):
                 if change not in self._noticed:

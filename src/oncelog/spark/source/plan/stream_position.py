@@ -1,10 +1,10 @@
-"""Where a stream stands: an offset for each partition, and which topic it was. Pure.
+"""The position of a stream: an offset for each partition, and the ids of the topics. Pure.
 
 In a checkpoint it is the JSON of Spark's Kafka connector (topic → partition → next offset), so a query can go on from
 the connector's checkpoint. Beside the topics stand notes, under keys that no topic can have: ``@topicIds`` (KIP-516)
 tells a topic from another one of the same name, also when the query was not running while it was deleted and created.
 
-The rule: what changed between two positions is found here and said; what it means is decided by who asks.
+The rule: changes between two positions are found here; the caller decides which of them are a loss.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.source.plan.offset_ranges import Offsets
 
 NOTE_MARK: Final = "@"
-"""What the name of a note begins with; a topic's cannot."""
+"""First character of a note's name; no topic's name has it."""
 TOPIC_IDS: Final = "@topicIds"
 
 
@@ -29,7 +29,7 @@ class Position:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in a checkpoint; the same position gives the same text."""
+        """The position as a checkpoint has it; the same position gives the same text."""
         ids = {TOPIC_IDS: dict(sorted(self.topic_ids.items()))} if self.topic_ids else {}
         return {**to_json_offsets(self.offsets), **ids}
 
@@ -40,14 +40,14 @@ class Position:
         return cls(from_json_offsets(topics), dict(nested.get(TOPIC_IDS, {})))
 
     def is_other_topic(self, topic: str, now: Position) -> bool:
-        """Whether ``now`` has another topic of that name."""
+        """True if ``now`` has another topic of that name."""
         before, after = self.topic_ids.get(topic), now.topic_ids.get(topic)
         return before is not None and after is not None and before != after
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A partition that is there and was not."""
+    """A partition that was not there before."""
 
     partition: TopicPartition
 
@@ -62,7 +62,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Recreated:
-    """A partition of a topic that is another one now."""
+    """A partition whose topic was deleted and created again since."""
 
     partition: TopicPartition
     offset: int
@@ -82,7 +82,7 @@ Change = Added | Gone | Recreated | Shorter
 
 
 def changes(before: Position, now: Position) -> Iterator[Change]:
-    """What is different between where a query stands and where the logs end, partition by partition."""
+    """The differences between a query's position and the logs' ends, partition by partition."""
     for partition in sorted({*before.offsets, *now.offsets}):
         offset, end = before.offsets.get(partition), now.offsets.get(partition)
         if offset is None:
@@ -96,7 +96,7 @@ def changes(before: Position, now: Position) -> Iterator[Change]:
 
 
 def same_topic_only(before: Position, now: Position) -> Offsets:
-    """The offsets of ``before`` that still mean something: of topics that are there and are the same."""
+    """The offsets of ``before`` whose topics are still there and the same."""
     return {
         partition: offset
         for partition, offset in before.offsets.items()
@@ -105,12 +105,12 @@ def same_topic_only(before: Position, now: Position) -> Offsets:
 
 
 def behind(end: Position, latest: Position) -> list[int]:
-    """How many offsets each partition has still to be read."""
+    """Offsets still to be read, for each partition of both positions."""
     return [max(0, latest.offsets[p] - offset) for p, offset in end.offsets.items() if p in latest.offsets]
 
 
 def partition_name(partition: TopicPartition) -> str:
-    """For messages and notes."""
+    """``topic-partition``, for messages and notes."""
     return f"{TopicName(partition.topic)}-{partition.partition}"
 
 

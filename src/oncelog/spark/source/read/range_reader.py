@@ -1,11 +1,11 @@
-"""One task: a range of offsets of one partition → Arrow record batches, on an executor.
+"""A task of the source: one range of offsets of one partition → Arrow record batches, on an executor.
 
 Rules: every record of the range that is in the log comes once, in offset order; a range ends at its end offset, not
 at a number of records, because markers and compaction leave gaps. Only records of the topic that was planned, by its
-id. A log that ends before the range gets the time that the driver gives it, what an open transaction holds is waited
-for; waiting without progress ends in an error, which names the transaction. Fetching
-and decoding are two groups of batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its
-pools of memory, large enough to be cheap.
+id. A log that ends before the range is given the patience that the driver gives it, and records of an open transaction
+are waited for; a wait without progress ends in an error that names the transaction. Fetching and decoding are two
+groups of batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its pools of memory, large
+enough to be cheap.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOG: Final = logging.getLogger("oncelog.spark")
 _TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timestamp")
 _VALUE: Final = column_schema(include_headers=False).get_field_index("value")
 BATCH_BYTES: Final = 2 * MIB
-"""About what Spark gets at a time."""
+"""Approximate size of the record batches that Spark gets."""
 _GROUPS_AHEAD: Final = 2
 _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
@@ -76,7 +76,8 @@ def _groups(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBa
 def _fetch(
     client: Client, options: SourceOptions, wanted: OffsetRange, position: int, watch: TopicWatch
 ) -> Iterator[Fetched]:
-    """What the leader has from ``position`` to the range's end; an error after a while without progress."""
+    """Fetch from the leader, from ``position`` to the range's end. Raises SparkSourceError after a while without
+    progress."""
     fetcher = Fetcher(client, options.fetch)
     last_progress, fetched = now_ms(), None
     try:
@@ -106,7 +107,7 @@ def _fetch(
 def _no_progress(
     client: Client, options: SourceOptions, wanted: OffsetRange, position: int, last: Fetched | None
 ) -> str:
-    """Why there is no progress, as far as can be found out."""
+    """The error message for a range without progress, with the transaction that holds it, if that can be found out."""
     partition = wanted.topic_partition
     text = f"Cannot fetch record for offset {position} of {partition} in {options.no_progress_timeout_ms} milliseconds"
     if last is None or not options.read_committed or last.last_stable_offset > position:
@@ -125,7 +126,7 @@ def _lost(options: SourceOptions, wanted: OffsetRange, offset: int, available: i
 
 
 def _after_refusal(client: Client, options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> int:
-    """Where to go on after an error code, or an exception that says what is lost."""
+    """The offset at which to go on after a fetch was refused. Raises DataLoss, BrokerRefused."""
     partition = wanted.topic_partition
     if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
         raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")

@@ -1,4 +1,4 @@
-"""An iterator run a few items ahead of whoever takes them, by a thread.
+"""An iterator run a few items ahead of its consumer, by a thread.
 
 While Spark takes a batch over a socket, the next one is fetched and decoded: most of that is system calls and C loops,
 which hold no lock. Rules: items come in order, each once; at most ``depth`` of them wait, and no other is made until
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def read_ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
-    """The items of an iterator that nobody else uses from now on, not even to close it."""
+    """The items of ``items``, which is the thread's from now on: nothing else may use it, not even to close it."""
     line: _Queue[T] = _Queue(depth)
     thread = threading.Thread(target=_run, args=(items, line), name="oncelog-read-ahead", daemon=True)
     thread.start()
@@ -35,7 +35,7 @@ def read_ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
 
 
 class _Queue(Generic[T]):
-    """Items that wait, between the thread that makes them and the one that takes them."""
+    """A bounded queue between the iterator's thread and its consumer."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -45,7 +45,7 @@ class _Queue(Generic[T]):
         self._left = False
 
     def put(self, item: T) -> bool:
-        """Add one, and wait until there is room for another; False when nobody will take any."""
+        """Add an item, and wait until there is room for another; False if no item will be taken any more."""
         with self._changed:
             self._items.append(item)
             self._changed.notify_all()
@@ -54,13 +54,13 @@ class _Queue(Generic[T]):
             return not self._left
 
     def end(self, how: BaseException) -> None:
-        """No more will come; ``how`` is raised after the last one."""
+        """Let the queue end: ``how`` is raised after the last item."""
         with self._changed:
             self._ended = how
             self._changed.notify_all()
 
     def take(self) -> T:
-        """The next one. Raises StopIteration after the last, or what the iterator raised."""
+        """The next item. Raises StopIteration after the last, or the iterator's exception."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._ended is not None)
             if self._items:
@@ -71,7 +71,7 @@ class _Queue(Generic[T]):
             raise self._ended
 
     def leave(self) -> None:
-        """Nobody takes any more."""
+        """Let no item be taken any more; a waiting ``put`` returns False."""
         with self._changed:
             self._left = True
             self._items.clear()
