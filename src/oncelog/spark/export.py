@@ -226,7 +226,9 @@ class _Progress:
         except FileNotFoundError:
             said = {"sent": {}, "job": None, "sending": {}}
         except ValueError:
-            raise TableError(f"{self._path} is damaged") from None
+            raise TableError(
+                f"{self._path} is not readable JSON: restore it, or remove it to export every row again"
+            ) from None
         self._sent = _spans(said["sent"])
         self.job: str | None = said["job"]
         self._sending = _spans(said["sending"])
@@ -239,7 +241,9 @@ class _Progress:
         for key, spans in sorted(self._sending.items()):
             label, _, number = key.rpartition("-")
             if label not in names:
-                raise OptionError(f"the table has rows of {label!r}, which it does not describe")
+                raise OptionError(
+                    f"the table has rows of topic {label!r}, which its table.json does not name: load that topic first"
+                )
             found.append((names[label], int(number), spans))
         return found
 

@@ -1,4 +1,4 @@
-"""What is known of the whole before any producer's history is told: small, computed once, sent to every task."""
+"""The context of all histories: totals of the logs, the time, the limits. Small, computed once, sent to every task."""
 
 from __future__ import annotations
 
@@ -29,44 +29,44 @@ class Limits:
     now_ms: int | None = None
     """The time by which things are late; None: the latest time that a broker has written."""
     skew_ms: int | None = None
-    """How far apart in time the logs may have been copied; None: five minutes, or nothing if all brokers were
+    """Time between the copies of two logs, at most; None: five minutes, or nothing if all brokers were
     stopped."""
     transaction_partitions: int | None = None
-    """How many ``__transaction_state`` has; None: as a directory says, else Apache Kafka's default if that many are
+    """Partitions of ``__transaction_state``; None: as a directory says, else Apache Kafka's default if that many are
     there."""
 
 
 @dataclass(slots=True)
 class PartitionContext:
-    """One partition, by its primary replica; ``start`` and ``end`` are the log's first and next offset."""
+    """A partition by its primary replica; ``start`` and ``end`` are the log's first and next offset."""
 
     primary: int
     start: int
     end: int
     cleaned: bool = False
     holes: list[tuple[int, int]] = field(default_factory=list)
-    """From offset, to offset: what could not be read."""
+    """(from offset, to offset) of each part that could not be read."""
     dense_since: int = -1
-    """Time from which on nothing is missing; −1: nothing ever was."""
+    """Time since which no record is missing; −1: none ever was."""
     first_timestamp: int = -1
     ends: dict[int, int] = field(default_factory=dict)
     """Next offset by replica."""
     damaged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Holes by replica."""
     unindexed: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
-    """By replica: base offset, next offset and path of the segments that have no transaction index."""
+    """Replica → base offset, next offset and path of its segments without a transaction index."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is missing: neither by retention nor by compaction nor by damage."""
+        """True if no record is missing, by retention, compaction or damage."""
         return not self.cleaned and not self.start and not self.holes
 
     def damaged_between(self, replica: int, first: int, last: int) -> bool:
-        """Whether something could not be read from offset ``first`` to ``last``."""
+        """True if offsets from ``first`` to ``last`` could not all be read."""
         return any(start <= last and end >= first for start, end in self.damaged.get(replica, ()))
 
     def missing_between(self, replica: int, seen: int, following: int) -> bool:
-        """Whether batches may be missing after offset ``seen`` and before ``following``."""
+        """True if batches may be missing after offset ``seen`` and before ``following``."""
         return any(start < following and end > seen + 1 for start, end in self.damaged.get(replica, ()))
 
     def unindexed_segment(self, replica: int, offset: int) -> tuple[int, int, str] | None:
@@ -76,14 +76,14 @@ class PartitionContext:
 
 @dataclass(frozen=True, slots=True)
 class AuditContext:
-    """Everything that a history is told beside its own facts."""
+    """The facts about all partitions that a history needs beside its own."""
 
     partitions: Mapping[TopicPartition, PartitionContext]
     now_ms: int
     limits: Limits = Limits()
     settled_ms: int = INT64_MAX
-    """What is older than this is in every log that it belongs into, however the logs were copied. Of what is newer,
-    nothing follows from its being missing."""
+    """Events up to this time are in every log to which they belong, however the logs were copied. If later ones are
+    missing, nothing follows from it."""
     transaction_partitions: int | None = None
 
     @property
@@ -93,28 +93,28 @@ class AuditContext:
 
     @property
     def is_moving(self) -> bool:
-        """Whether files may be of different moments."""
+        """True if files may be copies of different moments."""
         return self.settled_ms != INT64_MAX
 
     def is_settled(self, time_ms: int) -> bool:
-        """Whether what happened then must be in every log that it belongs into."""
+        """True if events of that time must be in every log to which they belong."""
         return time_ms <= self.settled_ms
 
     def knows_coordinators(self) -> bool:
-        """Whether every coordinator's log is there and could be read: then who is in none of them is nobody's."""
+        """True if every coordinator's log is there and was read: then a producer in none of them has no coordinator."""
         found = self.coordinators
         number = self.transaction_partitions or DEFAULT_TRANSACTION_PARTITIONS
         all_here = len(found) == number and max(found) == number - 1
         return all_here and not any(one.holes for one in found.values())
 
     def complete_since(self, log_partition: int) -> int:
-        """The time since when a coordinator's log has all decisions; −1: since ever."""
+        """The time since which a coordinator's log has all decisions; −1: it has lost none."""
         one = self.coordinators.get(log_partition)
         return INT64_MAX if one is None or one.holes else one.dense_since
 
 
 def context_of(plan: Plan, stats: Iterable[SegmentStat], limits: Limits, wall_ms: int) -> AuditContext:
-    """From all segments' totals; ``wall_ms`` is the time of day, which no time in a log is believed to be after."""
+    """The context by all segments' totals. ``wall_ms`` is the time of day: later times in logs are not believed."""
     partitions = {
         partition: PartitionContext(place.replica, place.log_start, place.log_start, place.cleaned)
         for partition, place in plan.partitions.items()
@@ -146,14 +146,14 @@ def context_of(plan: Plan, stats: Iterable[SegmentStat], limits: Limits, wall_ms
 
 
 def skew_of(plan: Plan, limits: Limits) -> int:
-    """How far apart in time the files may have been copied, in milliseconds."""
+    """Time between the copies of two files, at most, in milliseconds."""
     if limits.skew_ms is not None:
         return limits.skew_ms
     return 0 if plan.stopped else SKEW_MS
 
 
 def _now(stats: Iterable[SegmentStat], wall_ms: int) -> int:
-    """The latest time that a broker wrote. Clients' clocks are believed only where no broker's is to be found, and not
+    """The latest time that a broker wrote. Clients' times count only if there is no broker's, and not
     beyond the last change of the file."""
     by_brokers = by_clients = 0
     for stat in stats:

@@ -1,4 +1,4 @@
-"""What the coordinator has decided about a producer on a partition, beside the markers found there, in order.
+"""The coordinator's decisions about a producer on a partition, matched with the markers found there, in order.
 
 A marker is matched with the next decision of its epoch and outcome; where markers may be gone (compaction, retention),
 with the last decision before it. The coordinator's log is compacted, too: older decisions may be gone, so that a marker
@@ -33,12 +33,12 @@ class Decisions:
         self.transactional_id = ""
 
     def add(self, decision: Fact) -> None:
-        """One more, the latest so far."""
+        """Add a decision, the latest so far."""
         self._all.append(decision)
         self.transactional_id = decision.name
 
     def match(self, marker: Fact, *, repeated: bool) -> tuple[Fact | None, str]:
-        """The decision that a marker carries out, and, if it contradicts one, how."""
+        """The decision that a marker carries out; if it contradicts one, a text that says how."""
         if self._next >= len(self._all) or marker.outcome == Outcome.UNKNOWN:
             return None, ""
         nearest = self._next if self._whole else self._latest_before(marker.last_timestamp)
@@ -64,7 +64,7 @@ class Decisions:
         return index
 
     def missing_for(self, part: Part, context: AuditContext) -> Fact | None:
-        """The decision that an open transaction has not been told of, if it is certain that it never will."""
+        """The decision whose marker an open transaction lacks, if it is certain that none will come."""
         for decision in (*self._unmet, *self._all[self._next :]):
             is_its_own = part.epoch in (decision.epoch, decision.epoch - 1)
             after = decision.last_timestamp + (CLOCKS_MS if self._whole else 0) >= part.started
@@ -80,7 +80,7 @@ class Decisions:
 
 
 def _is_over(decision: Fact, context: AuditContext) -> bool:
-    """Whether the coordinator has gone on, or has had its time, so long ago that the marker would be there."""
+    """True if the coordinator went on, or its time was over, so long ago that the marker would be there."""
     if decision.transactional and context.is_settled(decision.first_timestamp):
         return True
     return context.now_ms - decision.last_timestamp > GRACE_MS and context.is_settled(decision.last_timestamp)

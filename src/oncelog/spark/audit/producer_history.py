@@ -1,8 +1,8 @@
-"""One producer on one partition: its facts in order of offsets → its transactions there, and what is wrong with them.
+"""The history of a producer on a partition: its facts in order of offsets → its transactions there, and findings.
 
 The producer's state is followed as a broker follows it when it reads the log (KIP-98, KIP-360, KIP-890): epoch,
 last sequence, open transaction. What a broker would have refused is a finding, and the state goes on from what is in
-the log. Whatever compaction, retention or damage may have taken away excuses what is missing.
+the log. A gap is no finding if compaction, retention or damage may have made it.
 
 Memory: one open transaction, and the decisions of the coordinator about this producer here.
 """
@@ -27,37 +27,37 @@ HALF: Final = 1 << 30
 _SHOWN: Final = 100
 """Findings of one kind that one history reports one by one."""
 FATES: Final = {Outcome.COMMITTED: "committed", Outcome.ABORTED: "aborted", Outcome.UNKNOWN: "unknown"}
-Told = Part | Fact | Finding
+HistoryRow = Part | Fact | Finding
 
 
-def histories(facts: Iterable[Fact], context: AuditContext) -> Iterator[Told]:
-    """All producers, one after the other; ``facts`` in FACT_ORDER."""
+def histories(facts: Iterable[Fact], context: AuditContext) -> Iterator[HistoryRow]:
+    """The histories of all producers, one after the other; ``facts`` in FACT_ORDER."""
     for (topic, partition, replica, _), group in groupby(facts, key=attrgetter(*FACT_GROUP)):
         place = context.partitions.get(TopicPartition(TopicName(topic), partition))
         if place is not None:
-            yield from ProducerHistory(place, context, primary=replica == place.primary).tell(group)
+            yield from ProducerHistory(place, context, primary=replica == place.primary).follow(group)
 
 
 class ProducerHistory:
-    """See the module. One for each producer, partition and replica."""
+    """The state of one producer on one replica of a partition, as a broker would follow it."""
 
     def __init__(self, place: PartitionContext, context: AuditContext, *, primary: bool) -> None:
         self._place, self._context, self._primary = place, context, primary
         self._epoch = self._highest_epoch = -1
         self._last_sequence = self._last_offset = -1
         self._last_timestamp = -1
-        self._reign = -1
+        self._coordinator_epoch = -1
         self._seen_until = -1
         self._open: Part | None = None
         self._first_by_broker = -1
-        """Where a broker takes the open transaction to begin."""
+        """First offset of the open transaction, as a broker takes it."""
         self._marker: Fact | None = None
         self._entry: Fact | None = None
         self._commits: list[Fact] = []
         self._decisions = Decisions(whole=place.is_whole)
         self._numbers: dict[str, int] = {}
 
-    def tell(self, facts: Iterable[Fact]) -> Iterator[Told]:
+    def follow(self, facts: Iterable[Fact]) -> Iterator[HistoryRow]:
         """Follow the facts."""
         fact: Fact | None = None
         for fact in facts:
@@ -80,8 +80,9 @@ class ProducerHistory:
         if fact is not None:
             yield from self._finish(fact)
 
-    def _past_hole(self, following: Fact) -> Iterator[Told]:
-        """Where batches are missing, the end of what was open may be among them, and the beginning of what follows."""
+    def _past_hole(self, following: Fact) -> Iterator[HistoryRow]:
+        """Close the open transaction at a hole: its end may be among the missing batches, and the beginning of the
+        next."""
         if self._seen_until < 0 or not self._place.missing_between(
             following.replica, self._seen_until, following.offset
         ):
@@ -93,7 +94,7 @@ class ProducerHistory:
 
     # --- data ---
 
-    def _data(self, fact: Fact) -> Iterator[Told]:
+    def _data(self, fact: Fact) -> Iterator[HistoryRow]:
         if fact.epoch < self._highest_epoch:
             text = f"written with epoch {fact.epoch} after epoch {self._highest_epoch}"
             if self._marker is not None:
@@ -119,7 +120,7 @@ class ProducerHistory:
         self._last_offset, self._last_timestamp = fact.last_offset, fact.last_timestamp
         self._seen_until = fact.last_offset
 
-    def _sequence(self, fact: Fact) -> Iterator[Told]:
+    def _sequence(self, fact: Fact) -> Iterator[HistoryRow]:
         if self._epoch < 0:
             return  # unknown to the log: a broker takes any
         known = fact.epoch == self._epoch
@@ -136,7 +137,7 @@ class ProducerHistory:
             yield from self._found("gap", fact, said if known else f"{said}, at the first batch of epoch {fact.epoch}")
 
     def _excused(self, fact: Fact) -> bool:
-        """Whether batches may be missing, or their producer may have been forgotten."""
+        """True if batches may be missing, or their producer may have been forgotten."""
         idle = fact.first_timestamp - self._last_timestamp
         return (
             self._place.cleaned
@@ -184,8 +185,8 @@ class ProducerHistory:
 
     # --- markers ---
 
-    def _ended(self, marker: Fact) -> Iterator[Told]:
-        yield from self._reigns(marker)
+    def _ended(self, marker: Fact) -> Iterator[HistoryRow]:
+        yield from self._check_marker(marker)
         yield from self._indexed(marker)
         part, self._open = self._open, None
         repeated = (
@@ -226,25 +227,28 @@ class ProducerHistory:
         if marker.epoch != self._epoch:
             self._last_sequence = self._last_offset = -1
         self._epoch, self._highest_epoch = marker.epoch, max(marker.epoch, self._highest_epoch)
-        self._reign = marker.coordinator_epoch if outcome != Outcome.UNKNOWN else self._reign
+        self._coordinator_epoch = marker.coordinator_epoch if outcome != Outcome.UNKNOWN else self._coordinator_epoch
         self._last_timestamp, self._seen_until = marker.last_timestamp, marker.offset
         self._marker, self._first_by_broker = marker, -1
 
     def _nothing_written(self, marker: Fact) -> Part:
-        """A transaction that this partition was added to, and nothing else."""
+        """A transaction that this partition was added to, without data here."""
         return Part(
             marker.producer_id, marker.epoch, marker.topic, marker.partition, NONE, NONE, 0, 0, 0, NONE, NONE,
             Outcome.OPEN, Outcome.OPEN, NONE, NONE, NONE, NONE, "", "", NONE,
         )  # fmt: skip
 
-    def _reigns(self, marker: Fact) -> Iterator[Told]:
+    def _check_marker(self, marker: Fact) -> Iterator[HistoryRow]:
         if marker.outcome == Outcome.UNKNOWN:
             return
         if marker.epoch < self._highest_epoch:
             text = f"a marker of epoch {marker.epoch} after epoch {self._highest_epoch}"
             yield from self._found("stray-marker", marker, text)
-        elif 0 <= marker.coordinator_epoch < self._reign:
-            text = f"a marker by the coordinator of epoch {marker.coordinator_epoch}, after one of epoch {self._reign}"
+        elif 0 <= marker.coordinator_epoch < self._coordinator_epoch:
+            text = (
+                f"a marker by the coordinator of epoch {marker.coordinator_epoch}, "
+                f"after one of epoch {self._coordinator_epoch}"
+            )
             yield from self._found("stray-marker", marker, text)
 
     def _commits_of(self, marker: Fact) -> Iterator[Fact]:
@@ -256,7 +260,7 @@ class ProducerHistory:
 
     # --- files beside the log ---
 
-    def _indexed(self, marker: Fact) -> Iterator[Told]:
+    def _indexed(self, marker: Fact) -> Iterator[HistoryRow]:
         """An aborted transaction has to be in the index, with the offset at which it begins."""
         entry, part = self._entry, self._open
         if entry is not None and entry.offset == marker.offset:
@@ -289,7 +293,7 @@ class ProducerHistory:
             or (self._place.holes != [] and offset < part.first_offset)
         )
 
-    def _stray_entry(self, offset: int, rank: int) -> Iterator[Told]:
+    def _stray_entry(self, offset: int, rank: int) -> Iterator[HistoryRow]:
         entry = self._entry
         if entry is None or (entry.offset, Rank.MARKER) >= (offset, rank):
             return
@@ -301,8 +305,8 @@ class ProducerHistory:
                 "transaction-index", entry, "the index has an aborted transaction, the log no marker"
             )
 
-    def _snapshot(self, fact: Fact) -> Iterator[Told]:
-        """What the snapshot says has to be what the log says up to its offset."""
+    def _snapshot(self, fact: Fact) -> Iterator[HistoryRow]:
+        """A producer snapshot has to agree with the log up to its offset."""
         place = self._place
         if place.damaged_between(fact.replica, place.start, fact.offset) or fact.offset > place.ends.get(
             fact.replica, 0
@@ -329,13 +333,13 @@ class ProducerHistory:
         elif self._last_offset >= 0 and fact.last_sequence != self._last_sequence:
             text = f"last sequence {fact.last_sequence}, the log says {self._last_sequence}"
             yield from self._found("producer-snapshot", fact, text)
-        elif self._marker is not None and fact.coordinator_epoch < self._reign:
-            text = f"coordinator epoch {fact.coordinator_epoch}, the log says {self._reign}"
+        elif self._marker is not None and fact.coordinator_epoch < self._coordinator_epoch:
+            text = f"coordinator epoch {fact.coordinator_epoch}, the log says {self._coordinator_epoch}"
             yield from self._found("producer-snapshot", fact, text)
 
     # --- the end ---
 
-    def _finish(self, last: Fact) -> Iterator[Told]:
+    def _finish(self, last: Fact) -> Iterator[HistoryRow]:
         yield from self._stray_entry(1 << 62, Rank.MARKER)
         part = self._open
         if not self._primary:

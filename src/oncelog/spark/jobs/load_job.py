@@ -118,7 +118,7 @@ def request_for(
     """The arguments of a load or a stream together. Raises OptionError."""
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names:
-        raise OptionError("no topic to load")
+        raise OptionError("no topic to load: name at least one")
     given = {
         "kafka.isolation.level": "read_committed",
         **(options or {}),
@@ -184,7 +184,7 @@ def check_same_table(table: Table, topic_ids: Mapping[str, str], options: Source
     """Refuse to continue a table with other columns, or with a topic that was deleted and created again."""
     described = table.describe()
     if request.backfill and not described:
-        raise TableError(f"there is no table at {table.path} to fill; a load or a stream makes it")
+        raise TableError(f"a backfill needs a table, and there is none at {table.path}: load or stream into it first")
     settings = {
         "includeHeaders": options.include_headers,
         "read_committed": options.read_committed,
@@ -193,7 +193,10 @@ def check_same_table(table: Table, topic_ids: Mapping[str, str], options: Source
     for name, value in settings.items():
         was = described.get(name, _BEFORE.get(name, value) if described else value)
         if was != value:
-            raise TableError(f"the table at {table.path} was loaded with {name} {was}; it has to stay so")
+            raise TableError(
+                f"{name} is {value}, but the table at {table.path} was loaded with {name} {was}: keep that, or load "
+                "into another directory"
+            )
     known: dict[str, str] = described.get("topics", {})
     for topic, topic_id in topic_ids.items():
         if known.get(topic, topic_id) != topic_id:
@@ -204,6 +207,8 @@ def check_same_table(table: Table, topic_ids: Mapping[str, str], options: Source
     merged = {**known, **topic_ids}
     if merged != known or not described:
         if request.backfill:
-            raise TableError(f"the table at {table.path} does not know all of these topics; load them first")
+            raise TableError(
+                f"a backfill adds no topics, and the table at {table.path} does not have all of these: load them first"
+            )
         table.describe_as({"id": uuid.uuid4().hex, **described, **settings, "topics": merged})
     table.partitioned = request.shape.partition_by is not None

@@ -55,11 +55,13 @@ class Shape:
         if self.value_format not in FORMATS:
             raise OptionError(f"the value format must be one of {', '.join(FORMATS)}, got {self.value_format!r}")
         if self.decodes_fields and not self.schema:
-            raise OptionError(f"values in {self.value_format} need a schema")
+            raise OptionError(f"value format {self.value_format} needs a schema: give one")
         if self.schema and not self.decodes_fields:
-            raise OptionError(f"values in {self.value_format} have no schema")
+            raise OptionError(f"values in {self.value_format} have no schema: leave it out, or choose json or avro")
         if self.event_time != "timestamp" and not self.event_time.startswith("$"):
-            raise OptionError(f"an event time is 'timestamp' or a JSON path such as $.at, got {self.event_time!r}")
+            raise OptionError(
+                f"the event time must be 'timestamp' or a JSON path such as $.at, got {self.event_time!r}"
+            )
 
     @property
     def decodes_fields(self) -> bool:
@@ -140,10 +142,12 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
     from pyspark.sql.types import StructType
 
     if not isinstance(found, StructType):
-        raise OptionError("the schema of values must be of a record with fields")
+        raise OptionError(f"the schema must be of a record with fields, got {found.simpleString()}")
     for one in found:
         if one.name.lower() in RESERVED:
-            raise OptionError(f"the schema's field {one.name!r} has the name of one of the table's own columns")
+            raise OptionError(
+                f"the schema's field {one.name!r} has the name of one of the table's own columns: rename it"
+            )
     return found
 
 

@@ -153,7 +153,8 @@ def writer_for(spark: SparkSession, request: LoadRequest, table: Table) -> Write
     writer = ShapedSparkWriter(plain, request.shape, known_columns(table))
     if request.backfill and writer.new_columns:
         raise TableError(
-            f"a backfill adds no columns ({', '.join(writer.new_columns)}): let the stream know them first"
+            f"a backfill adds no columns, and the table has no {', '.join(writer.new_columns)}: stream or load with "
+            "this schema first"
         )
     writer.remember(table)
     return writer
@@ -185,10 +186,10 @@ def by_task(directory: Path, tasks: int) -> dict[int, Path]:
             continue
         number, day = int(match[1]), path.parent.relative_to(directory)
         if number >= tasks:
-            raise TableError(f"Spark wrote {path.name}, but a task was to write one file")
+            raise TableError(f"Spark wrote {path.name}, but the job has {tasks} tasks: run it again")
         if day == Path():
             if number in found:
-                raise TableError(f"Spark wrote {path.name}, but a task was to write one file")
+                raise TableError(f"Spark wrote {path.name} and another file in one task, where one is expected")
             found[number] = path
             continue
         found[number] = directory / f"task-{number}"

@@ -60,7 +60,7 @@ class StreamRequest:
 
     def __post_init__(self) -> None:
         if self.starting not in ("earliest", "latest"):
-            raise OptionError(f"a stream starts at 'earliest' or 'latest', got {self.starting!r}")
+            raise OptionError(f"a stream must start at 'earliest' or 'latest', got {self.starting!r}")
 
 
 def stream(
@@ -273,7 +273,9 @@ def by_range(directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
             partition = partition_of(path)
             index = next((i for i, piece in enumerate(pieces) if piece.wanted.topic_partition == partition), None)
             if index is None:
-                raise TableError(f"the batch has rows of {partition}, which is not in its range")
+                raise TableError(
+                    f"Spark wrote rows of {partition}, which this batch does not read: start the stream again"
+                )
             parts.setdefault(index, []).append((facts.first_offset, path))
     found: dict[int, Path] = {}
     for index, own in parts.items():

@@ -22,8 +22,8 @@ def monitor(
     measures: Mapping[str, Column] | None = None,
     late: str | None = None,
 ) -> DataFrame:
-    """For each window of ``time`` (and group ``by``): ``start``, ``end``, ``count``, ``mean``, ``lowest``, ``highest``
-    of ``value``, and ``measures``.
+    """``start``, ``end``, ``count``, ``mean``, ``lowest``, ``highest`` of ``value`` and ``measures`` for each window of
+    ``time`` (and group ``by``).
 
     >>> monitor(departures, "time", "delay_minutes", window="1 hour", by="origin")  # doctest: +SKIP
     """
@@ -41,7 +41,7 @@ def alerts(
     at_least: int = 1,
     silent_below: int | None = None,
 ) -> DataFrame:
-    """The windows of ``monitor`` that somebody should know of, with the ``reason``.
+    """The windows of ``monitor`` that are out of bounds, with the ``reason``.
 
     ``mean_above`` and ``mean_below`` are the bounds of what is well, looked at where a window has ``at_least`` rows;
     ``silent_below`` reports windows with fewer rows than that. A window without any row is no row and is not reported.

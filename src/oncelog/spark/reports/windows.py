@@ -1,4 +1,4 @@
-"""What the reports share: measures by name, windows of time, watermarks for streams."""
+"""Measures by name, windows of time and watermarks of streams, for all reports."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType) -> SinkStreamWriter:
     """The writer of ``df.writeStream.format("oncelog")``. Raises OptionError."""
     if any(name.lower() == "jobid" for name in options):
-        raise OptionError("jobId is for batch writes; a streaming query is known by its checkpoint")
+        raise OptionError("jobId is for batch writes: leave it out, a streaming query is known by its checkpoint")
     return SinkStreamWriter(options, schema)
 
 

@@ -55,4 +55,4 @@ def _java_above(pid: int) -> int:
         if name.endswith("(java"):
             return pid
         pid = int(rest.split()[1])
-    raise RuntimeError("no JVM is above this process")
+    raise RuntimeError("the order is to kill the executor, but no ancestor of this process is a JVM")

@@ -92,7 +92,7 @@ def transaction(
     parsed = parse_sink_options(options)
     name = query or frame.sparkSession.sparkContext.getLocalProperty(_QUERY_PROPERTY)
     if not name:
-        raise SinkError("this is no streaming query's foreachBatch: name the transaction with query=…")
+        raise SinkError("the frame is not of a streaming query's foreachBatch: name the transaction with query=…")
     _check_name(name)
     run = None if query else frame.sparkSession.sparkContext.getLocalProperty(_RUN_PROPERTY)
     if run is not None and (name, epoch, run) in _DECIDED_HERE:
@@ -123,7 +123,9 @@ def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
         register = cluster.register()
         where = standing(register, attempt)
         if where is Standing.STALE:
-            raise Superseded(f"another run of epoch {attempt.epoch} of {attempt.query} has begun")
+            raise Superseded(
+                f"another run of epoch {attempt.epoch} of query {attempt.query} has begun since: this one stops"
+            )
         if where is Standing.BEHIND and register is not None:
             if options.accept_loss is None or options.accept_loss < register.epoch:
                 raise Behind(attempt.query, attempt.epoch, register.epoch)

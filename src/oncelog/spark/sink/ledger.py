@@ -84,8 +84,9 @@ def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
         raise Behind(attempt.query, attempt.epoch, register.epoch)
     if options.mode is Mode.AUTO:
         raise SinkError(
-            f"query {attempt.query} was written in two phases up to epoch {register.epoch}, which the cluster does not "
-            "take now: set transaction.two.phase.commit.enable=true on the brokers again, or exactlyOnce=ledger"
+            f"query {attempt.query} was written in two phases up to epoch {register.epoch}, but the cluster "
+            "has no two-phase commit now: set transaction.two.phase.commit.enable=true on the brokers again, or "
+            "exactlyOnce=ledger"
         )
     if register.state is not State.DONE:
         raise SinkError(

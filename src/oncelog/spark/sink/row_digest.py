@@ -76,5 +76,5 @@ def compare(known: Committed, options: SinkOptions, attempt: Attempt, partition:
         raise SinkError(
             f"epoch {attempt.epoch}, task {partition}: {known.metadata} were written before, now it has {digest}. The "
             "plan gives other rows (or another number of tasks) when it runs again; without two-phase commit that "
-            f"cannot be mended. acceptLoss={attempt.epoch} goes on with what was written"
+            f"cannot be repaired. acceptLoss={attempt.epoch} goes on with the rows that were written"
         )

@@ -119,7 +119,7 @@ def _partitions(rows: Rows, wanted: Any, count: int, turn: int) -> Longs | int:
         valid = np.asarray(wanted.is_valid())
         out = np.flatnonzero(valid & ((given < 0) | (given >= count)))
         if len(out):
-            raise SinkError(f"partition {given[out[0]]} of a row does not exist: the topic has {count}")
+            raise SinkError(f"a row names partition {given[out[0]]}, but the topic has {count} partitions")
         where = np.where(valid, given, where)
     return int(where[0]) if len(where) and bool((where == where[0]).all()) else where
 
@@ -153,7 +153,7 @@ def _times(columns: dict[str, Any], count: int) -> Longs:
     micros = column.combine_chunks().cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     times = np.asarray(micros.fill_null(now * 1000)).astype(np.int64) // 1000
     if len(times) and int(times.min()) < 0:
-        raise SinkError("a timestamp before 1970 cannot be a record's")
+        raise SinkError("a row has a timestamp before 1970, which a record cannot have")
     return times
 
 

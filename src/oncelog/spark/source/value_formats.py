@@ -68,7 +68,7 @@ def _decoded(raw: Column, value_format: str, schema: str | StructType | None, op
     if value_format == "utf8":
         return raw.cast("string")
     if schema is None:
-        raise OptionError(f"value.format={value_format} needs a schema")
+        raise OptionError(f"value.format={value_format} needs a schema: give one")
     if value_format == "json":
         return functions.from_json(raw.cast("string"), schema, options)
     if not isinstance(schema, str):
@@ -87,5 +87,5 @@ def _wrapped(schema: str) -> str:
     try:
         inside = json.loads(schema)
     except ValueError:
-        raise OptionError(f"not a schema in Avro's JSON: {schema[:80]!r}") from None
+        raise OptionError(f"value.format=avro needs a schema in Avro's JSON, got {schema[:80]!r}") from None
     return json.dumps({"type": "record", "name": "OncelogValue", "fields": [{"name": _INSIDE, "type": inside}]})

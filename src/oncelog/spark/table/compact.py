@@ -142,7 +142,7 @@ def _merge_run(
     """The merged file of a run, checked."""
     for one, after in pairwise(run):
         if one.end != after.start:
-            raise TableError(f"{one.name} and {after.name} are not neighbours")
+            raise TableError(f"{one.name} and {after.name} cannot be merged: there are offsets between them")
     merged = RowsFile(run[0].label, run[0].partition, run[0].start, run[-1].end)
     on_step("merging")
     rows = _merge_checked([table.path_of(file) for file in run], _within(table, beside, table.path_of(merged)))
@@ -170,7 +170,9 @@ def _swap(beside: Path, table: Path) -> None:
     try:
         swap(beside, table)
     except SwapUnsupported as error:
-        raise TableError(f"the file system of {table} cannot swap two directories ({error.strerror})") from None
+        raise TableError(
+            f"{table} cannot be compacted: its file system cannot swap two directories ({error.strerror})"
+        ) from None
     except OSError as error:
         raise TableError(f"{table} cannot be swapped with its compacted copy: {error.strerror}") from None
     fsync(table.parent)

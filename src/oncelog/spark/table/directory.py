@@ -156,7 +156,7 @@ class Table:
             files.sort(key=lambda file: (file.start, file.end))
             for before, after in pairwise(files):
                 if after.start < before.end:
-                    raise TableError(f"{self.path}: {before.name} and {after.name} overlap; one must be removed")
+                    raise TableError(f"{self.path}: {before.name} and {after.name} overlap: remove one of them")
         return found
 
     def path_of(self, file: RowsFile) -> Path:
@@ -234,7 +234,9 @@ class Table:
         except FileNotFoundError:
             return {}
         except ValueError:
-            raise TableError(f"{self.hidden / 'table.json'} is damaged") from None
+            raise TableError(
+                f"{self.hidden / 'table.json'} is not readable JSON: restore it, or load into another directory"
+            ) from None
         if described.get("format") != _FORMAT:
             raise TableError(f"{self.path} was written by another version of oncelog (format {described['format']})")
         return described

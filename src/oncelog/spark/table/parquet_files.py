@@ -86,7 +86,7 @@ def partition_of(path: Path) -> TopicPartition:
             if metadata.row_group(group).num_rows:
                 topic = str(_statistics(metadata, group, "topic", file).min)
                 return TopicPartition(TopicName(topic), int(_statistics(metadata, group, "partition", file).min))
-    raise TableError(f"{path.name} has no rows")
+    raise TableError(f"{path.name} has no rows, so its footers name no partition")
 
 
 def check_staged(path: Path, wanted: OffsetRange) -> FileFacts:
@@ -188,4 +188,6 @@ def _statistics(metadata: pq.FileMetaData, group: int, column: str, path: Path) 
             if chunk.statistics is None or not chunk.statistics.has_min_max:
                 break
             return chunk.statistics
-    raise TableError(f"{path.name} says nothing of the range of its column {column!r}")
+    raise TableError(
+        f"the footer of {path.name} has no minimum and maximum of column {column!r}, so its rows cannot be checked"
+    )

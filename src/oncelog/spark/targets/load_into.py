@@ -46,7 +46,7 @@ def load_into(topics: Sequence[str], bootstrap_servers: str, to: str | Path, **a
     if not separator or kind not in FORMATS:
         return load(topics, bootstrap_servers, to, **arguments)
     if arguments.pop("compact_below", None) is not None:
-        raise OptionError(f"a table in {kind} is compacted by its own tools")
+        raise OptionError(f"compact_below is not for tables in {kind}: compact them with the format's own tools")
     if arguments.pop("backfill", False) or arguments.pop("quarantine_topic", None):
         raise OptionError(f"--backfill and --quarantine-topic are not for tables in {kind}")
     arguments.pop("backfill", None)
@@ -93,7 +93,7 @@ def load_target(
     with _locked(target.root), ExitStack() as stack:
         has = target.next_offsets(source.partitions())
         if from_ms is not None and has:
-            raise TableError(f"{target.root} has rows already; load from a time into a new table")
+            raise TableError(f"a load from a time needs a new table, and {target.root} has rows already")
         states = source.states(_Ends(has))
         plans = [plan_partition(state, fail_on_data_loss=parsed.fail_on_data_loss) for state in states]
         report = report_of(target.root, states, plans)

@@ -29,7 +29,7 @@ def test_the_first_signal_asks_and_the_next_does_what_it_always_does(number: sig
 
 def test_wrong_options_are_told_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
-        (["--value-format", "json"], "values in json need a schema"),
+        (["--value-format", "json"], "value format json needs a schema"),
         (["--value-format", "xml"], "must be one of json, avro, utf8, binary"),
         (["--event-time", "at"], "a JSON path such as $.at"),
         (["--partition-by", "month"], "must be day or hour"),

@@ -1,10 +1,10 @@
-"""What a broker's directory says about the cluster and itself, outside of the logs of topics.
+"""A broker's own files beside the logs of topics: what they say about the cluster and about the broker.
 
-How many partitions ``__transaction_state`` has: in a KRaft cluster's ``__cluster_metadata``, in oncelog's coordination
-tree. Without that number a coordinator's log that is missing cannot be told from one that there never was. And whether
-the broker was stopped, so that its files are of one instant.
+The number of partitions of ``__transaction_state`` stands in a KRaft cluster's ``__cluster_metadata``, or in oncelog's
+coordination tree; without it a missing coordinator's log cannot be told from one that never was. A clean shutdown says
+that the files are of one instant.
 
-The rule: everything here may be missing, damaged or hostile; then nothing is known. Reads are bounded, nothing is
+The rule: everything here may be missing, damaged or hostile; then the answer is None. Reads are bounded, nothing is
 written (a database is opened as a file that does not change).
 """
 
@@ -33,12 +33,12 @@ _PARTITION_RECORD: Final = 3
 
 
 def was_stopped(directory: Path) -> bool:
-    """Whether the broker closed this data directory itself."""
+    """True if the broker closed this data directory itself, in a clean shutdown."""
     return (directory / CLEAN_SHUTDOWN).exists()
 
 
 def coordinators_declared(directory: Path) -> int | None:
-    """Number of partitions of ``__transaction_state``, as a broker's data directory tells; None: it does not."""
+    """Number of partitions of ``__transaction_state`` by a broker's data directory; None if it does not say."""
     return _by_tree(directory / _TREE) or _by_kraft(directory / _KRAFT_LOG)
 
 

@@ -1,4 +1,4 @@
-"""Which segments there are below some directories, and what stands beside each.
+"""The segments below some directories, and the files beside each.
 
 A directory may be one broker's data directory, a partition's, or hold several brokers' directories (at most three
 levels down). Partitions found twice are replicas: the one whose log reaches furthest (``reach``) is the primary, whose
@@ -37,7 +37,7 @@ _MAX_CHECKPOINT_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment to read, with all that is known before reading it."""
+    """A segment to read, with its neighbours and the files beside it."""
 
     topic: str
     partition: int
@@ -46,7 +46,7 @@ class SegmentTask:
     path: str
     size_bytes: int
     next_base_offset: int
-    """Where the next segment begins; −1 for the last."""
+    """Base offset of the next segment; −1 for the last."""
     beside: tuple[str, ...] = ()
     """Extensions of the index files that are there."""
     snapshots: tuple[int, ...] = ()
@@ -77,7 +77,7 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything there is to read."""
+    """All segments to read, by partition and replica."""
 
     log_directories: tuple[str, ...]
     tasks: tuple[SegmentTask, ...]
@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def size_bytes(self) -> int:
-        """Of all segments."""
+        """Size of all segments."""
         return sum(task.size_bytes for task in self.tasks)
 
 
@@ -105,7 +105,7 @@ def plan(directories: Iterable[str | Path]) -> Plan:
     roots = [Path(directory).absolute() for directory in directories]
     found: list[Path] = []
     for root in roots:
-        os.listdir(root)  # one that is named must be there
+        os.listdir(root)  # raises for a directory that is not there
         found += _log_directories(root, unreadable)
     logs = sorted(set(found))
     tasks: list[SegmentTask] = []
@@ -154,13 +154,13 @@ class _Replica:
     segments: list[SegmentTask]
 
     def reach(self) -> tuple[int, int]:
-        """By which replicas are compared; the first directory of those that are alike."""
+        """The key by which replicas are compared; of equal ones the first directory is greatest."""
         ends = (log_end(one.path, one.base_offset) for one in reversed(self.segments) if one.size_bytes)
         return max(next(ends, 0), self.segments[-1].base_offset), -self.number
 
 
 def _log_directories(root: Path, unreadable: list[tuple[str, str]], depth: int = 0) -> Iterator[Path]:
-    """``root`` if partitions are in it or it is one, else what is found below."""
+    """``root`` if it is a partition or has some in it, else the log directories below."""
     entries = _directories(root, unreadable)
     if (root / META_PROPERTIES).exists() or _has_segments(root):
         yield root
@@ -242,7 +242,7 @@ def _segments(
 
 
 def _checkpoint(path: Path) -> dict[TopicPartition, int]:
-    """An offset checkpoint as far as it can be read; it only ever excuses something."""
+    """An offset checkpoint as far as it can be read; it can only excuse missing records."""
     try:
         if path.stat().st_size > _MAX_CHECKPOINT_BYTES:
             return {}

@@ -1,4 +1,4 @@
-"""How far a partition's log reaches: the offset after its last whole batch.
+"""The end of a partition's log on disk: the offset after its last whole batch.
 
 Of several replicas the one that reaches furthest tells the history. Neither names nor sizes of files say which:
 replicas roll at different offsets, and one that has just rolled has an empty last segment.
@@ -19,8 +19,8 @@ _FIRST_AND_DELTA: Final = slice(0, 27)
 
 
 def log_end(path: str, base_offset: int) -> int:
-    """The offset after the last whole batch of a segment file that nothing contradicts; ``base_offset`` if there is
-    none, or if it cannot be read."""
+    """The offset after the last whole batch of a segment file; ``base_offset`` if there is none, or the file cannot be
+    read."""
     end = base_offset
     try:
         with open(path, "rb", buffering=0) as file:
@@ -40,7 +40,7 @@ def log_end(path: str, base_offset: int) -> int:
 
 
 def position_before(path: str, base_offset: int, offset: int, size: int) -> int:
-    """A position in a segment file at or before the batch with ``offset``, by the index if that can be believed."""
+    """A position in a segment file at or before the batch with ``offset``, by the index, else 0."""
     index = path.removesuffix(LOG) + OFFSET_INDEX
     try:
         if os.path.getsize(index) > _MAX_INDEX_BYTES:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TASK_BYTES: Final = 64 << 20
 """Segments smaller than this share a task."""
 SHUFFLE_BYTES: Final = 256 << 20
-"""Of log for each part of a shuffle; transactions of 1 KB make some 50 MB of facts of that."""
+"""Bytes of log for each partition of a shuffle; with transactions of 1 KB they make some 50 MB of facts."""
 _MAX_WIDTH: Final = 8192
 _WIDTH_SETTING: Final = "spark.sql.shuffle.partitions"
 _TYPES: Final[dict[str, type[Any]]] = {"fact": Fact, "stat": SegmentStat, "part": Part, "finding": Finding}
@@ -46,20 +46,20 @@ class SparkEngine:
     def __init__(self, session: SparkSession, size_bytes: int) -> None:
         """``size_bytes``: of all segments; it decides how finely the shuffles are cut."""
         self._session = session
-        self._held: list[DataFrame] = []
+        self._persisted: list[DataFrame] = []
         self._width = max(1, min(_MAX_WIDTH, size_bytes // SHUFFLE_BYTES + 1))
         self._width_before = session.conf.get(_WIDTH_SETTING)
         session.conf.set(_WIDTH_SETTING, str(self._width))
 
     def close(self) -> None:
-        """Let Spark forget what was kept."""
+        """Unpersist all frames, and restore the session's setting."""
         self._session.conf.set(_WIDTH_SETTING, str(self._width_before))
-        for frame in self._held:
+        for frame in self._persisted:
             frame.unpersist()
-        self._held.clear()
+        self._persisted.clear()
 
     def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]) -> DataFrame:
-        """A Spark task a segment."""
+        """Read the segments, one or a few in a Spark task."""
         dealt = deal(tasks)
         numbers = self._session.range(0, len(dealt), 1, len(dealt))
         return self._map(numbers, _ReadTasks(dealt, read))
@@ -73,7 +73,7 @@ class SparkEngine:
         keep: tuple[str, Sequence[int]] | None,
         step: Callable[[Iterator[Any]], Iterator[Any]],
     ) -> DataFrame:
-        """A shuffle by the first columns of ``order``, and a sort within."""
+        """Run ``step`` after a shuffle by the first columns of ``order`` and a sort within."""
         rows = self._rows(sources, row_type)
         if keep is not None:
             rows = rows.where(rows[keep[0]].isin([int(one) for one in keep[1]]))
@@ -81,19 +81,19 @@ class SparkEngine:
         return self._map(ordered, _Step(row_type, step))
 
     def rows(self, sources: Sequence[DataFrame], row_type: type[Any]) -> Iterator[Any]:
-        """Collected: for totals."""
+        """The rows of a type, collected to the driver: for totals."""
         return rows_of(self._rows(sources, row_type).toArrow().to_batches(), row_type)
 
     def findings(self, sources: Sequence[DataFrame], limit: int) -> tuple[dict[str, int], list[Finding]]:
-        """See Engine."""
+        """Distinct findings: the number of each kind, and the gravest."""
         distinct = _distinct(self._rows(sources, Finding)).persist()
-        self._held.append(distinct)
+        self._persisted.append(distinct)
         kinds = {row["kind"]: int(row["count"]) for row in distinct.groupBy("kind").count().collect()}
         first = distinct.orderBy(_gravity(distinct["kind"]), "topic", "partition", "offset").limit(limit)
         return kinds, gravest_first(rows_of(first.toArrow().to_batches(), Finding))
 
     def totals(self, parts: DataFrame, buckets: tuple[int, int], limit: int) -> tuple[list[Tally], list[Part]]:
-        """See Engine."""
+        """Numbers by fate and time, and the first unusual transactions."""
         from pyspark.sql import functions as f
 
         start, width = buckets
@@ -111,7 +111,7 @@ class SparkEngine:
         return [Tally(*map(_plain, row)) for row in tallies], found
 
     def write(self, sources: Sequence[DataFrame], row_type: type[Any], directory: Path) -> None:
-        """A file a Spark partition, of those that have rows."""
+        """Write a Parquet file for each Spark partition that has rows."""
         rows = self._rows(sources, row_type)
         if row_type is Finding:
             rows = _distinct(rows).coalesce(1)
@@ -128,14 +128,14 @@ class SparkEngine:
     def _map(
         self, frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     ) -> DataFrame:
-        """Kept: several steps read it."""
+        """``frame`` mapped, and persisted: several steps read it."""
         from pyspark import StorageLevel
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PySpark's, about pandas, which is not used here
             mapped = frame.mapInArrow(function, _ddl_mixed())
         kept = mapped.persist(StorageLevel.MEMORY_AND_DISK)
-        self._held.append(kept)
+        self._persisted.append(kept)
         return kept
 
 
@@ -175,7 +175,7 @@ class _ReadTasks:
 
 @dataclass(frozen=True)
 class _Step:
-    """One step over sorted rows of a type."""
+    """A step over sorted rows of one type, as Spark maps over Arrow batches."""
 
     row_type: type[Any]
     step: Callable[[Iterator[Any]], Iterator[Any]]
@@ -206,7 +206,8 @@ def _ddl_mixed() -> str:
 
 
 def _distinct(findings: DataFrame) -> DataFrame:
-    """One of those that replicas have in common, the primary's if it is there: its path is empty."""
+    """Distinct findings: one of those that replicas have in common, the primary's if it is there (its path is
+    empty)."""
     from pyspark.sql import functions as f
 
     others = [name for name in Finding._fields if name not in ("path", "text", *_DISTINCT)]

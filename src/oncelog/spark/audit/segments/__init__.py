@@ -1,1 +1,1 @@
-"""One segment: its batch headers as columns, and what they, the indexes and the internal topics say as rows."""
+"""A segment's batch headers as columns, and the rows that follow from them, the indexes and the internal topics."""

@@ -3,8 +3,9 @@
 The only Python step a batch is one ``unpack`` of its length: where the next one begins is known only then. All the
 fields of all headers of a piece are then taken out at once. Checksums cost a call each, and are an option.
 
-What is no batch ends the chain. A sound batch further on is looked for (magic, offset, length and checksum must fit),
-so that one bad sector does not hide the rest; how far is bounded. Memory: one piece, whatever a length field says.
+Bytes that are no batch end the chain. A sound batch further on is looked for (magic, offset, length and checksum must
+fit), so that one bad sector does not hide the rest; the search is bounded. Memory: one piece, whatever a length field
+says.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from oncelog.records.batch import (
 
 PIECE_BYTES: Final = 16 << 20
 MAX_SEARCH_BYTES: Final = 256 << 20
-"""How far a sound batch is looked for behind garbage."""
+"""Bytes behind garbage that are searched for a sound batch."""
 _LENGTH_POSITION: Final = 8
 _length_and_magic_at = struct.Struct(">i4xb").unpack_from
 _length_at = struct.Struct(">i").unpack_from
@@ -115,7 +116,7 @@ class Piece:
 def read_pieces(
     file: BinaryIO, size: int, base_offset: int, damages: list[Damage], *, check_crc: bool, is_last: bool
 ) -> Iterator[Piece]:
-    """The batches of a segment from its first byte. What is no batch is added to ``damages``."""
+    """The batches of a segment from its first byte. Bytes that are no batch are added to ``damages``."""
     position, expected = 0, base_offset
     while position < size:
         wanted = min(PIECE_BYTES, size - position)
@@ -138,8 +139,8 @@ def read_pieces(
 
 
 def walk(data: bytes, start: int, size: int) -> tuple[list[int], int, str]:
-    """Where the whole batches in ``data`` begin (relative), where the first that is not whole would, and why it ended:
-    empty when more bytes are needed, ``large`` when the batch does not fit in a piece, else it is no batch."""
+    """The positions in ``data`` of its whole batches, that of the first that is not whole, and the reason for the stop:
+    empty if more bytes are needed, ``large`` if the batch does not fit in a piece, else it is no batch."""
     places: list[int] = []
     add, position, end = places.append, 0, len(data)
     last_header = end - HEADER_SIZE
@@ -231,7 +232,7 @@ def _large(file: BinaryIO, position: int, size: int, *, check_crc: bool) -> Piec
 def _past_damage(
     file: BinaryIO, position: int, size: int, expected: int, damages: list[Damage], *, is_last: bool
 ) -> int:
-    """Note what stands at ``position``; where the next sound batch begins, or the end of the file."""
+    """Note the damage at ``position``; the position of the next sound batch, or the end of the file."""
     found, zeros = _find_batch(file, position, size, expected)
     if found < size:
         damages.append(Damage("garbage", position, found, expected, f"{found - position} bytes are no batch"))
@@ -254,7 +255,7 @@ def _past_damage(
 
 
 def _find_batch(file: BinaryIO, position: int, size: int, expected: int) -> tuple[int, bool]:
-    """Where the next sound batch begins (``size``: nowhere near), and whether all that was passed are zeros."""
+    """The position of the next sound batch (``size``: none in reach), and True if all bytes before it are zeros."""
     limit = min(size, position + MAX_SEARCH_BYTES)
     start, zeros = position + 1, True
     while start < limit:

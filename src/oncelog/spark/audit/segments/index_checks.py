@@ -1,9 +1,9 @@
-"""The index files of a segment beside its batches: an entry lies when a reader that believes it misses a record.
+"""The index files of a segment beside its batches: an entry is wrong if a reader that follows it misses a record.
 
 An offset index entry (offset, position): no record at or after the offset stands before the position, and a batch
 begins there. A time index entry (time, offset): no record before the offset is later than the time, and the batch that
 holds the offset is from that time. Entries of a transaction index are facts for ``history``, which knows where
-transactions begin. Missing entries are no lie: both indexes are sparse.
+transactions begin. Missing entries are not wrong: both indexes are sparse.
 
 Pieces are given in turn, so that a segment of any size needs only its indexes (some MB) in memory.
 """
@@ -27,7 +27,7 @@ from oncelog.storage.index.transaction_index import AbortedTransaction, load_tra
 
 MAX_INDEX_BYTES: Final = 256 << 20
 _SHOWN: Final = 5
-"""Lies of one index that are reported one by one."""
+"""Wrong entries of one index that are reported one by one."""
 _KINDS: Final = {OFFSET_INDEX: "offset-index", TIME_INDEX: "time-index", TRANSACTION_INDEX: "transaction-index"}
 
 
@@ -36,13 +36,13 @@ class IndexChecker:
 
     def __init__(self, task: SegmentTask) -> None:
         self._task = task
-        self._lies: dict[str, list[tuple[int, str]]] = {}
+        self._wrong: dict[str, list[tuple[int, str]]] = {}
         self._numbers: dict[str, int] = {}
         self._offsets, self._positions = self._load_offsets()
         self._times, self._time_offsets = self._load_times()
         self._read_to, self._last_offset, self._latest = 0, task.base_offset - 1, -1
         self.aborted = self._load_aborted()
-        self.has_transaction_index = bool(self.aborted) or TRANSACTION_INDEX in self._lies
+        self.has_transaction_index = bool(self.aborted) or TRANSACTION_INDEX in self._wrong
 
     def add(self, piece: Piece) -> None:
         """The next batches of the segment."""
@@ -55,18 +55,18 @@ class IndexChecker:
         self._latest = max(self._latest, int(piece.max_timestamp.max()))
 
     def finish(self, *, whole: bool) -> Iterator[Finding]:
-        """What was found, after the last piece. ``whole``: all batches that the indexes may know of have been read."""
+        """The findings, after the last piece. ``whole``: all batches that the indexes may name have been read."""
         if whole:
             for at in np.flatnonzero(self._positions >= self._read_to)[:_SHOWN].tolist():
-                self._lie(
+                self._add_wrong(
                     OFFSET_INDEX, int(self._offsets[at]), f"position {self._positions[at]} is after the last batch"
                 )
             for at in np.flatnonzero(self._time_offsets > self._last_offset)[:_SHOWN].tolist():
-                self._lie(TIME_INDEX, int(self._time_offsets[at]), "is after the last batch")
-        for extension, lies in self._lies.items():
-            more = self._numbers[extension] - len(lies)
-            for index, (offset, text) in enumerate(lies):
-                rest = f" (and {more} more entries)" if more and index == len(lies) - 1 else ""
+                self._add_wrong(TIME_INDEX, int(self._time_offsets[at]), "is after the last batch")
+        for extension, wrong in self._wrong.items():
+            more = self._numbers[extension] - len(wrong)
+            for index, (offset, text) in enumerate(wrong):
+                rest = f" (and {more} more entries)" if more and index == len(wrong) - 1 else ""
                 yield self._finding(extension, offset, text + rest)
 
     def facts(self) -> Iterator[Fact]:
@@ -102,7 +102,7 @@ class IndexChecker:
                 text = f"offset {offsets[at]} stands before position {positions[at]}"
             else:
                 text = f"no batch ends with offset {offsets[at]}"
-            self._lie(OFFSET_INDEX, int(offsets[at]), text)
+            self._add_wrong(OFFSET_INDEX, int(offsets[at]), text)
 
     def _check_times(self, piece: Piece) -> None:
         last = int(piece.last_offset[-1])
@@ -120,14 +120,14 @@ class IndexChecker:
                 text = f"a record before offset {offsets[at]} is from {latest[index][at]}, later than {times[at]}"
             else:
                 text = f"says {times[at]}, the batch there is from {piece.max_timestamp[index][at]}"
-            self._lie(TIME_INDEX, int(offsets[at]), text)
+            self._add_wrong(TIME_INDEX, int(offsets[at]), text)
 
     def _load_offsets(self) -> tuple[Integers, Integers]:
         data = self._read(OFFSET_INDEX)
         try:
             index = load_offset_index(data, self._task.base_offset, 1 << 62)
         except CorruptFile as error:
-            self._lie(OFFSET_INDEX, self._task.base_offset, str(error))
+            self._add_wrong(OFFSET_INDEX, self._task.base_offset, str(error))
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         entries = np.frombuffer(bytes(index.data), ">i4").astype(np.int64).reshape(-1, 2)
         return entries[:, 0] + self._task.base_offset, entries[:, 1]
@@ -137,7 +137,7 @@ class IndexChecker:
         try:
             index = load_time_index(data, self._task.base_offset)
         except CorruptFile as error:
-            self._lie(TIME_INDEX, self._task.base_offset, str(error))
+            self._add_wrong(TIME_INDEX, self._task.base_offset, str(error))
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         entries = np.frombuffer(bytes(index.data), np.dtype([("time", ">i8"), ("offset", ">i4")]))
         return entries["time"].astype(np.int64), entries["offset"].astype(np.int64) + self._task.base_offset
@@ -146,7 +146,7 @@ class IndexChecker:
         try:
             return load_transaction_index(self._read(TRANSACTION_INDEX), self._task.base_offset)
         except CorruptFile as error:
-            self._lie(TRANSACTION_INDEX, self._task.base_offset, str(error))
+            self._add_wrong(TRANSACTION_INDEX, self._task.base_offset, str(error))
             return []
 
     def _read(self, extension: str) -> bytes:
@@ -156,19 +156,19 @@ class IndexChecker:
         path = Path(self._task.beside_path(extension))
         try:
             if path.stat().st_size > MAX_INDEX_BYTES:
-                self._lie(extension, self._task.base_offset, f"{path.stat().st_size} bytes: not read")
+                self._add_wrong(extension, self._task.base_offset, f"{path.stat().st_size} bytes: not read")
                 return b""
             data = path.read_bytes()
         except OSError as error:
-            self._lie(extension, self._task.base_offset, f"cannot be read: {error.strerror}")
+            self._add_wrong(extension, self._task.base_offset, f"cannot be read: {error.strerror}")
             return b""
         return data if data.strip(b"\0") else b""
 
-    def _lie(self, extension: str, offset: int, text: str) -> None:
+    def _add_wrong(self, extension: str, offset: int, text: str) -> None:
         self._numbers[extension] = self._numbers.get(extension, 0) + 1
-        lies = self._lies.setdefault(extension, [])
-        if len(lies) < _SHOWN:
-            lies.append((offset, text))
+        wrong = self._wrong.setdefault(extension, [])
+        if len(wrong) < _SHOWN:
+            wrong.append((offset, text))
 
     def _finding(self, extension: str, offset: int, text: str) -> Finding:
         task = self._task

@@ -1,7 +1,7 @@
-"""What the internal topics say: decisions and states of ``__transaction_state``, commits of ``__consumer_offsets``.
+"""Records of the internal topics: decisions and states of ``__transaction_state``, commits of ``__consumer_offsets``.
 
-Only here are records decoded. Whatever cannot be decoded becomes a finding; kinds of records of newer group protocols
-are passed over.
+Only here are records decoded. A record that cannot be decoded becomes a finding; kinds of records of newer group
+protocols are passed over.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class InternalReader:
         yield from self._plain.values()
 
     def findings(self) -> Iterator[Finding]:
-        """What could not be read."""
+        """Findings about records that could not be read."""
         yield from self._unreadable
 
     def _transaction(self, record: Record) -> Iterator[Fact]:
@@ -202,5 +202,5 @@ def committed_offset(
 
 
 def _another_topic(said: bytes, found: bytes) -> bool:
-    """Whether a commit is about an earlier topic of the same name."""
+    """True if a commit is about an earlier topic of the same name."""
     return said != found and NO_TOPIC_ID not in (said, found)

@@ -1,4 +1,4 @@
-"""Batch headers → what they say about producers, as facts: runs of data batches and markers. All in numpy.
+"""Batch headers → facts about producers: runs of data batches, and markers. All in numpy.
 
 A run is a producer's consecutive data batches of one epoch and kind, each beginning with the sequence after the one
 before; markers end runs, and so do the offsets of producer snapshots, so that a snapshot can be compared with the log
@@ -44,23 +44,23 @@ def producer_facts(piece: Piece, task: SegmentTask) -> pa.RecordBatch | None:
     of_producers = np.flatnonzero((piece.producer_id >= 0) & (piece.last_offset >= piece.base_offset) & believed(piece))
     if not len(of_producers):
         return None
-    outcome, reign = markers(piece, of_producers)
+    outcome, coordinator_epoch = markers(piece, of_producers)
     keep = outcome != OTHER_CONTROL
     if not keep.all():
-        of_producers, outcome, reign = of_producers[keep], outcome[keep], reign[keep]
+        of_producers, outcome, coordinator_epoch = of_producers[keep], outcome[keep], coordinator_epoch[keep]
         if not len(of_producers):
             return None
     order = np.argsort(piece.producer_id[of_producers], kind="stable")
     chosen = of_producers[order]
     starts = np.flatnonzero(_begins(piece, chosen, task))
     ends = np.append(starts[1:], len(chosen)) - 1
-    return _rows(piece, chosen, outcome[order], reign[order], starts, ends, task)
+    return _rows(piece, chosen, outcome[order], coordinator_epoch[order], starts, ends, task)
 
 
 def believed(piece: Piece) -> Flags:
-    """Which batches are taken to be by the producer they name: of those with a wrong checksum, data whose sequence
-    numbers lie between those of sound batches of the same producer, epoch and attributes. Of the others it is not known
-    whose they were, or whether they were markers."""
+    """Flags of the batches that are by the producer they name: all sound ones, and of those with a wrong checksum the
+    data whose sequence numbers lie between those of sound batches of the same producer, epoch and attributes. The
+    others may have been of any producer, or markers."""
     flags = piece.sound.copy()
     for at in np.flatnonzero(~flags).tolist():
         whole = piece.record_count[at] == piece.last_offset[at] - piece.base_offset[at] + 1
@@ -73,7 +73,7 @@ def believed(piece: Piece) -> Flags:
 
 
 def _follows(piece: Piece, near: Integers, at: int) -> bool:
-    """Whether the sequence numbers of a batch go on from those before it, or to those after it."""
+    """True if the sequence numbers of two batches, ``at`` and the one in ``near``, follow each other."""
     if not len(near):
         return False
     first, second = sorted((int(near[0]), at))
@@ -82,7 +82,7 @@ def _follows(piece: Piece, near: Integers, at: int) -> bool:
 
 
 def _begins(piece: Piece, chosen: Integers, task: SegmentTask) -> Flags:
-    """Which of the batches (by producer, then in order) are the first of a fact."""
+    """Flags of the batches (by producer, then in order) that are the first of a fact."""
     control = piece.is_control[chosen]
     attributes_differ = np.diff(piece.is_transactional[chosen].astype(np.int8)) != 0
     begins = np.ones(len(chosen), np.bool_)
@@ -107,7 +107,7 @@ def _rows(
     piece: Piece,
     chosen: Integers,
     outcome: Integers,
-    reign: Integers,
+    coordinator_epoch: Integers,
     starts: Integers,
     ends: Integers,
     task: SegmentTask,
@@ -133,7 +133,7 @@ def _rows(
         "size_bytes": np.add.reduceat(piece.size_bytes[chosen], starts),
         "transactional": piece.is_transactional[first],
         "outcome": outcome[starts],
-        "coordinator_epoch": reign[starts],
+        "coordinator_epoch": coordinator_epoch[starts],
         "first_timestamp": piece.max_timestamp[first],
         "last_timestamp": np.maximum.reduceat(piece.max_timestamp[chosen], starts),
         "value": np.full(count, -1),
@@ -153,10 +153,10 @@ def _rows(
 def markers(piece: Piece, chosen: Integers) -> tuple[Integers, Integers]:
     """Outcome and coordinator epoch of each batch chosen: OPEN for data, UNKNOWN for unsound or emptied markers."""
     outcome = np.full(len(chosen), int(Outcome.OPEN), np.int64)
-    reign = np.full(len(chosen), -1, np.int64)
+    coordinator_epoch = np.full(len(chosen), -1, np.int64)
     which = np.flatnonzero(piece.is_control[chosen])
     if not len(which):
-        return outcome, reign
+        return outcome, coordinator_epoch
     outcome[which] = int(Outcome.UNKNOWN)
     batch = chosen[which]
     sound = piece.sound[batch]
@@ -167,10 +167,10 @@ def markers(piece: Piece, chosen: Integers) -> tuple[Integers, Integers]:
         usual[np.flatnonzero(usual)[~alike]] = False
         bodies = bodies[alike]
         outcome[which[usual]] = bodies[:, _TYPE]
-        reign[which[usual]] = np.ascontiguousarray(bodies[:, _EPOCH : _EPOCH + 4]).view(">i4")[:, 0]
+        coordinator_epoch[which[usual]] = np.ascontiguousarray(bodies[:, _EPOCH : _EPOCH + 4]).view(">i4")[:, 0]
     for index in np.flatnonzero(sound & ~usual).tolist():
-        outcome[which[index]], reign[which[index]] = _unusual(piece, int(batch[index]))
-    return outcome, reign
+        outcome[which[index]], coordinator_epoch[which[index]] = _unusual(piece, int(batch[index]))
+    return outcome, coordinator_epoch
 
 
 def _bodies(piece: Piece, batch: Integers) -> npt.NDArray[np.uint8]:

@@ -1,7 +1,7 @@
-"""One segment → everything the audit needs to know of it. This is what a task does.
+"""A task of the audit: one segment → its facts, states, findings and totals.
 
-Reads the log file once, in pieces, and the small files beside it. What cannot be read is a finding, whatever it is: a
-task never fails because of what is in a file, or because the file has gone.
+Reads the log file once, in pieces, and the small files beside it. Anything that cannot be read is a finding: a
+task never fails because of a file's content, or because the file has gone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Typed = tuple[type[Any], pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What every task is told."""
+    """Options of every task."""
 
     check_crc: bool = True
     places: Mapping[TopicPartition, PartitionPlace] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class ReadOptions:
 
 @dataclass(slots=True)
 class _Totals:
-    """What is summed over the pieces of a segment."""
+    """Sums over the pieces of a segment."""
 
     next_offset: int
     first_offset: int = -1
@@ -66,7 +66,7 @@ class _Totals:
 
 def read_segment(task: SegmentTask, options: ReadOptions) -> Iterator[Typed]:
     """Facts, states of coordinators (as Parts), findings and one SegmentStat."""
-    reading = _Reading(task, options)
+    reading = _SegmentReader(task, options)
     try:
         yield from reading.pieces()
     except OSError as error:
@@ -74,15 +74,15 @@ def read_segment(task: SegmentTask, options: ReadOptions) -> Iterator[Typed]:
     yield from reading.rest()
 
 
-class _Reading:
-    """One segment being read."""
+class _SegmentReader:
+    """A segment that is being read, piece by piece."""
 
     def __init__(self, task: SegmentTask, options: ReadOptions) -> None:
         self._task, self._options = task, options
         self._totals = _Totals(next_offset=task.base_offset)
         self._damages: list[Damage] = []
         self._goes_on: list[int] = []
-        """For each damage that batches come after: the offset of the first."""
+        """Offset of the first batch after each damage, if there is one."""
         self._checker = IndexChecker(task)
         self._internal = InternalReader(task, options.places)
         place = options.places.get(TopicPartition(TopicName(task.topic), task.partition))
@@ -112,7 +112,7 @@ class _Reading:
                     yield from _typed(Fact, self._internal.add(piece))
 
     def rest(self) -> Iterator[Typed]:
-        """What is known after the last piece."""
+        """The rows that are known after the last piece."""
         totals, task = self._totals, self._task
         for damage, goes_on_at in zip_longest(self._damages, self._goes_on):
             text = f"{damage.text} (at byte {damage.position})"
@@ -133,7 +133,7 @@ class _Reading:
         yield from _typed(SegmentStat, (self._stat(),))
 
     def damage(self, kind: str, offset: int, text: str, goes_on_at: int | None = None) -> None:
-        """Something is missing from ``offset`` on; None: all the rest of the segment, or of the log."""
+        """Note a damage from ``offset`` up to ``goes_on_at``; None: up to the end of the segment, or of the log."""
         if goes_on_at is None:
             goes_on_at = INT64_MAX if self._task.next_base_offset < 0 else self._task.next_base_offset
         self._missing(offset, goes_on_at)

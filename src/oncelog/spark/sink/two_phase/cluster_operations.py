@@ -157,7 +157,7 @@ class Cluster:
     def _stage(self, register: Register) -> bool:
         driver, where = self._driver, self._where
         if driver is None or where is None:
-            raise SinkError("a write without a fence")
+            raise SinkError("the register was to be written before the fence")
         records = self._topic.records(register)
         try:
             driver.begin()
@@ -172,7 +172,7 @@ class Cluster:
 
     def _publish(self) -> bool:
         if self._driver is None:
-            raise SinkError("a write without a fence")
+            raise SinkError("the register was to be written before the fence")
         try:
             self._driver.commit()
         except BrokerRefused as error:

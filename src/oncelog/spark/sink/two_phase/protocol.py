@@ -180,8 +180,9 @@ def claim(
         register = yield Read()
         return claimed if _task_action(register, attempt, accepted) is TaskAction.WRITE else TaskAction.DRAIN
     raise SinkError(
-        f"the ids of task {partition} of {attempt.query} are claimed again and again by others; are two queries using "
-        "one checkpoint?"
+        f"other tasks have claimed the ids of task {partition} of {attempt.query} {CLAIM_ATTEMPTS} times: are two "
+        "queries "
+        "using one checkpoint?"
     )
 
 

@@ -108,7 +108,9 @@ class RegisterReader:
         for number in range(count):
             part = _load(self._values.get(part_key(self._key, number), b"null"))
             if (part["epoch"], part["run"], part["part"]) != (head["epoch"], head["run"], number):
-                raise SinkError(f"part {number} of the decision about epoch {head['epoch']} is another one's")
+                raise SinkError(
+                    f"part {number} of the decision about epoch {head['epoch']} belongs to another decision"
+                )
             listed += part["listed"]
         return _register(head, listed)
 
@@ -157,7 +159,7 @@ def _lists(register: Register) -> Iterator[list[Any]]:
     sizes = [*map(_size, listed)]
     if sum(sizes) > (MOST_PARTS - 1) * PART_BYTES:
         raise SinkError(
-            f"epoch {register.epoch} has {len(listed)} transactions, more than are decided at once; nothing was "
+            f"epoch {register.epoch} has {len(listed)} transactions, more than one decision holds: nothing was "
             "decided. Write with fewer tasks (coalesce)"
         )
     part: list[Any] = []
@@ -187,7 +189,9 @@ def _load(value: bytes) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(value)
         if found["version"] > VERSION:
-            raise SinkError(f"a register of version {found['version']}, this oncelog knows {VERSION}: update it")
+            raise SinkError(
+                f"the register has version {found['version']}, this oncelog knows {VERSION}: update oncelog"
+            )
         _ = found["epoch"], found["run"], found["state"], found.get("part"), found.get("listed")
     except (ValueError, TypeError, KeyError) as error:
         raise _unreadable(value, error) from None

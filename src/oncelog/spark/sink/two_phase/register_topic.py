@@ -105,8 +105,8 @@ class RegisterTopic:
             for row in describe_configs(self._client, ResourceType.TOPIC, REGISTERS, ["cleanup.policy"]):
                 if row.name == "cleanup.policy" and row.value != "compact":
                     raise SinkError(
-                        f"the topic {REGISTERS} has cleanup.policy={row.value}, which forgets what was written: set it "
-                        "to compact"
+                        f"the topic {REGISTERS} has cleanup.policy={row.value}, which forgets registers: set it to "
+                        "compact"
                     )
 
     def _catch_up(self, where: TopicPartition, until: int) -> None:

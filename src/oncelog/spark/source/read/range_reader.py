@@ -171,7 +171,9 @@ def _with_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
     try:
         timestamps = rows.column(_TIMESTAMP).cast(_SPARK_TIMESTAMP.type)
     except pa.ArrowInvalid:
-        raise SparkSourceError("a record's timestamp is too far from 1970 for microseconds in 64 bits") from None
+        raise SparkSourceError(
+            "a record's timestamp cannot be a Spark timestamp: it is too far from 1970 for microseconds in 64 bits"
+        ) from None
     return rows.set_column(_TIMESTAMP, _SPARK_TIMESTAMP, timestamps)
 
 
