@@ -22,7 +22,7 @@ class DataLoss(SparkSourceError):
 
     def __init__(self, partition: TopicPartition, wanted: int, available: int, reason: str) -> None:
         self.partition, self.wanted, self.available, self.reason = partition, wanted, available, reason
-        super().__init__(f"{self.place}: {self.what}. If that is acceptable, set failOnDataLoss to false.")
+        super().__init__(f"{self.place}: {self.summary}. If that is acceptable, set failOnDataLoss to false.")
 
     @property
     def place(self) -> str:
@@ -30,7 +30,7 @@ class DataLoss(SparkSourceError):
         return f"topic {self.partition.topic!r}, partition {self.partition.partition}"
 
     @property
-    def what(self) -> str:
+    def summary(self) -> str:
         """The offset asked for, the nearest that exists, and the reason."""
         return f"wanted offset {self.wanted}, available is {self.available}: {self.reason}"
 

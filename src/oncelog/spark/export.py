@@ -76,14 +76,14 @@ def export(
         resumed = state.job is not None
         if state.job is None and not state.begin(_visible(table)):
             return ExportReport(str(path), topic)
-        from oncelog.spark.jobs.spark_writer import one_line
+        from oncelog.spark.jobs.spark_writer import one_line_error
         from oncelog.spark.local_session import local_session
 
         session = spark or stack.enter_context(local_session(log=path / "_oncelog" / "spark.log"))
         try:
             rows = _send(session, path, state, given, keep_partitions=keep_partitions)
         except Exception as error:
-            raise one_line(error) from error
+            raise one_line_error(error) from error
         job = state.finish()
     seconds = time.monotonic() - started
     return ExportReport(str(path), topic, rows, job, resumed, round(seconds, 3), round(rows / seconds, 1))
@@ -168,11 +168,11 @@ def _as_json(frame: DataFrame) -> Any:
 def _visible(table: Table) -> Spans:
     """The offsets of the table's visible files. Rows in quarantine do not count: loaded anew, they may come into it."""
     ranges = {
-        f"{label}-{number}": merged((file.start, file.end) for file in files)
+        f"{label}-{number}": merge_spans((file.start, file.end) for file in files)
         for (label, number), files in table.files().items()
     }
     bad = _quarantined(table)
-    return {key: without(spans, bad.get(key, [])) for key, spans in ranges.items()}
+    return {key: subtract_spans(spans, bad.get(key, [])) for key, spans in ranges.items()}
 
 
 def _quarantined(table: Table) -> Spans:
@@ -184,10 +184,10 @@ def _quarantined(table: Table) -> Spans:
         for row in rows:
             key = f"{topic_label(row['topic'])}-{row['partition']}"
             found.setdefault(key, []).append((row["offset"], row["offset"] + 1))
-    return {key: merged(spans) for key, spans in found.items()}
+    return {key: merge_spans(spans) for key, spans in found.items()}
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The offsets of ``spans`` in as few spans as possible, in rising order."""
     found: list[Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
@@ -198,7 +198,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
+def subtract_spans(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     """The offsets of ``spans`` that are not in ``taken``; both merged."""
     left: list[Span] = []
     for start, end in spans:
@@ -249,7 +249,7 @@ class _Progress:
 
     def begin(self, visible: Spans) -> bool:
         """Plan a job for what was not sent; False when there is nothing."""
-        left = {key: without(spans, self._sent.get(key, [])) for key, spans in visible.items()}
+        left = {key: subtract_spans(spans, self._sent.get(key, [])) for key, spans in visible.items()}
         self._sending = {key: spans for key, spans in left.items() if spans}
         if not self._sending:
             return False
@@ -260,7 +260,7 @@ class _Progress:
     def finish(self) -> str | None:
         """The job is decided."""
         for key, spans in self._sending.items():
-            self._sent[key] = merged([*self._sent.get(key, []), *spans])
+            self._sent[key] = merge_spans([*self._sent.get(key, []), *spans])
         job, self.job, self._sending = self.job, None, {}
         self._write()
         return job

@@ -19,7 +19,7 @@ from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.foreach_batch import transaction
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.two_phase import operations, protocol
-from oncelog.spark.sink.two_phase.cluster_operations import Cluster
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
 from oncelog.spark.sink.two_phase.errors import Behind, LostRows, NotOpen
 from oncelog.spark.sink.two_phase.register import Attempt, Listed
 from oncelog.spark.sink.two_phase.register_topic import REGISTERS
@@ -105,7 +105,11 @@ def test_a_checkpoint_from_before_is_noticed_in_both_modes(options: SinkOptions)
 @pytest.mark.parametrize("version", [1, 2])
 def test_nothing_is_opened_behind_the_sweep(version: int) -> None:
     """A twin that has its identity and has not written yet when the epoch is decided."""
-    with Broker(TWO_PHASE) as own, Client(own.bootstrap_servers) as client, Cluster(client, "behind") as cluster:
+    with (
+        Broker(TWO_PHASE) as own,
+        Client(own.bootstrap_servers) as client,
+        ClusterOperations(client, "behind") as cluster,
+    ):
         key = FeatureUpdateKey(feature="transaction.version", max_version_level=version, upgrade_type=2)
         client.request(UpdateFeaturesRequest(feature_updates=[key], timeout_ms=5000), broker="controller")
         given = {"kafka.bootstrap.servers": own.bootstrap_servers, "topic": "out", "exactlyOnce": "2pc"}
@@ -128,7 +132,7 @@ def test_decided_rows_that_retention_took_before_they_were_readable(options: Sin
     listed, _ = write(options, attempt, 0, "a", "b")
     dying = protocol.commit(attempt, listed)
     with Client(options.bootstrap_servers) as client:
-        with Cluster(client, "retained") as cluster:
+        with ClusterOperations(client, "retained") as cluster:
 
             def die(operation: operations.Operation) -> None:
                 if isinstance(operation, operations.End):

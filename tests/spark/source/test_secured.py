@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,10 @@ def test_a_query_over_tls_and_scram(spark: SparkSession, tmp_path: Path) -> None
         kafka.add_user()
         with Client(kafka.bootstrap_servers) as client:
             client.topic("secret", create=True)
-            client.produce(TopicPartition(TopicName("secret"), 0), build_batch([Record(-1, 1, None, b"v")] * 3))
+            record = Record(
+                -1, time.time_ns() // 1_000_000, None, b"v"
+            )  # an older one is removed by retention, 30 s after the start
+            client.produce(TopicPartition(TopicName("secret"), 0), build_batch([record] * 3))
         escaped = PASSWORD.replace('"', r"\"")
         module = (
             f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{escaped}";'

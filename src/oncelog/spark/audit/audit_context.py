@@ -114,7 +114,7 @@ class AuditContext:
 
 
 def context_of(plan: Plan, stats: Iterable[SegmentStat], limits: Limits, wall_ms: int) -> AuditContext:
-    """The context by all segments' totals. ``wall_ms`` is the time of day: later times in logs are not believed."""
+    """The context by all segments' totals. ``wall_ms`` is the time of day: later times in logs do not count."""
     partitions = {
         partition: PartitionContext(place.replica, place.log_start, place.log_start, place.cleaned)
         for partition, place in plan.partitions.items()

@@ -151,12 +151,12 @@ def run_load(
         quarantine_topic=request.quarantine_topic,
         send_quarantined=send_quarantined,
     )
-    run.tell("planned")
+    run.report_progress("planned")
     writer = None
     if any(plan.replaced or plan.filled or plan.appended for plan in plans):
         writer = start_writer()
         for pieces in steps_of(plans, request.rows_per_step, writer.parallelism):
-            run.carry_out(pieces, writer)
+            run.run_step(pieces, writer)
     if states and not table.files():
         writer = writer or (None if request.shape.is_plain else start_writer())
         run.publish_empty(RowsFile.of(states[0].partition, states[0].earliest, states[0].earliest), writer)

@@ -75,7 +75,7 @@ def plan_partition(state: PartitionState, *, fail_on_data_loss: bool) -> Partiti
     # A first load from a time records where it began even when nothing is there yet.
     records_start = state.position is None and state.from_offset is not None
     appended = [(begin, state.latest)] if begin < state.latest or records_start else []
-    replaced, holes = ([], []) if state.from_offset is None else _again(state, state.from_offset)
+    replaced, holes = ([], []) if state.from_offset is None else _reloaded(state, state.from_offset)
     topic, number = state.partition
 
     def wanted(start: int, end: int) -> OffsetRange:
@@ -103,7 +103,7 @@ def _continue_at(state: PartitionState, *, fail_on_data_loss: bool) -> int:
     return position
 
 
-def _again(state: PartitionState, from_offset: int) -> tuple[list[tuple[int, RowsFile]], list[tuple[int, int]]]:
+def _reloaded(state: PartitionState, from_offset: int) -> tuple[list[tuple[int, RowsFile]], list[tuple[int, int]]]:
     """The files that have rows from ``from_offset`` on, each with its first offset to reload, and the holes between
     them."""
     covered = first = max(state.earliest, from_offset)

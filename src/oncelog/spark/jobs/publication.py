@@ -20,8 +20,8 @@ from oncelog.spark.table.directory import QuarantineSender, RowsFile, Table
 from oncelog.spark.table.parquet_files import (
     Kept,
     check_staged,
-    facts_of,
     files_in,
+    footer_stats,
     merge,
     merge_kept,
     write_empty,
@@ -71,30 +71,32 @@ class Publication:
         self.report = report
         self._by_partition = {(one.topic, one.partition): one for one in report.partitions}
 
-    def tell(self, kind: Literal["planned", "writing", "written", "publishing", "published", "committed"]) -> None:
+    def report_progress(
+        self, kind: Literal["planned", "writing", "written", "publishing", "published", "committed"]
+    ) -> None:
         """Report progress to the caller: each event has happened, or is about to."""
         self._on_event(Event(kind, self.report.steps, self._offsets_done, self._offsets_total, self.report.rows))
 
-    def carry_out(self, pieces: Sequence[Piece], writer: Writer) -> None:
+    def run_step(self, pieces: Sequence[Piece], writer: Writer) -> None:
         """Run one step: write all pieces, check them all, then publish them one by one in their order."""
         directory = self._table.staging(self.report.steps)
-        self.tell("writing")
+        self.report_progress("writing")
         files = writer.write(pieces, directory)
         shaping = writer if isinstance(writer, ShapingWriter) else None
         bad = {} if shaping is None else shaping.write_bad(pieces, directory.with_name(f"{directory.name}-bad"))
-        self.tell("written")
+        self.report_progress("written")
         rows = [self._prepare(piece, index, files, directory, shaping) for index, piece in enumerate(pieces)]
         bad_rows = [self._prepare_bad(piece, index, bad, directory) for index, piece in enumerate(pieces)]
         for index, piece in enumerate(pieces):
-            self.tell("publishing")
+            self.report_progress("publishing")
             self.report.bytes += sum(file.stat().st_size for file in files_in(files[index]))
             self._publish(files[index], bad.get(index), piece.file, bad_rows[index])
             self._count(piece, rows[index], bad_rows[index])
-            self.tell("published")
+            self.report_progress("published")
         self.report.steps += 1
-        self.tell("committed")
+        self.report_progress("committed")
 
-    def expect(self, partition: PartitionReport) -> None:
+    def add_partition(self, partition: PartitionReport) -> None:
         """Add a partition to the report, unless it is there."""
         if self._by_partition.setdefault((partition.topic, partition.partition), partition) is partition:
             self.report.partitions.append(partition)
@@ -153,7 +155,7 @@ class Publication:
             merged = directory / f"bad-{index}.parquet"
             merge([Kept(before, piece.wanted.start), *([Kept(bad[index])] if index in bad else [])], merged)
             bad[index] = merged
-            if not facts_of(merged).rows:
+            if not footer_stats(merged).rows:
                 del bad[index]
         return rows
 

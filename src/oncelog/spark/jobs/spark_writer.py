@@ -134,7 +134,7 @@ class ShapedSparkWriter:
         inside = StructType([one for one in frame.schema if one.name not in outside])
         return to_arrow_schema(inside, timezone="UTC")
 
-    def remember(self, table: Table) -> None:
+    def record_columns(self, table: Table) -> None:
         """Record the columns in the table, before there are rows with them."""
         if self._columns is None:
             return
@@ -156,7 +156,7 @@ def writer_for(spark: SparkSession, request: LoadRequest, table: Table) -> Write
             f"a backfill adds no columns, and the table has no {', '.join(writer.new_columns)}: stream or load with "
             "this schema first"
         )
-    writer.remember(table)
+    writer.record_columns(table)
     return writer
 
 
@@ -174,7 +174,7 @@ def write_frame(frame: DataFrame, directory: Path, partition_by: str | None = No
     try:
         writer.parquet(str(directory.absolute()))
     except Exception as error:
-        raise one_line(error) from error
+        raise one_line_error(error) from error
 
 
 def by_task(directory: Path, tasks: int) -> dict[int, Path]:
@@ -201,9 +201,9 @@ def by_task(directory: Path, tasks: int) -> dict[int, Path]:
 
 def check_bad_count(files: Mapping[int, Path], counted: int) -> None:
     """Raise TableError unless the rows found bad the second time are as many as the first time."""
-    from oncelog.spark.table.parquet_files import facts_of
+    from oncelog.spark.table.parquet_files import footer_stats
 
-    found = sum(facts_of(file).rows for file in files.values())
+    found = sum(footer_stats(file).rows for file in files.values())
     if found != counted:
         raise TableError(
             f"{counted} rows were bad when they were read first and {found} the second time: "
@@ -217,7 +217,7 @@ def ranges_option(pieces: Sequence[Piece]) -> str:
     return json.dumps([[one.topic, one.partition, one.start, one.end, one.topic_id] for one in ranges])
 
 
-def one_line(error: Exception) -> LoadFailed:
+def one_line_error(error: Exception) -> LoadFailed:
     """The error of a Spark job in one line: a task's own message, without the traceback that Spark wraps it in."""
     ours = _OUR_ERROR.findall(str(error))
     return LoadFailed(ours[-1] if ours else "Spark: " + (str(error).strip() or repr(error)).splitlines()[0])

@@ -30,12 +30,19 @@ from oncelog.spark.jobs.load_report import LoadReport, LoadRequest, PartitionRep
 from oncelog.spark.jobs.publication import Publication, Writer
 from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
-from oncelog.spark.jobs.spark_writer import MOST_TASKS, ShapedSparkWriter, by_task, one_line, write_frame, writer_for
+from oncelog.spark.jobs.spark_writer import (
+    MOST_TASKS,
+    ShapedSparkWriter,
+    by_task,
+    one_line_error,
+    write_frame,
+    writer_for,
+)
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.source.plan.stream_position import Position
 from oncelog.spark.table.directory import RowsFile, Table, TableBusy, TableError, topic_label
-from oncelog.spark.table.parquet_files import Kept, facts_of, merge, partition_of
+from oncelog.spark.table.parquet_files import Kept, footer_stats, merge, partition_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,13 +106,13 @@ def stream(
         starts = batches.begin(source.states(table), fail_on_data_loss=parsed.fail_on_data_loss)
         checkpoint = Path(tempfile.mkdtemp(prefix="oncelog-stream-"))
         stack.callback(shutil.rmtree, checkpoint, ignore_errors=True)
-        _follow(batches, request, starts, checkpoint, how)
+        _run_query(batches, request, starts, checkpoint, how)
         report.quarantine = (quarantine_topic or str(table.quarantine)) if report.quarantined else None
         report.finish(time.monotonic() - started)
         return report
 
 
-def _follow(
+def _run_query(
     batches: _Batches,
     request: LoadRequest,
     starts: Mapping[str, Mapping[str, int]],
@@ -116,7 +123,7 @@ def _follow(
     session = batches.session
     options = {name: value for name, value in request.options.items() if name != "minPartitions"}
     frame = session.readStream.format("oncelog").options(**options).option("startingOffsets", json.dumps(starts)).load()
-    writing = frame.writeStream.foreachBatch(batches.of(checkpoint)).option("checkpointLocation", str(checkpoint))
+    writing = frame.writeStream.foreachBatch(batches.handler(checkpoint)).option("checkpointLocation", str(checkpoint))
     if how.trigger == "available-now":
         writing = writing.trigger(availableNow=True)
     else:
@@ -124,7 +131,7 @@ def _follow(
     try:
         query = writing.start()
     except Exception as error:
-        raise one_line(error) from error
+        raise one_line_error(error) from error
     try:
         while query.isActive and not how.stop.is_set():
             how.stop.wait(_POLL_SECONDS)
@@ -140,7 +147,7 @@ def _raise_failure(query: StreamingQuery, batches: _Batches) -> None:
         raise batches.failure
     error = None if query.isActive else query.exception()
     if error is not None:
-        raise one_line(error)
+        raise one_line_error(error)
 
 
 class _Batches:
@@ -177,7 +184,7 @@ class _Batches:
             starts.setdefault(state.partition.topic, {})[str(state.partition.partition)] = position
         return starts
 
-    def of(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
+    def handler(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
         """The function that Spark calls with each batch."""
 
         def batch(frame: DataFrame, number: int) -> None:
@@ -218,12 +225,12 @@ class _Batches:
             if until > start:
                 wanted = OffsetRange(*partition, start, until, topic_ids.get(partition.topic, ""))
                 pieces.append(Piece(wanted, RowsFile.of(partition, start, until)))
-                self._run.expect(PartitionReport(partition.topic, partition.partition, start, start))
+                self._run.add_partition(PartitionReport(partition.topic, partition.partition, start, start))
         if pieces:
             if isinstance(self._writer, ShapedSparkWriter):
-                self._run.carry_out(pieces, _ShapedFrameWriter(frame, self._writer))
+                self._run.run_step(pieces, _ShapedFrameWriter(frame, self._writer))
             else:
-                self._run.carry_out(pieces, _FrameWriter(frame, self._writer))
+                self._run.run_step(pieces, _FrameWriter(frame, self._writer))
 
     def _compact(self, number: int) -> None:
         every = self._how.compact_every
@@ -268,7 +275,7 @@ def by_range(directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
     """Index of the piece → the file of its rows; those of a piece that several tasks read are merged."""
     parts: dict[int, list[tuple[int, Path]]] = {}
     for path in by_task(directory, MOST_TASKS).values():
-        facts = facts_of(path)
+        facts = footer_stats(path)
         if facts.rows:
             partition = partition_of(path)
             index = next((i for i, piece in enumerate(pieces) if piece.wanted.topic_partition == partition), None)

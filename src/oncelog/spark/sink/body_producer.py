@@ -101,7 +101,7 @@ class BodyProducer(Protocol):
         """Wait until all is acknowledged."""
 
 
-class _Bodies(Producer):
+class _BodySender(Producer):
     """``send_body`` over a producer whose machine is a ``BodyMachine``."""
 
     deliveries: Deliveries
@@ -121,7 +121,7 @@ class _Bodies(Producer):
         super()._note(outcome)
 
 
-class PlainBodies(_Bodies):
+class IdempotentBodyProducer(_BodySender):
     """An idempotent producer of encoded batches, outside of transactions: at least once over restarts of the query."""
 
     def __init__(self, client: Client, settings: ProducerSettings) -> None:
@@ -130,7 +130,7 @@ class PlainBodies(_Bodies):
         self.deliveries = Deliveries()
 
 
-class TransactionalBodies(_Bodies, TransactionalProducer):
+class TransactionalBodyProducer(_BodySender, TransactionalProducer):
     """A producer of encoded batches in a transaction."""
 
     def __init__(self, client: Client, transaction: TransactionSettings, settings: ProducerSettings) -> None:

@@ -117,7 +117,7 @@ class SinkWriter(_Writer, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Decide the job and make its rows visible."""
         if self.options.gather is not None:
-            _hand_over(self.options.gather, messages)
+            _leave_for_transaction(self.options.gather, messages)
             return
         _commit(self.options, messages, forget=self.options.job_id is None)
 
@@ -175,7 +175,7 @@ def _abort_attempt(options: SinkOptions, attempt: Attempt) -> None:
     epoch_commit.abort(options, attempt)
 
 
-def _hand_over(directory: str, messages: Iterable[WriterCommitMessage | None]) -> None:
+def _leave_for_transaction(directory: str, messages: Iterable[WriterCommitMessage | None]) -> None:
     """Leave the transactions of a write in a file, for ``oncelog.spark.transaction`` to decide."""
     listed = tuple(one.listed for one in _known(messages) if one.listed is not None)
     path = Path(directory) / f"{secrets.token_hex(8)}.json"

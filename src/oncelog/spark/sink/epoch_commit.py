@@ -11,7 +11,7 @@ from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.task_writer import open_client
 from oncelog.spark.sink.two_phase import protocol
-from oncelog.spark.sink.two_phase.cluster_operations import Cluster
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
 from oncelog.spark.sink.two_phase.operations import End, Operation, Stage, Write
 from oncelog.spark.sink.two_phase.register import UNKNOWN, Attempt, Listed, State
 
@@ -27,7 +27,7 @@ def commit(
     forget: bool = False,
 ) -> None:
     """Decide, commit, sweep; ``forget`` for a query that nobody can run again. Raises SinkError, ClientError."""
-    with open_client(options) as client, Cluster(client, attempt.query) as cluster:
+    with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
         program = protocol.commit(attempt, listed, rows=rows, accepted=options.accept_loss)
         committed = cluster.run(program, _points(options))
         if rows > 0 and not committed:
@@ -40,7 +40,7 @@ def commit(
 
 def abort(options: SinkOptions, attempt: Attempt) -> None:
     """Abort what a run left open."""
-    with open_client(options) as client, Cluster(client, attempt.query) as cluster:
+    with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
         cluster.run(protocol.abort(attempt))
 
 

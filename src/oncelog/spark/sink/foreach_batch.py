@@ -28,7 +28,7 @@ from oncelog.spark.sink import epoch_commit, modes
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.task_writer import open_client
-from oncelog.spark.sink.two_phase.cluster_operations import Cluster
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
 from oncelog.spark.sink.two_phase.errors import Behind, Superseded
 from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Standing, standing
 from oncelog.spark.sink.two_phase.register_records import decode
@@ -49,7 +49,7 @@ class SinkTransaction:
 
     def __init__(self, attempt: Attempt, options: Mapping[str, str], directory: Path, *, is_done: bool) -> None:
         self.attempt = attempt
-        self.may_begin_anywhere = False
+        self.may_begin_at_any_epoch = False
         """True if epochs are numbers of the user's own, and this is the first."""
         self.is_done = is_done
         self._options = dict(options)
@@ -60,7 +60,7 @@ class SinkTransaction:
         """Write a batch frame with the sink's columns; ``options`` (``topic=…``) beside those of the transaction."""
         if self.is_done:
             return
-        if self.may_begin_anywhere:
+        if self.may_begin_at_any_epoch:
             options["acceptDuplicates"] = str(self.attempt.epoch)
         member = json.dumps([self.attempt.query, self.attempt.epoch, self.attempt.run, self._writes])
         self._writes += 1
@@ -104,7 +104,7 @@ def transaction(
     is_done, is_new = _look_up(parsed, attempt)
     with tempfile.TemporaryDirectory(prefix="oncelog-sink-") as directory:
         made = SinkTransaction(attempt, options, Path(directory), is_done=is_done)
-        made.may_begin_anywhere = query is not None and is_new
+        made.may_begin_at_any_epoch = query is not None and is_new
         try:
             yield made
             listed = made.listed()
@@ -118,7 +118,7 @@ def transaction(
 
 def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
     """(True if the epoch was decided before, True if the query has no register)."""
-    with open_client(options) as client, Cluster(client, attempt.query) as cluster:
+    with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
         modes.choose(client, Mode.TWO_PHASE)
         register = cluster.register()
         where = standing(register, attempt)

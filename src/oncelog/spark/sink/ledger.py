@@ -24,14 +24,14 @@ from oncelog.client.blocking import Client
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.spark.sink import modes
-from oncelog.spark.sink.body_producer import TransactionalBodies
+from oncelog.spark.sink.body_producer import TransactionalBodyProducer
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.row_digest import Digest, compare
-from oncelog.spark.sink.row_router import gathered
+from oncelog.spark.sink.row_router import coalesced
 from oncelog.spark.sink.task_writer import drain, open_client, send_all
-from oncelog.spark.sink.two_phase.cluster_operations import Cluster, ledger_entry
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, ledger_entry
 from oncelog.spark.sink.two_phase.errors import Behind
 from oncelog.spark.sink.two_phase.protocol import ticket_id
 from oncelog.spark.sink.two_phase.register import Attempt, Standing, State, standing
@@ -46,13 +46,13 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
     with open_client(options) as client:
         over = was_decided(client, options, attempt)
         settings = TransactionSettings(name, timeout_ms=options.transaction_timeout_ms or TIMEOUT_MS)
-        producer = TransactionalBodies(client, settings, options.producer)
+        producer = TransactionalBodyProducer(client, settings, options.producer)
         with producer:
             producer.initialize()
             known = ledger_entry(client, name)
             if known is None and partition == "0":
                 modes.log_choice(options.mode, Mode.LEDGER)
-            tables = digest.of(gathered(batches))
+            tables = digest.of(coalesced(batches))
             if over or (known is not None and known.offset >= attempt.epoch):
                 drain(tables)
                 if known is not None and not over:
@@ -75,7 +75,7 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
 def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
     """True if the epoch was written in two phases, before the query's mode was changed. Raises SinkError if that commit
     is not over, or the change was not asked for."""
-    with Cluster(client, attempt.query) as cluster:
+    with ClusterOperations(client, attempt.query) as cluster:
         register = cluster.register()
     where = standing(register, attempt)
     if register is None or where is Standing.DONE:

@@ -30,7 +30,7 @@ GATHER_BYTES: Final = 4 * MIB
 """Arrow batches are put together up to this size: a numpy step costs the same for ten rows as for a thousand."""
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def coalesced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Batches put together, none of them empty."""
     waiting: list[pa.RecordBatch] = []
     size = 0
@@ -46,7 +46,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-class Target(NamedTuple):
+class TopicLimits(NamedTuple):
     """A topic: its partitions, and how large a batch of it may be."""
 
     partitions: int
@@ -54,11 +54,11 @@ class Target(NamedTuple):
 
 
 class Router:
-    """Routes rows to partitions. ``target`` looks up a topic, and creates it if it is missing."""
+    """Routes rows to partitions. ``limits_of`` looks up a topic, and creates it if it is missing."""
 
-    def __init__(self, topic: str | None, target: Callable[[str], Target], settings: ProducerSettings) -> None:
+    def __init__(self, topic: str | None, limits_of: Callable[[str], TopicLimits], settings: ProducerSettings) -> None:
         self._topic = topic
-        self._target = target
+        self._limits_of = limits_of
         self._settings = settings
         self._turn = 0
 
@@ -66,7 +66,10 @@ class Router:
         """The rows of each partition, in the order they came."""
         columns = {name.lower(): column for name, column in zip(table.column_names, table.columns, strict=True)}
         rows = Rows(
-            _bytes(columns.get("key")), _bytes(columns["value"]), _times(columns, table.num_rows), _headers(columns)
+            _bytes(columns.get("key")),
+            _bytes(columns["value"]),
+            _timestamps(columns, table.num_rows),
+            _headers(columns),
         )
         names, which = self._topics(columns, table.num_rows)
         for number, name in enumerate(names):
@@ -81,7 +84,7 @@ class Router:
     def encoded(self, partition: TopicPartition, rows: Rows) -> Iterator[Body]:
         """Batches of one partition's rows."""
         settings = self._settings
-        batch_bytes = min(settings.batch_bytes, self._target(partition.topic).batch_bytes)
+        batch_bytes = min(settings.batch_bytes, self._limits_of(partition.topic).batch_bytes)
         return encode(rows, batch_bytes=batch_bytes, codec=settings.codec, level=settings.level)
 
     def _topics(self, columns: dict[str, Any], count: int) -> tuple[list[str], Longs | None]:
@@ -97,7 +100,7 @@ class Router:
         return names, None if len(names) == 1 else np.asarray(encoded.indices).astype(np.int64)
 
     def _partitioned(self, topic: TopicName, rows: Rows, wanted: Any) -> Iterator[tuple[TopicPartition, Rows]]:
-        count = self._target(topic).partitions
+        count = self._limits_of(topic).partitions
         where = _partitions(rows, wanted, count, self._turn % count)
         if isinstance(where, int):
             yield TopicPartition(topic, where), rows
@@ -144,7 +147,7 @@ def _bytes(column: Any) -> Any:
     return one.cast(pa.binary())
 
 
-def _times(columns: dict[str, Any], count: int) -> Longs:
+def _timestamps(columns: dict[str, Any], count: int) -> Longs:
     """Timestamps in milliseconds; the time of day for rows without one."""
     now = time.time_ns() // 1_000_000
     column = columns.get("timestamp")

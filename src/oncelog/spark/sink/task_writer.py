@@ -22,13 +22,13 @@ from oncelog.client.blocking import Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.transaction_values import StoredTransaction, TransactionSettings
 from oncelog.spark.sink import modes
-from oncelog.spark.sink.body_producer import BodyProducer, PlainBodies, TransactionalBodies
+from oncelog.spark.sink.body_producer import BodyProducer, IdempotentBodyProducer, TransactionalBodyProducer
 from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.row_digest import Digest, compare
-from oncelog.spark.sink.row_router import Router, Target, gathered
+from oncelog.spark.sink.row_router import Router, TopicLimits, coalesced
 from oncelog.spark.sink.two_phase import protocol
-from oncelog.spark.sink.two_phase.cluster_operations import Cluster, ledger_entry
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, ledger_entry
 from oncelog.spark.sink.two_phase.errors import FencedDriver
 from oncelog.spark.sink.two_phase.protocol import TaskAction, ticket_id
 from oncelog.spark.sink.two_phase.register import ONE_WRITE, Attempt, Listed, Standing, standing
@@ -59,17 +59,17 @@ def open_client(options: SinkOptions) -> Client:
 
 def write_plain(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> int:
     """Write at least once; the number of rows."""
-    tables = gathered(batches)
+    tables = coalesced(batches)
     first = next(tables, None)
     if first is None:
         return 0
-    with open_client(options) as client, PlainBodies(client, options.producer) as producer:
+    with open_client(options) as client, IdempotentBodyProducer(client, options.producer) as producer:
         rows = send_all(client, options, producer, chain([first], tables))
         producer.flush()
         return rows
 
 
-class Task(NamedTuple):
+class TaskResult(NamedTuple):
     """A task's result: the transaction that the decision has to name, if any, and the number of rows it was given."""
 
     listed: Listed | None
@@ -78,15 +78,15 @@ class Task(NamedTuple):
 
 def write_two_phase(
     options: SinkOptions, attempt: Attempt, place: TaskPlace, batches: Iterable[pa.RecordBatch]
-) -> Task:
+) -> TaskResult:
     """Write the rows into a transaction and leave it open, unless the epoch was decided before."""
-    tables = gathered(batches)
+    tables = coalesced(batches)
     first = next(tables, None)
     if first is None:
-        return Task(None, 0)
+        return TaskResult(None, 0)
     tables = chain([first], tables)
-    with open_client(options) as client, Cluster(client, attempt.query) as cluster:
-        cluster.make_producer = lambda name: TransactionalBodies(
+    with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
+        cluster.make_producer = lambda name: TransactionalBodyProducer(
             client, _transaction(options, attempt, name), options.producer
         )
         if place.is_first and cluster.register() is None:
@@ -97,10 +97,10 @@ def write_two_phase(
             action = cluster.run(protocol.claim(attempt, place.partition, options.accept_loss))
         match action:
             case TaskAction.COMPARE:
-                return Task(None, _compare(client, options, attempt, place, tables))
+                return TaskResult(None, _compare(client, options, attempt, place, tables))
             case StoredTransaction():
                 return _write(cluster, options, attempt, action, tables)
-        return Task(None, drain(tables))
+        return TaskResult(None, drain(tables))
 
 
 def _transaction(options: SinkOptions, attempt: Attempt, name: str) -> TransactionSettings:
@@ -112,10 +112,14 @@ def _transaction(options: SinkOptions, attempt: Attempt, name: str) -> Transacti
 
 
 def _write(
-    cluster: Cluster, options: SinkOptions, attempt: Attempt, stored: StoredTransaction, tables: Iterator[pa.Table]
-) -> Task:
+    cluster: ClusterOperations,
+    options: SinkOptions,
+    attempt: Attempt,
+    stored: StoredTransaction,
+    tables: Iterator[pa.Table],
+) -> TaskResult:
     producer = cluster.claimed(stored)
-    assert isinstance(producer, TransactionalBodies)
+    assert isinstance(producer, TransactionalBodyProducer)
     producer.begin()
     try:
         rows = send_all(cluster.client, options, producer, tables)
@@ -127,8 +131,8 @@ def _write(
         raise
     reach(options.points, "after-flush")
     if not cluster.run(protocol.confirm(attempt, stored)):
-        return Task(None, rows)
-    return Task(Listed(stored, rows, producer.deliveries.all()), rows)
+        return TaskResult(None, rows)
+    return TaskResult(Listed(stored, rows, producer.deliveries.all()), rows)
 
 
 def _compare(
@@ -143,7 +147,7 @@ def _compare(
     return digest.rows
 
 
-def _begin(cluster: Cluster, options: SinkOptions, attempt: Attempt, place: TaskPlace) -> TaskAction:
+def _begin(cluster: ClusterOperations, options: SinkOptions, attempt: Attempt, place: TaskPlace) -> TaskAction:
     """Begin the epoch. Tasks that do so at once fence each other: one goes first, the others try after random
     pauses."""
     if not place.is_first:
@@ -162,15 +166,15 @@ def _begin(cluster: Cluster, options: SinkOptions, attempt: Attempt, place: Task
 
 def send_all(client: Client, options: SinkOptions, producer: BodyProducer, tables: Iterator[pa.Table]) -> int:
     """Send all rows to their partitions; the number of rows."""
-    known: dict[str, Target] = {}
+    known: dict[str, TopicLimits] = {}
 
-    def target(topic: str) -> Target:
+    def limits_of(topic: str) -> TopicLimits:
         if topic not in known:
             partitions = len(client.topic(topic, create=True).partitions)
-            known[topic] = Target(partitions, _largest_batch(client, topic))
+            known[topic] = TopicLimits(partitions, _largest_batch(client, topic))
         return known[topic]
 
-    router = Router(options.topic, target, options.producer)
+    router = Router(options.topic, limits_of, options.producer)
     rows = 0
     for table in tables:
         for partition, some in router.route(table):

@@ -31,7 +31,7 @@ class OncelogReader(DataSourceReader):
         """The ranges of the query: one per partition, more with ``minPartitions`` or ``maxRecordsPerPartition``."""
         options, pushed = self._options, self._pushed
         if options.ranges is not None:
-            return [part for one in options.ranges if (part := pushed.of(one)) is not None]
+            return [part for one in options.ranges if (part := pushed.narrowed(one)) is not None]
         with open_client(options) as client:
             planner = OffsetPlanner(client, options)
             partitions = planner.partitions()
@@ -42,7 +42,7 @@ class OncelogReader(DataSourceReader):
             if pushed.from_ms is not None:
                 first = planner.at_or_after(start, pushed.from_ms)
                 start = {partition: max(offset, first[partition]) for partition, offset in start.items()}
-        ranges = [part for one in ranges_between(start, end, topic_ids) if (part := pushed.of(one)) is not None]
+        ranges = [part for one in ranges_between(start, end, topic_ids) if (part := pushed.narrowed(one)) is not None]
         return list(divide(ranges, options.min_partitions, options.max_records_per_partition))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -55,7 +55,7 @@ class FilteringReader(OncelogReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - PySpark's name
         """Take in filters; those that Spark has to apply still are returned."""
-        return [one for one in filters if not self._pushed.takes(one)]
+        return [one for one in filters if not self._pushed.take(one)]
 
 
 def rows_of(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:

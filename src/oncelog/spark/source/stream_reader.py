@@ -76,7 +76,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = latest = self._planner.latest_after(begin, self._target)
         self._end = latest
         if not isinstance(limit, ReadAllAvailable):
-            first = self._planner.begin_of(begin, latest)
+            first = self._planner.starting_offsets(begin, latest)
             until = self._limits.end_of_batch(first, latest.offsets, time.monotonic_ns() // 1_000_000)
             if until is None:
                 self._end = begin

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree, swap
 from oncelog.spark.table.directory import RowsFile, Table, TableError
-from oncelog.spark.table.parquet_files import Kept, facts_of, files_in, merge
+from oncelog.spark.table.parquet_files import Kept, files_in, footer_stats, merge
 
 DEFAULT_TARGET_BYTES: Final = 128 * 1024 * 1024
 _NOT_LINKED: Final = frozenset({"staging", "staging-fill"})
@@ -154,7 +154,7 @@ def _merge_run(
 
 def _merge_checked(paths: Sequence[Path], merged: Path) -> int:
     merge([Kept(path) for path in paths], merged)
-    before, after = [facts_of(path) for path in paths], facts_of(merged)
+    before, after = [footer_stats(path) for path in paths], footer_stats(merged)
     filled = [one for one in before if one.rows]
     expected = (
         sum(one.rows for one in before),

@@ -24,7 +24,7 @@ NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ROWS_A_GROUP: Final = 250_000
 
 
-class FileFacts(NamedTuple):
+class FooterStats(NamedTuple):
     """Rows of a file and the smallest and largest offset among them (−1 when it is empty)."""
 
     rows: int
@@ -64,7 +64,7 @@ def files_in(path: Path) -> list[Path]:
     return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
 
 
-def facts_of(path: Path) -> FileFacts:
+def footer_stats(path: Path) -> FooterStats:
     """Rows and offsets of a range, by its files' footers."""
     rows, smallest, largest = 0, [], []
     for file in files_in(path):
@@ -75,7 +75,7 @@ def facts_of(path: Path) -> FileFacts:
                 statistics = _statistics(metadata, group, "offset", file)
                 smallest.append(int(statistics.min))
                 largest.append(int(statistics.max))
-    return FileFacts(rows, min(smallest, default=-1), max(largest, default=-1))
+    return FooterStats(rows, min(smallest, default=-1), max(largest, default=-1))
 
 
 def partition_of(path: Path) -> TopicPartition:
@@ -89,9 +89,9 @@ def partition_of(path: Path) -> TopicPartition:
     raise TableError(f"{path.name} has no rows, so its footers name no partition")
 
 
-def check_staged(path: Path, wanted: OffsetRange) -> FileFacts:
+def check_staged(path: Path, wanted: OffsetRange) -> FooterStats:
     """The facts of a file that a task wrote for a range. Raises TableError unless it holds that range and only that."""
-    facts = facts_of(path)
+    facts = footer_stats(path)
     within = facts.rows == 0 or wanted.start <= facts.first_offset <= facts.last_offset < wanted.end
     if not within or facts.rows > wanted.size:
         raise TableError(

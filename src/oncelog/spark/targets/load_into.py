@@ -98,11 +98,11 @@ def load_target(
         plans = [plan_partition(state, fail_on_data_loss=parsed.fail_on_data_loss) for state in states]
         report = report_of(target.root, states, plans)
         run = _Run(target, quarantine, report, sum(plan.size for plan in plans), on_event, parsed)
-        run.tell("planned")
+        run.report_progress("planned")
         if run.offsets_total or target.columns() is None:
-            run.start(_writer(spark, request, target, stack))
+            run.open_writer(_writer(spark, request, target, stack))
             for pieces in steps_of(plans, rows_per_step, run.parallelism):
-                run.carry_out(pieces)
+                run.run_step(pieces)
         return run.finish()
 
 
@@ -154,11 +154,11 @@ class _Run:
         self.offsets_total, self._done, self._on_event, self._options = offsets_total, 0, on_event, options
         self._started = time.monotonic()
 
-    def tell(self, kind: Any) -> None:
+    def report_progress(self, kind: Any) -> None:
         """Report progress to the caller: see ``Publication``."""
         self._on_event(Event(kind, self._report.steps, self._done, self.offsets_total, self._report.rows))
 
-    def start(self, writer: Any) -> None:
+    def open_writer(self, writer: Any) -> None:
         """Take the writer; create the table if it is not there."""
         self._writer = writer
         self.parallelism = writer.parallelism
@@ -172,22 +172,22 @@ class _Run:
         if has is None:
             self._target.commit([], {}, self._schema, self._partition_by)
 
-    def carry_out(self, pieces: Sequence[Piece]) -> None:
+    def run_step(self, pieces: Sequence[Piece]) -> None:
         """Run one step: write the pieces, check them, and make one commit."""
         directory = self._target.root / "data" / f"{self._report.steps:05d}-{uuid.uuid4().hex}"
-        self.tell("writing")
+        self.report_progress("writing")
         written = self._writer.write(pieces, directory)
         bad = self._writer.write_bad(pieces, _bad_directory(self._quarantine, directory)) if self._shaping else {}
-        self.tell("written")
+        self.report_progress("written")
         ends = {piece.wanted.topic_partition: 0 for piece in pieces}
         for piece in pieces:
             ends[piece.wanted.topic_partition] = max(ends[piece.wanted.topic_partition], piece.wanted.end)
         self._keep_bad(pieces, bad, ends)
         files = [(pieces[index], one) for index, path in written.items() for one in _new_files(path, pieces[index])]
-        self.tell("publishing")
+        self.report_progress("publishing")
         self._target.commit([file for _, file in files], ends, self._schema, self._partition_by)
         self._count(pieces, files)
-        self.tell("committed")
+        self.report_progress("committed")
 
     @property
     def _shaping(self) -> bool:
@@ -200,7 +200,7 @@ class _Run:
         files: list[NewFile] = []
         for index, path in bad.items():
             check_staged(path, pieces[index].wanted)
-            kept = _since(path, has.get(pieces[index].wanted.topic_partition, 0))
+            kept = _drop_committed_rows(path, has.get(pieces[index].wanted.topic_partition, 0))
             self._report.quarantined += kept
             if kept:
                 files += _new_files(path, pieces[index])
@@ -245,7 +245,7 @@ def _new_files(path: Path, piece: Piece) -> Iterator[NewFile]:
             )
 
 
-def _since(path: Path, offset: int) -> int:
+def _drop_committed_rows(path: Path, offset: int) -> int:
     """Remove rows below ``offset``, which a run that died has committed; the number of rows left."""
     rows = pq.read_table(path)
     kept = rows.filter(pc.greater_equal(rows["offset"], pa.scalar(offset, pa.int64())))

@@ -12,7 +12,7 @@ import pytest
 from oncelog.cli.main import invoke
 from oncelog.cli.stream import _stopped_by_signals
 from oncelog.spark.errors import OptionError
-from oncelog.spark.export import merged, without
+from oncelog.spark.export import merge_spans, subtract_spans
 from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.jobs.stream_job import StreamRequest, batch_end
 
@@ -55,11 +55,11 @@ def test_shapes_refuse_what_contradicts_itself() -> None:
 
 
 def test_spans_without_what_was_sent() -> None:
-    assert merged([(5, 9), (0, 5), (20, 30), (9, 9)]) == [(0, 9), (20, 30)]
-    assert without([(0, 100)], [(10, 20), (50, 60)]) == [(0, 10), (20, 50), (60, 100)]
-    assert without([(0, 10), (20, 30)], [(5, 25)]) == [(0, 5), (25, 30)]
-    assert without([(0, 10)], [(0, 10)]) == []
-    assert without([(0, 10)], []) == [(0, 10)]
+    assert merge_spans([(5, 9), (0, 5), (20, 30), (9, 9)]) == [(0, 9), (20, 30)]
+    assert subtract_spans([(0, 100)], [(10, 20), (50, 60)]) == [(0, 10), (20, 50), (60, 100)]
+    assert subtract_spans([(0, 10), (20, 30)], [(5, 25)]) == [(0, 5), (25, 30)]
+    assert subtract_spans([(0, 10)], [(0, 10)]) == []
+    assert subtract_spans([(0, 10)], []) == [(0, 10)]
 
 
 def test_where_a_batch_ends_is_read_from_sparks_log(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.spark.jobs.spark_writer import one_line
+from oncelog.spark.jobs.spark_writer import one_line_error
 
 
 def test_our_own_error_is_found_under_sparks_tracebacks() -> None:
@@ -13,8 +13,8 @@ def test_our_own_error_is_found_under_sparks_tracebacks() -> None:
         "oncelog.spark.errors.DataLoss: topic 't', partition 0: wanted offset 1, available is 4: gone.\n"
         "\tat org.apache.spark.Something\n"
     )
-    assert str(one_line(RuntimeError(text))) == "topic 't', partition 0: wanted offset 1, available is 4: gone."
+    assert str(one_line_error(RuntimeError(text))) == "topic 't', partition 0: wanted offset 1, available is 4: gone."
 
 
 def test_another_error_keeps_its_first_line() -> None:
-    assert str(one_line(RuntimeError("No space left on device\nmore"))) == "Spark: No space left on device"
+    assert str(one_line_error(RuntimeError("No space left on device\nmore"))) == "Spark: No space left on device"

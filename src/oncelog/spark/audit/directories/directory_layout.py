@@ -1,9 +1,9 @@
 """The segments below some directories, and the files beside each.
 
 A directory may be one broker's data directory, a partition's, or hold several brokers' directories (at most three
-levels down). Partitions found twice are replicas: the one whose log reaches furthest (``reach``) is the primary, whose
-history counts; of the others only the files themselves are checked. Directories waiting for deletion, moving, or that
-were found stray are passed over.
+levels down). Partitions found twice are replicas: the one whose log reaches furthest (``_Replica.extent``) is the
+primary, whose history counts; of the others only the files themselves are checked. Directories waiting for deletion,
+moving, or that were found stray are passed over.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def plan(directories: Iterable[str | Path]) -> Plan:
         raise NothingToAudit(f"no log segments in {', '.join(map(str, roots))}")
     partitions = {}
     for partition, replicas in sorted(places.items()):
-        primary = replicas[0] if len(replicas) == 1 else max(replicas, key=_Replica.reach)
+        primary = replicas[0] if len(replicas) == 1 else max(replicas, key=_Replica.extent)
         partitions[partition] = PartitionPlace(
             primary.number,
             primary.directory,
@@ -153,7 +153,7 @@ class _Replica:
     directory: str
     segments: list[SegmentTask]
 
-    def reach(self) -> tuple[int, int]:
+    def extent(self) -> tuple[int, int]:
         """The key by which replicas are compared; of equal ones the first directory is greatest."""
         ends = (log_end(one.path, one.base_offset) for one in reversed(self.segments) if one.size_bytes)
         return max(next(ends, 0), self.segments[-1].base_offset), -self.number

@@ -4,7 +4,7 @@ Rows of several types travel in one DataFrame, a nullable struct a type. Facts a
 executors) because three steps read them; they are small beside the segments. Executors read the directories by the same
 paths as the driver: a shared file system, or ``local[*]``.
 
-Segments are dealt out largest first; those of a few MB share tasks, since a task costs Spark about 10 ms.
+Segments are assigned to tasks, largest first; those of a few MB share tasks, since a task costs Spark about 10 ms.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class SparkEngine:
 
     def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]) -> DataFrame:
         """Read the segments, one or a few in a Spark task."""
-        dealt = deal(tasks)
-        numbers = self._session.range(0, len(dealt), 1, len(dealt))
-        return self._map(numbers, _ReadTasks(dealt, read))
+        assigned = assign_segments(tasks)
+        numbers = self._session.range(0, len(assigned), 1, len(assigned))
+        return self._map(numbers, _ReadTasks(assigned, read))
 
     def map_sorted(
         self,
@@ -139,36 +139,36 @@ class SparkEngine:
         return kept
 
 
-def deal(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...]]:
+def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...]]:
     """Segments → Spark tasks, the largest first."""
-    dealt: list[tuple[SegmentTask, ...]] = []
+    assigned: list[tuple[SegmentTask, ...]] = []
     small: list[SegmentTask] = []
     held = 0
     for task in sorted(tasks, key=lambda one: -one.size_bytes):
         if task.size_bytes >= TASK_BYTES:
-            dealt.append((task,))
+            assigned.append((task,))
             continue
         small.append(task)
         held += task.size_bytes + (1 << 16)
         if held >= TASK_BYTES:
-            dealt.append(tuple(small))
+            assigned.append(tuple(small))
             small, held = [], 0
     if small:
-        dealt.append(tuple(small))
-    return dealt
+        assigned.append(tuple(small))
+    return assigned
 
 
 @dataclass(frozen=True)
 class _ReadTasks:
     """Spark task number → rows."""
 
-    dealt: Sequence[Sequence[SegmentTask]]
+    assigned: Sequence[Sequence[SegmentTask]]
     read: Callable[[SegmentTask], Iterator[Typed]]
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_numpy().tolist():
-                for task in self.dealt[number]:
+                for task in self.assigned[number]:
                     for row_type, rows in self.read(task):
                         yield mixed(row_type, rows)
 

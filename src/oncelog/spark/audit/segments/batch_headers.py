@@ -1,4 +1,4 @@
-"""A segment file's batch headers as numpy columns, in pieces, at the speed of the disk; nothing in them is believed.
+"""A segment file's batch headers as numpy columns, in pieces, at the speed of the disk; no byte is trusted.
 
 The only Python step a batch is one ``unpack`` of its length: where the next one begins is known only then. All the
 fields of all headers of a piece are then taken out at once. Checksums cost a call each, and are an option.

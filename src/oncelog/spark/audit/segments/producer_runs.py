@@ -41,7 +41,9 @@ OTHER_CONTROL: Final = -2
 
 def producer_facts(piece: Piece, task: SegmentTask) -> pa.RecordBatch | None:
     """The facts of one piece, or None when no producer is in it."""
-    of_producers = np.flatnonzero((piece.producer_id >= 0) & (piece.last_offset >= piece.base_offset) & believed(piece))
+    of_producers = np.flatnonzero(
+        (piece.producer_id >= 0) & (piece.last_offset >= piece.base_offset) & attributable(piece)
+    )
     if not len(of_producers):
         return None
     outcome, coordinator_epoch = markers(piece, of_producers)
@@ -57,7 +59,7 @@ def producer_facts(piece: Piece, task: SegmentTask) -> pa.RecordBatch | None:
     return _rows(piece, chosen, outcome[order], coordinator_epoch[order], starts, ends, task)
 
 
-def believed(piece: Piece) -> Flags:
+def attributable(piece: Piece) -> Flags:
     """Flags of the batches that are by the producer they name: all sound ones, and of those with a wrong checksum the
     data whose sequence numbers lie between those of sound batches of the same producer, epoch and attributes. The
     others may have been of any producer, or markers."""

@@ -25,7 +25,7 @@ from oncelog.spark.audit.model import Fact, Finding, Outcome, Part, Rank, Segmen
 from oncelog.spark.audit.segments.batch_headers import Damage, Piece, read_pieces
 from oncelog.spark.audit.segments.index_checks import IndexChecker
 from oncelog.spark.audit.segments.internal_topics import InternalReader
-from oncelog.spark.audit.segments.producer_runs import believed, producer_facts
+from oncelog.spark.audit.segments.producer_runs import attributable, producer_facts
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
 
@@ -203,7 +203,7 @@ class _SegmentReader:
             self.damage("gap", int(expected[at]), f"{missing} offsets are missing", int(piece.base_offset[at]))
 
     def _unsound(self, piece: Piece) -> None:
-        by_whom = believed(piece)
+        by_whom = attributable(piece)
         for at in np.flatnonzero(~piece.sound).tolist():
             size, position, offset = piece.size_bytes[at], piece.position[at], int(piece.base_offset[at])
             text = f"a batch of {size} bytes at byte {position} does not have the checksum it says"

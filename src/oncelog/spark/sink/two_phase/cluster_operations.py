@@ -50,7 +50,7 @@ _NOBODY: Final = Found(INT64_MAX, 0, False)
 """An identity no id ever has: InitProducerId that names it creates an id, and is refused where one exists."""
 
 
-class Cluster:
+class ClusterOperations:
     """Carries out the operations of one program after another, for one query. Use it as a context manager."""
 
     def __init__(self, client: Client, query: str) -> None:
@@ -62,7 +62,7 @@ class Cluster:
         self._where: TopicPartition | None = None
         self.make_producer: Callable[[str], TransactionalProducer] = self._plain_producer
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> ClusterOperations:
         return self
 
     def __exit__(self, *_: object) -> None:

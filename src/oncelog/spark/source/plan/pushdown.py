@@ -44,7 +44,7 @@ class PushedFilters:
     from_ms: int | None = None
     partition_tests: tuple[Test, ...] = ()
 
-    def takes(self, given: Filter) -> bool:
+    def take(self, given: Filter) -> bool:
         """Take a filter; True if the narrowed ranges fulfil it exactly, so that Spark need not apply it."""
         column = _column(given)
         if isinstance(given, IsNotNull):
@@ -57,7 +57,7 @@ class PushedFilters:
             self._take_timestamp(given)
         return False
 
-    def of(self, one: OffsetRange) -> OffsetRange | None:
+    def narrowed(self, one: OffsetRange) -> OffsetRange | None:
         """The part of a range that the filters leave; None if that is nothing."""
         if not all(test(one.partition) for test in self.partition_tests):
             return None

@@ -25,7 +25,7 @@ from oncelog.spark.source.plan.stream_position import partition_name
 
 _LOG: Final = logging.getLogger("oncelog.spark")
 _ASK_EVERY_MS: Final = 10 * SECOND_MS
-MOST_SAID: Final = 5
+MOST_NAMED: Final = 5
 """Partitions named; the others are counted."""
 
 
@@ -54,10 +54,10 @@ class StableOffsetWatch:
 
     def __init__(self, held_after_ms: int) -> None:
         self._offsets = StableOffsets(held_after_ms)
-        self._said: dict[TopicPartition, str] = {}
+        self._lines: dict[TopicPartition, str] = {}
         self._asked_ms: int | None = None
 
-    def look(
+    def observe(
         self,
         client: Client,
         stable: Mapping[TopicPartition, int],
@@ -66,17 +66,17 @@ class StableOffsetWatch:
     ) -> list[str]:
         """A line for each partition that is held. ``now_ms`` is any clock that does not go back."""
         standing = self._offsets.standing(stable, ends, now_ms)
-        self._said = {partition: text for partition, text in self._said.items() if partition in standing}
+        self._lines = {partition: text for partition, text in self._lines.items() if partition in standing}
         due = self._asked_ms is None or now_ms - self._asked_ms >= _ASK_EVERY_MS
-        if standing and (due or any(one not in self._said for one in standing)):
+        if standing and (due or any(one not in self._lines for one in standing)):
             self._asked_ms = now_ms
-            self._ask(client, standing[:MOST_SAID], stable, ends)
-        said = [self._said[one] for one in standing if one in self._said]
+            self._find_holders(client, standing[:MOST_NAMED], stable, ends)
+        said = [self._lines[one] for one in standing if one in self._lines]
         if len(standing) > len(said):
             said.append(f"{len(standing) - len(said)} more partitions are held; see `oncelog txn find-hanging`")
         return said
 
-    def _ask(
+    def _find_holders(
         self,
         client: Client,
         partitions: Iterable[TopicPartition],
@@ -97,13 +97,13 @@ class StableOffsetWatch:
         except ClientError as error:
             problem = f"which one is not known: {error}"
         for partition in wanted:
-            text = sentence(partition, stable[partition], ends[partition], holders.get(partition), now, problem)
-            if partition not in self._said:
+            text = describe_held(partition, stable[partition], ends[partition], holders.get(partition), now, problem)
+            if partition not in self._lines:
                 _LOG.warning("%s", text)
-            self._said[partition] = text
+            self._lines[partition] = text
 
 
-def sentence(
+def describe_held(
     partition: TopicPartition, stable: int, end: int, holder: OpenTransaction | None, now_ms: int, problem: str
 ) -> str:
     """One line about a held partition: by which transaction, since when, how many offsets wait, and the command to go

@@ -100,7 +100,7 @@ class StreamPlanner:
         self._stable = {partition: latest.offsets[partition] for partition in waits}
         return Position({**latest.offsets, **waits}, latest.topic_ids)
 
-    def begin_of(self, start: Position, end: Position) -> Offsets:
+    def starting_offsets(self, start: Position, end: Position) -> Offsets:
         """The first offset to read in each partition of ``end``: by ``start``, or the log's beginning for a partition
         that is not in it."""
         known = same_topic_only(start, end)
@@ -120,7 +120,7 @@ class StreamPlanner:
             if isinstance(change, (Gone, Recreated)):
                 self._notice(change)
                 until.pop(change.partition, None)
-        begin = self.begin_of(start, Position(until, end.topic_ids))
+        begin = self.starting_offsets(start, Position(until, end.topic_ids))
         for partition, first in begin.items():
             if partition not in start.offsets and first > 0:
                 self._lost(DataLoss(partition, 0, first, "a new partition does not begin at 0"))
@@ -140,7 +140,7 @@ class StreamPlanner:
             client = self._client()
             ends = client.list_offsets(dict.fromkeys(latest.offsets, -1))
             high = {partition: ends[partition].offset for partition in latest.offsets}
-            held = self._held.look(client, {**latest.offsets, **self._stable}, high, now_ms)
+            held = self._held.observe(client, {**latest.offsets, **self._stable}, high, now_ms)
             if held:
                 notes[HELD] = held
         if self._notices:
@@ -160,7 +160,7 @@ class StreamPlanner:
         match change:
             case Added(partition):
                 if change not in self._noticed:
-                    self._say(f"{partition_name(partition)} is new: it is read from its beginning")
+                    self._warn(f"{partition_name(partition)} is new: it is read from its beginning")
             case Gone(partition, offset):
                 self._lost(DataLoss(partition, offset, offset, "it is gone: deleted, or not subscribed to any more"))
             case Recreated(partition, offset, topic_id):
@@ -173,9 +173,9 @@ class StreamPlanner:
     def _lost(self, loss: DataLoss) -> None:
         if self._options.fail_on_data_loss:
             raise loss
-        self._say(f"{loss.place}: {loss.what} (failOnDataLoss is false: the query goes on with what is there)")
+        self._warn(f"{loss.place}: {loss.summary} (failOnDataLoss is false: the query goes on with what is there)")
 
-    def _say(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         if text not in self._notices:
             _LOG.warning("%s", text)
             self._notices.append(text)

@@ -115,14 +115,14 @@ def _no_progress(
     from oncelog.spark.source.plan.stable_offset_watch import StableOffsetWatch
 
     stable, end = {partition: last.last_stable_offset}, {partition: last.high_watermark}
-    return ": ".join([text, *StableOffsetWatch(0).look(client, stable, end, now_ms())])
+    return ": ".join([text, *StableOffsetWatch(0).observe(client, stable, end, now_ms())])
 
 
 def _lost(options: SourceOptions, wanted: OffsetRange, offset: int, available: int, reason: str) -> None:
     loss = DataLoss(wanted.topic_partition, offset, available, reason)
     if options.fail_on_data_loss:
         raise loss
-    _LOG.warning("%s: %s (failOnDataLoss is false: the query goes on with what is there)", loss.place, loss.what)
+    _LOG.warning("%s: %s (failOnDataLoss is false: the query goes on with what is there)", loss.place, loss.summary)
 
 
 def _after_refusal(client: Client, options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> int:

@@ -18,19 +18,19 @@ T = TypeVar("T")
 
 def read_ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
     """The items of ``items``, which is the thread's from now on: nothing else may use it, not even to close it."""
-    line: _Queue[T] = _Queue(depth)
-    thread = threading.Thread(target=_run, args=(items, line), name="oncelog-read-ahead", daemon=True)
+    queue: _Queue[T] = _Queue(depth)
+    thread = threading.Thread(target=_run, args=(items, queue), name="oncelog-read-ahead", daemon=True)
     thread.start()
     try:
         while True:
             try:
-                item = line.take()
+                item = queue.take()
             except StopIteration:
                 return
             yield item
             del item  # it may be large, and the next one may take a while
     finally:
-        line.leave()
+        queue.abandon()
         thread.join()
 
 
@@ -42,7 +42,7 @@ class _Queue(Generic[T]):
         self._items: deque[T] = deque()
         self._changed = threading.Condition()
         self._ended: BaseException | None = None
-        self._left = False
+        self._abandoned = False
 
     def put(self, item: T) -> bool:
         """Add an item, and wait until there is room for another; False if no item will be taken any more."""
@@ -50,8 +50,8 @@ class _Queue(Generic[T]):
             self._items.append(item)
             self._changed.notify_all()
             del item
-            self._changed.wait_for(lambda: len(self._items) < self._depth or self._left)
-            return not self._left
+            self._changed.wait_for(lambda: len(self._items) < self._depth or self._abandoned)
+            return not self._abandoned
 
     def end(self, how: BaseException) -> None:
         """Let the queue end: ``how`` is raised after the last item."""
@@ -70,18 +70,18 @@ class _Queue(Generic[T]):
             assert self._ended is not None  # waited for
             raise self._ended
 
-    def leave(self) -> None:
+    def abandon(self) -> None:
         """Let no item be taken any more; a waiting ``put`` returns False."""
         with self._changed:
-            self._left = True
+            self._abandoned = True
             self._items.clear()
             self._changed.notify_all()
 
 
-def _run(items: Iterator[T], line: _Queue[T]) -> None:
+def _run(items: Iterator[T], queue: _Queue[T]) -> None:
     how: BaseException = StopIteration()
     try:
-        while line.put(next(items)):
+        while queue.put(next(items)):
             pass
     except BaseException as error:  # noqa: BLE001 - raised again where the items are taken
         how = error
@@ -89,4 +89,4 @@ def _run(items: Iterator[T], line: _Queue[T]) -> None:
         close = getattr(items, "close", None)
         if close is not None:
             close()
-        line.end(how)
+        queue.end(how)

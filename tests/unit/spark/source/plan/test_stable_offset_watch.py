@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.spark.source.plan.stable_offset_watch import StableOffsets, sentence
+from oncelog.spark.source.plan.stable_offset_watch import StableOffsets, describe_held
 
 ZERO, ONE = (TopicPartition(TopicName("t"), number) for number in range(2))
 
@@ -24,7 +24,7 @@ def test_a_step_begins_the_time_anew() -> None:
 
 
 def test_without_a_holder_the_problem_is_said() -> None:
-    assert sentence(ONE, 5, 9, None, 0, "its leader names no open transaction") == (
+    assert describe_held(ONE, 5, 9, None, 0, "its leader names no open transaction") == (
         "t-1 at offset 5, 4 offsets below its end: held by a transaction (its leader names no open transaction); "
         "see `oncelog txn explain --topic t --partition 1`"
     )
