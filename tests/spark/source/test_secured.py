@@ -31,9 +31,8 @@ def test_a_query_over_tls_and_scram(spark: SparkSession, tmp_path: Path) -> None
         kafka.add_user()
         with Client(kafka.bootstrap_servers) as client:
             client.topic("secret", create=True)
-            record = Record(
-                -1, time.time_ns() // 1_000_000, None, b"v"
-            )  # an older one is removed by retention, 30 s after the start
+            now_ms = time.time_ns() // 1_000_000  # retention removes a record of 1970, 30 s after the broker's start
+            record = Record(-1, now_ms, None, b"v")
             client.produce(TopicPartition(TopicName("secret"), 0), build_batch([record] * 3))
         escaped = PASSWORD.replace('"', r"\"")
         module = (
