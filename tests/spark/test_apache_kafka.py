@@ -102,7 +102,7 @@ def test_the_broker_is_killed_under_source_and_sink(spark: SparkSession, kafka: 
 
 
 def test_a_kill_at_every_point_of_two_phase_commit(spark: SparkSession, tmp_path: Path) -> None:
-    """Where an operator has switched on what Apache Kafka 4.3.1 still calls unstable."""
+    """Two-phase commit with the APIs switched on that Apache Kafka 4.3.1 still calls unstable."""
     unstable = {"unstable.api.versions.enable": "true", **TWO_PHASE}
     with ApacheKafka(tmp_path / "kafka", properties=unstable) as kafka:
         with Client(kafka.bootstrap_servers) as client:

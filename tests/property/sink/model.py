@@ -75,7 +75,7 @@ class Model:
     """Of transactions that are not known any more."""
     tickets: dict[str, int] = field(default_factory=dict)
     writers: dict[StoredTransaction, int] = field(default_factory=dict)
-    """Which process writes with an identity: nobody else ever does."""
+    """Identity → the process that writes with it: no other ever does."""
 
     def answer(self, process: int, operation: Any) -> Any:
         match operation:
@@ -234,7 +234,7 @@ class Spark:
         self.numbers = 0
         self.zombies: list[Running] = []
         self.haste = 0.1
-        """How often a zombie takes a step instead of who is believed alive: the slower, the later it strikes."""
+        """Share of steps that a zombie takes instead of a live process: the smaller, the later it strikes."""
 
     def number(self) -> int:
         self.numbers += 1

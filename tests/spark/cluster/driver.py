@@ -34,7 +34,7 @@ SMALL = {
 }
 ROWS = 80
 POINTS = {"2pc": ("task-begun", "after-flush"), "ledger": ("ledger-after-commit", "ledger-before-commit")}
-"""Where an executor is killed, and where a task is held, for each mode."""
+"""Fault points of each mode: where an executor is killed, and where a task is held."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What tasks and drivers leave on a real broker, without Spark around them: twins, restarts, rows of every kind."""
+"""Tasks and drivers on a real broker, without Spark around them: twins, restarts, rows of every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one task reads from a real broker, without Spark around it."""
+"""One task's reads from a real broker, without Spark around it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from oncelog.spark.jobs.load_report import Event as Event
 from oncelog.spark.jobs.load_report import LoadReport as LoadReport
 from oncelog.spark.jobs.load_report import LoadRequest as LoadRequest
 from oncelog.spark.jobs.load_report import report_of
-from oncelog.spark.jobs.publication import Publication, ShapingWriter, Writer
+from oncelog.spark.jobs.publication import Publication, ShapedWriter, Writer
 from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.source.options import SourceOptions, parse_options
@@ -160,7 +160,7 @@ def run_load(
     if states and not table.files():
         writer = writer or (None if request.shape.is_plain else start_writer())
         run.publish_empty(RowsFile.of(states[0].partition, states[0].earliest, states[0].earliest), writer)
-    if isinstance(writer, ShapingWriter):
+    if isinstance(writer, ShapedWriter):
         run.report.new_columns = writer.new_columns
     if run.report.quarantined:
         run.report.quarantine = request.quarantine_topic or str(table.quarantine)
@@ -171,7 +171,7 @@ def run_load(
 def _plans(states: Sequence[PartitionState], options: SourceOptions, request: LoadRequest) -> list[PartitionPlan]:
     if not request.backfill:
         return [plan_partition(state, fail_on_data_loss=options.fail_on_data_loss) for state in states]
-    # A stream may append meanwhile: partitions without files, and new offsets, are left to it.
+    # A stream may append meanwhile: new partitions and offsets are left to it, and its files as they are.
     begun = [replace(state, from_offset=state.from_offset or state.earliest) for state in states if state.files]
     plans = {one.partition: plan_partition(one, fail_on_data_loss=False) for one in begun}
     nothing = [PartitionPlan(state.partition, (), (), ()) for state in states]

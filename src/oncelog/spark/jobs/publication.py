@@ -39,7 +39,7 @@ class Writer(Protocol):
 
 
 @runtime_checkable
-class ShapingWriter(Writer, Protocol):
+class ShapedWriter(Writer, Protocol):
     """A writer that makes other columns of records, and finds some of them bad."""
 
     schema: pa.Schema
@@ -82,10 +82,10 @@ class Publication:
         directory = self._table.staging(self.report.steps)
         self.report_progress("writing")
         files = writer.write(pieces, directory)
-        shaping = writer if isinstance(writer, ShapingWriter) else None
-        bad = {} if shaping is None else shaping.write_bad(pieces, directory.with_name(f"{directory.name}-bad"))
+        shaped = writer if isinstance(writer, ShapedWriter) else None
+        bad = {} if shaped is None else shaped.write_bad(pieces, directory.with_name(f"{directory.name}-bad"))
         self.report_progress("written")
-        rows = [self._prepare(piece, index, files, directory, shaping) for index, piece in enumerate(pieces)]
+        rows = [self._prepare(piece, index, files, directory, shaped) for index, piece in enumerate(pieces)]
         bad_rows = [self._prepare_bad(piece, index, bad, directory) for index, piece in enumerate(pieces)]
         for index, piece in enumerate(pieces):
             self.report_progress("publishing")
@@ -105,7 +105,7 @@ class Publication:
         """Publish a file without rows: a table of empty topics has columns, and can be read."""
         directory = self._table.staging(self.report.steps)
         directory.mkdir()
-        self._write_empty(directory / "empty.parquet", writer if isinstance(writer, ShapingWriter) else None)
+        self._write_empty(directory / "empty.parquet", writer if isinstance(writer, ShapedWriter) else None)
         self._table.publish(directory / "empty.parquet", file)
         self.report.files += 1
 
@@ -133,7 +133,7 @@ class Publication:
             self._table.publish(staged, file)
 
     def _prepare(
-        self, piece: Piece, index: int, files: dict[int, Path], directory: Path, writer: ShapingWriter | None
+        self, piece: Piece, index: int, files: dict[int, Path], directory: Path, writer: ShapedWriter | None
     ) -> int:
         """Let ``files[index]`` be the file to publish for the piece; the number of rows read for it."""
         if index not in files:
@@ -159,7 +159,7 @@ class Publication:
                 del bad[index]
         return rows
 
-    def _write_empty(self, path: Path, writer: ShapingWriter | None) -> None:
+    def _write_empty(self, path: Path, writer: ShapedWriter | None) -> None:
         if writer is None:
             write_empty(path, include_headers=self._options.include_headers)
         else:

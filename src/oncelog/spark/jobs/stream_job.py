@@ -267,7 +267,7 @@ class _ShapedFrameWriter(_FrameWriter):
         self.schema, self.partition_by, self.new_columns = writer.schema, writer.partition_by, writer.new_columns
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
-        """Write the batch's bad rows, for which the ranges are read again: see ``ShapingWriter.write_bad``."""
+        """Write the batch's bad rows, for which the ranges are read again: see ``ShapedWriter.write_bad``."""
         return self._shaped.write_bad_of(pieces, directory, self._bad)
 
 

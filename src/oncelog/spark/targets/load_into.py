@@ -27,7 +27,7 @@ from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_job import load, request_for
 from oncelog.spark.jobs.load_plan import DEFAULT_ROWS_PER_STEP, Piece, plan_partition, steps_of
 from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest, report_of
-from oncelog.spark.jobs.publication import ShapingWriter
+from oncelog.spark.jobs.publication import ShapedWriter
 from oncelog.spark.jobs.shape import PLAIN, RESERVED, Shape
 from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.table.directory import RowsFile, TableError, topic_label
@@ -162,12 +162,12 @@ class _Run:
         """Take the writer; create the table if it is not there."""
         self._writer = writer
         self.parallelism = writer.parallelism
-        shaping = writer if isinstance(writer, ShapingWriter) else None
+        shaped = writer if isinstance(writer, ShapedWriter) else None
         plain = table_schema(include_headers=self._options.include_headers)
-        self._schema = plain if shaping is None else shaping.schema
-        self._partition_by = None if shaping is None else shaping.partition_by
+        self._schema = plain if shaped is None else shaped.schema
+        self._partition_by = None if shaped is None else shaped.partition_by
         has = self._target.columns()
-        if has is not None and shaping is not None:
+        if has is not None and shaped is not None:
             self._report.new_columns = [name for name in self._schema.names if name not in has.names]
         if has is None:
             self._target.commit([], {}, self._schema, self._partition_by)
@@ -177,7 +177,7 @@ class _Run:
         directory = self._target.root / "data" / f"{self._report.steps:05d}-{uuid.uuid4().hex}"
         self.report_progress("writing")
         written = self._writer.write(pieces, directory)
-        bad = self._writer.write_bad(pieces, _bad_directory(self._quarantine, directory)) if self._shaping else {}
+        bad = self._writer.write_bad(pieces, _bad_directory(self._quarantine, directory)) if self._has_shape else {}
         self.report_progress("written")
         ends = {piece.wanted.topic_partition: 0 for piece in pieces}
         for piece in pieces:
@@ -190,8 +190,8 @@ class _Run:
         self.report_progress("committed")
 
     @property
-    def _shaping(self) -> bool:
-        return isinstance(self._writer, ShapingWriter)
+    def _has_shape(self) -> bool:
+        return isinstance(self._writer, ShapedWriter)
 
     def _keep_bad(self, pieces: Sequence[Piece], bad: Mapping[int, Path], ends: NextOffsets) -> None:
         if not bad:

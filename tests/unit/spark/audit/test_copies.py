@@ -93,7 +93,7 @@ class Cluster:
 
 
 def batches(path: Path) -> list[int]:
-    """Where the batches of a file begin, and where the last ends."""
+    """The positions at which a file's batches begin, and the end of the last."""
     data, places = path.read_bytes(), [0]
     while places[-1] < len(data):
         places.append(places[-1] + read_header(data, places[-1]).size_bytes)

@@ -89,7 +89,7 @@ class FakeWriter:
 
 
 def visible_rows(directory: Path, *columns: str) -> list[Row]:
-    """What any reader of the directory sees, sorted."""
+    """The rows that any reader of the directory sees, sorted."""
     if not any(directory.glob("*.parquet")):
         return []
     wanted = list(columns or ("topic", "partition", "offset"))

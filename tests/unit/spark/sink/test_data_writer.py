@@ -1,4 +1,4 @@
-"""What a commit does with the messages it gets: only two-phase commit has something to decide."""
+"""A commit and the messages it gets: only two-phase commit has something to decide."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def test_attempts_of_two_stage_attempts_never_share_an_identity() -> None:
 
 
 def test_a_twin_that_claimed_before_the_decision_opens_nothing_after_it() -> None:
-    """What it would open nobody sweeps, if the query has no epoch after this one."""
+    """A transaction opened then would never be swept, if the query has no epoch after this one."""
     model = Model()
     one = written(model, FIRST, "a")
     twin = run(model, protocol.claim(FIRST, 0), process=2)

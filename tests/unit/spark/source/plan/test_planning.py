@@ -1,4 +1,4 @@
-"""What is planned and what is read of it, from a real broker without Spark: topics that change, ends that are held."""
+"""Plans, and reads of their ranges, from a real broker without Spark: topics that change, ends that are held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What filters leave of the ranges, and which of them Spark need not look at again."""
+"""Pushed filters: the ranges that they leave, and those that Spark need not apply again."""
 
 from __future__ import annotations
 

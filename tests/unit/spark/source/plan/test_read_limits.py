@@ -1,4 +1,4 @@
-"""How much of what waits goes into a micro-batch."""
+"""Limits of a micro-batch: the offsets that it takes of those that wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a last stable offset counts as standing still, and what is said of it."""
+"""The watch on last stable offsets: when one counts as standing still, and the line about it."""
 
 from __future__ import annotations
 

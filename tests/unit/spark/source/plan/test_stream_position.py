@@ -1,4 +1,4 @@
-"""Where a stream stands, and what changed since."""
+"""The position of a stream, and changes since."""
 
 from __future__ import annotations
 
