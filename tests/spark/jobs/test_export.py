@@ -38,7 +38,7 @@ def test_what_is_new_is_sent_once_also_when_a_run_died_after_its_commit(
 
     load(topic.name, servers, tmp_path, spark=spark)
     with monkeypatch.context() as patch:
-        patch.setattr(export_module._State, "finish", lambda self: 1 / 0)
+        patch.setattr(export_module._Progress, "finish", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             export(tmp_path, copy.name, servers, spark=spark, keep_partitions=True)
     assert sent() == topic.values()
