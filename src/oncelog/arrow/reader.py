@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from oncelog.arrow.places import OnGone, Place, Question, RecordsGone, Route, route
+from oncelog.arrow.offset_ranges import OnGone, Place, Question, RecordsGone, Route, route
 from oncelog.arrow.positions import Positions
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
 from oncelog.base.units import INT64_MAX, MIB
 from oncelog.client.blocking import Client, ClientConfig, Fetched, Fetcher, FetchSettings
 from oncelog.client.blocking.link import now_ms
-from oncelog.client.blocking.same_topics import OtherTopic, TopicWatch
+from oncelog.client.blocking.topic_identity import ReplacedTopic, TopicWatch
 from oncelog.client.errors import BrokerRefused, ClientError, ConfigError
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.records.columns import Selection, column_schema, decode
@@ -223,7 +223,7 @@ class ArrowReader:
             raise RecordsGone(f"{partition} has offsets {first} to {end}; {fetched.position} was asked for")
         self._move(partition, max(first, min(fetched.position, end)))
 
-    def _after_change(self, other: OtherTopic) -> None:
+    def _after_change(self, other: ReplacedTopic) -> None:
         """A topic is not there any more or is another one: its records that are still wanted are gone."""
         self._watch.end(other.topic)
         own = [partition for partition in self._next if partition.topic == other.topic]

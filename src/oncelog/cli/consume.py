@@ -129,7 +129,7 @@ class Sink:
 
     def write(self, fetched: Fetched, until: int | None = None) -> int:
         """Write the records of one answer; the offset up to which all is written."""
-        from oncelog.client.machine.reading import read_fetched
+        from oncelog.client.machine.consumed_records import read_fetched
 
         formatter, write = self._formatter, self._output.write
         for record in read_fetched(fetched, read_committed=self._read_committed):

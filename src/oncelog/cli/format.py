@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from oncelog.client.machine.reading import ConsumedRecord
+from oncelog.client.machine.consumed_records import ConsumedRecord
 
 Formatter = Callable[[ConsumedRecord], bytes]
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}

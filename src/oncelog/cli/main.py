@@ -155,7 +155,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def _served(arguments: Sequence[str]) -> bool:
     """Run a broker whose command line is plain, in less memory; False where it is not."""
-    from oncelog.cli.plain import read_plainly
+    from oncelog.cli.plain_options import read_plainly
     from oncelog.cli.serve import serve
 
     values = read_plainly(serve, arguments)

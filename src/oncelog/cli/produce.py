@@ -263,7 +263,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 def _pieces(files: list[Path], delimiter: bytes, whole: bool) -> Iterator[bytes | None]:
     """The input cut into records; None where it pauses."""
-    from oncelog.cli.lines import split_stream
+    from oncelog.cli.delimited_input import split_stream
 
     if whole:
         yield from (path.read_bytes() for path in files) if files else iter([sys.stdin.buffer.read()])

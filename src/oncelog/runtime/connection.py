@@ -12,17 +12,15 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from oncelog.base.errors import PeerError
 from oncelog.base.units import KIB
 from oncelog.node.events import ConnectionClosed, ConnectionOpened, RequestReceived
-from oncelog.runtime.sending import SendQueue
+from oncelog.runtime.connection_quotas import ConnectionQuotas
+from oncelog.runtime.effect_runner import EffectRunner
+from oncelog.runtime.send_queue import SendQueue
 from oncelog.wire.framing import FrameLimit, FrameSplitter
-
-if TYPE_CHECKING:
-    from oncelog.runtime.execution import Execution
-    from oncelog.runtime.gate import Gate
 
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB
 TURN_S: Final = 0.01
@@ -40,8 +38,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(
         self,
         connection_id: int,
-        execution: Execution,
-        gate: Gate,
+        effect_runner: EffectRunner,
+        quotas: ConnectionQuotas,
         limit: FrameLimit,
         receive_buffer: memoryview,
         listener: Callable[[str, int], tuple[str, int]],
@@ -49,8 +47,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.id = connection_id
         self.peer = "?"
         self.last_active_s = 0.0
-        self._execution = execution
-        self._gate = gate
+        self._effect_runner = effect_runner
+        self._quotas = quotas
         self._splitter = FrameSplitter(limit)
         self._receive_buffer = receive_buffer
         self._listener = listener
@@ -72,28 +70,28 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_active_s = self._loop.time()
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        if not self._gate.admit(self, peer[0] if peer else "?"):
+        if not self._quotas.admit(self, peer[0] if peer else "?"):
             transport.abort()
             return
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._sending = SendQueue(transport, self._execution.disk, self._lost_file)
-        self._execution.connections[self.id] = self
+        self._sending = SendQueue(transport, self._effect_runner.disk, self._lost_file)
+        self._effect_runner.connections[self.id] = self
         local = transport.get_extra_info("sockname")
         listener = self._listener(local[0], local[1])
-        self._execution.dispatch(ConnectionOpened(self.id, f"/{peer[0]}" if peer else "/?", listener))
+        self._effect_runner.dispatch(ConnectionOpened(self.id, f"/{peer[0]}" if peer else "/?", listener))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is gone."""
-        self._gate.leave(self, self._accounted)
+        self._quotas.leave(self, self._accounted)
         self._accounted = 0
         if self._sending is not None:
             self._sending.drop()
-        if self._execution.connections.pop(self.id, None) is not None:
+        if self._effect_runner.connections.pop(self.id, None) is not None:
             while self._undecided:  # it may have said all it wanted: nobody waits for an answer to acks=0
-                self._execution.dispatch(RequestReceived(self.id, self._undecided.popleft()))
-            self._execution.dispatch(ConnectionClosed(self.id))
+                self._effect_runner.dispatch(RequestReceived(self.id, self._undecided.popleft()))
+            self._effect_runner.dispatch(ConnectionClosed(self.id))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """asyncio: where to put what arrives; used up before the next connection's turn."""
@@ -128,14 +126,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         undecided, sending = self._undecided, self._sending
         turn_ends_s = time.monotonic() + TURN_S
         while undecided and sending is not None and not sending.is_full:
-            self._execution.dispatch(RequestReceived(self.id, undecided.popleft()))
+            self._effect_runner.dispatch(RequestReceived(self.id, undecided.popleft()))
             if undecided and time.monotonic() > turn_ends_s:
                 self.pause_reading("turn")
                 self._loop.call_soon(self._next_turn)
                 break
         refusal = self._splitter.refusal
         if refusal is not None and not undecided and self._transport is not None:
-            self._gate.garbage(self, str(refusal))
+            self._quotas.garbage(self, str(refusal))
             self.close_after_sending()
         self._account()
 
@@ -145,12 +143,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hand_in()
 
     def _account(self) -> None:
-        held = self._splitter.held_bytes + sum(map(len, self._undecided)) + self._execution.backlog_bytes(self.id)
+        held = self._splitter.held_bytes + sum(map(len, self._undecided)) + self._effect_runner.backlog_bytes(self.id)
         if self._sending is not None:
             held += self._sending.unsent_bytes
         if held != self._accounted:
             change, self._accounted = held - self._accounted, held
-            self._gate.account(self, change)
+            self._quotas.account(self, change)
 
     def eof_received(self) -> bool:
         """asyncio: the peer has closed; what is queued for it is still handed to the socket."""
@@ -218,5 +216,5 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _lost_file(self, error: Exception) -> None:
-        self._gate.garbage(self, f"cannot read a log for {self.peer}: {error}")
+        self._quotas.garbage(self, f"cannot read a log for {self.peer}: {error}")
         self.abort()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog.testing.broker import Broker as Broker
-    from oncelog.testing.simulating import Simulation as Simulation
+    from oncelog.testing.simulation import Simulation as Simulation
 
 __all__ = ["Broker", "Simulation"]
 
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> object:
 
         return Broker
     if name == "Simulation":
-        from oncelog.testing.simulating import Simulation
+        from oncelog.testing.simulation import Simulation
 
         return Simulation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -226,7 +226,7 @@ class Broker:
         except BaseException:
             bound.close()
             raise
-        server.execution.before_sync = self.faults.before_sync
+        server.effect_runner.before_sync = self.faults.before_sync
         server.stopped.add_done_callback(lambda stopped: self._noticed(stopped.result()))
         return server
 

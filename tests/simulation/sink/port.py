@@ -13,8 +13,8 @@ from oncelog.client.aio.client import TRANSACTION_KEY, AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, ProducerUnusable
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import StoredTransaction, TransactionSettings
 from oncelog.spark.sink.two_phase.cluster_operations import is_fencing
 from oncelog.spark.sink.two_phase.operations import (

@@ -9,13 +9,13 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import ClientError
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.client.machine.reading import read_fetched
 from oncelog.spark.sink.two_phase import protocol
 from oncelog.spark.sink.two_phase.errors import FencedDriver, LostRows
 from oncelog.spark.sink.two_phase.protocol import TaskAction
 from oncelog.spark.sink.two_phase.register import Attempt, Listed
-from oncelog.testing.simulating import ClientHost, Simulation
+from oncelog.testing.simulation import ClientHost, Simulation
 from tests.simulation.sink.port import AsyncCluster
 
 OUT = TopicPartition(TopicName("out"), 0)

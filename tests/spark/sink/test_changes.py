@@ -12,7 +12,7 @@ from oncelog.admin.configs import ResourceType, alter_configs
 from oncelog.admin.topics import NewTopic, add_partitions, create_topic, delete_records, delete_topics
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.outside import open_transactions
+from oncelog.client.blocking.transaction_admin import open_transactions
 from oncelog.client.errors import ClientError
 from oncelog.spark.sink import epoch_commit, ledger, task_writer
 from oncelog.spark.sink.errors import SinkError

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, FetchSettings, read_fetched
-from oncelog.client.blocking.outside import end_transaction, open_transactions
+from oncelog.client.blocking.transaction_admin import end_transaction, open_transactions
 from oncelog.client.machine.partitioner import partition_of_key
 from oncelog.spark.sink import epoch_commit, ledger, modes, task_writer
 from oncelog.spark.sink.errors import SinkError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from oncelog.cli.plain import read_plainly
+from oncelog.cli.plain_options import read_plainly
 from oncelog.cli.serve import serve
 
 PLAIN = [

@@ -7,38 +7,38 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.client.machine.holding import AUTO_COMMIT_MS, Holding, Reset
+from oncelog.client.machine.assigned_partitions import AUTO_COMMIT_MS, AssignedPartitions, Reset
 from oncelog.client.machine.offsets import Committed, Membership
 from oncelog.client.machine.positions import Fetched
 
 A, B = (TopicPartition(TopicName("t"), index) for index in range(2))
 
 
-def held(reset: Reset = "earliest") -> Holding:
-    holding = Holding("g", "i", reset, 0)
-    holding.take_over([A], 7, "m")
-    return holding
+def held(reset: Reset = "earliest") -> AssignedPartitions:
+    assigned = AssignedPartitions("g", "i", reset, 0)
+    assigned.assign([A], 7, "m")
+    return assigned
 
 
 def test_only_what_is_held_and_was_processed_is_committed_and_in_time() -> None:
-    holding = held()
-    assert not holding.is_commit_due(AUTO_COMMIT_MS)
-    holding.processed(A, 3)
-    holding.processed(B, 4)
-    assert not holding.is_commit_due(AUTO_COMMIT_MS - 1)
-    assert holding.is_commit_due(AUTO_COMMIT_MS)
-    assert holding.take_done(AUTO_COMMIT_MS) == {A: Committed(3)}
-    assert not holding.has_done
+    assigned = held()
+    assert not assigned.is_commit_due(AUTO_COMMIT_MS)
+    assigned.processed(A, 3)
+    assigned.processed(B, 4)
+    assert not assigned.is_commit_due(AUTO_COMMIT_MS - 1)
+    assert assigned.is_commit_due(AUTO_COMMIT_MS)
+    assert assigned.take_uncommitted(AUTO_COMMIT_MS) == {A: Committed(3)}
+    assert not assigned.has_uncommitted
 
 
 def test_who_has_given_up_stays_who_it_was_until_it_holds_again() -> None:
-    holding = held()
-    holding.processed(A, 3)
-    holding.give_up()
-    assert (holding.owned, holding.is_held, holding.has_done) == ((), False, False)
-    assert holding.metadata == ("g", 7, "m", "i")
-    holding.take_over([B], 8, "n")
-    assert holding.membership == Membership(8, "n", "i")
+    assigned = held()
+    assigned.processed(A, 3)
+    assigned.revoke()
+    assert (assigned.owned, assigned.is_assigned, assigned.has_uncommitted) == ((), False, False)
+    assert assigned.metadata == ("g", 7, "m", "i")
+    assigned.assign([B], 8, "n")
+    assert assigned.membership == Membership(8, "n", "i")
 
 
 def test_where_to_begin() -> None:
@@ -52,9 +52,9 @@ def test_an_offset_that_is_gone_is_reset_and_other_errors_are_raised() -> None:
     def fetched(code: int) -> Fetched:
         return Fetched(A, memoryview(b""), 0, 0, 0, [], code, 9, 9)
 
-    assert not held().is_gone(fetched(0))
-    assert held().is_gone(fetched(ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert not held().is_out_of_range(fetched(0))
+    assert held().is_out_of_range(fetched(ErrorCode.OFFSET_OUT_OF_RANGE))
     with pytest.raises(BrokerRefused):
-        held("none").is_gone(fetched(ErrorCode.OFFSET_OUT_OF_RANGE))
+        held("none").is_out_of_range(fetched(ErrorCode.OFFSET_OUT_OF_RANGE))
     with pytest.raises(BrokerRefused):
-        held().is_gone(fetched(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        held().is_out_of_range(fetched(ErrorCode.TOPIC_AUTHORIZATION_FAILED))

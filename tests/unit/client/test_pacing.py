@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from oncelog.client.machine.pacing import LONGEST_US, Pacing
+from oncelog.client.machine.first_batch_delay import LONGEST_US, FirstBatchDelay
 
 
-def run(pacing: Pacing, completed_us: int, transactions: int, start_us: int = 0) -> int:
+def run(delay: FirstBatchDelay, completed_us: int, transactions: int, start_us: int = 0) -> int:
     """Transactions one after another on a leader that waits when the one before is not completed; how many wait."""
     now, late = start_us, 0
     for _ in range(transactions):
-        pacing.ended(now)
-        now += pacing.wait_us(now)
+        delay.ended(now)
+        now += delay.wait_us(now)
         took = 20_500 if now - start_us < completed_us else 500
-        pacing.sent(now)
+        delay.sent(now)
         now += took
         late += took > 20_000
-        pacing.answered(now)
+        delay.answered(now)
         start_us = now
     return late
 
 
 def test_a_pause_is_found_that_is_long_enough_and_no_pause_where_none_is_needed() -> None:
-    pacing = Pacing()
-    run(pacing, 800, 100)
-    assert 700 <= pacing.pause_us <= 900
-    assert run(pacing, 800, 1000) <= 60
-    run(pacing, 0, 1000)
-    assert pacing.pause_us == 0
+    delay = FirstBatchDelay()
+    run(delay, 800, 100)
+    assert 700 <= delay.pause_us <= 900
+    assert run(delay, 800, 1000) <= 60
+    run(delay, 0, 1000)
+    assert delay.pause_us == 0
 
 
 def test_it_is_bounded_and_late_transactions_say_nothing() -> None:
-    pacing = Pacing()
-    run(pacing, 10_000_000, 200)
-    assert pacing.pause_us == LONGEST_US
-    pacing.ended(0)
-    assert pacing.wait_us(1_000_000) == 0
-    pacing.sent(1_000_000)
-    pacing.answered(1_100_000)
-    assert pacing.pause_us == LONGEST_US
-    assert Pacing().wait_us(5) == 0
+    delay = FirstBatchDelay()
+    run(delay, 10_000_000, 200)
+    assert delay.pause_us == LONGEST_US
+    delay.ended(0)
+    assert delay.wait_us(1_000_000) == 0
+    delay.sent(1_000_000)
+    delay.answered(1_100_000)
+    assert delay.pause_us == LONGEST_US
+    assert FirstBatchDelay().wait_us(5) == 0

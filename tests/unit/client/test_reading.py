@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.machine.consumed_records import UnreadableRecords, read_fetched
 from oncelog.client.machine.positions import Fetched
-from oncelog.client.machine.reading import UnreadableRecords, read_fetched
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record

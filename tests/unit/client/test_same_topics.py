@@ -10,7 +10,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicId
 from oncelog.client.blocking import Client, ClientConfig
-from oncelog.client.blocking.same_topics import OtherTopic, TopicWatch
+from oncelog.client.blocking.topic_identity import ReplacedTopic, TopicWatch
 from oncelog.client.errors import UnknownTopic
 from oncelog.client.machine.metadata import ClusterView, TopicInfo
 from oncelog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -64,13 +64,13 @@ def watch(*answers: TopicId | None) -> tuple[FakeClient, TopicWatch]:
         pytest.param([OLD], OLD, None, id="the same"),
         pytest.param([OLD], None, None, id="whichever it is"),
         pytest.param([OLD, OLD, NEW], NEW, None, id="a broker that is behind for a moment"),
-        pytest.param([NEW], OLD, OtherTopic("t", NEW), id="created anew"),
-        pytest.param([MISSING], OLD, OtherTopic("t", None), id="deleted"),
+        pytest.param([NEW], OLD, ReplacedTopic("t", NEW), id="created anew"),
+        pytest.param([MISSING], OLD, ReplacedTopic("t", None), id="deleted"),
         pytest.param([NO_TOPIC_ID], OLD, None, id="brokers without ids"),
     ],
 )
 def test_reading_begins_with_the_topic_that_is_wanted(
-    answers: list[TopicId | None], wanted: TopicId | None, expected: OtherTopic | None
+    answers: list[TopicId | None], wanted: TopicId | None, expected: ReplacedTopic | None
 ) -> None:
     client, watched = watch(*answers)
     assert watched.begin("t", wanted) == expected
@@ -83,7 +83,7 @@ def test_another_id_while_reading_is_another_topic_at_once() -> None:
     client.metadata()
     assert watched.look() == []
     client.metadata()
-    assert watched.look() == [OtherTopic("t", NEW)]
+    assert watched.look() == [ReplacedTopic("t", NEW)]
     watched.end("t")
     assert watched.look() == []
 
@@ -97,4 +97,4 @@ def test_a_topic_that_is_not_there_gets_some_grace() -> None:
         client.now += GRACE_MS - 1
         assert watched.look() == []
         client.now += 1
-        assert watched.look() == ([OtherTopic("t", None)] if missing else [])
+        assert watched.look() == ([ReplacedTopic("t", None)] if missing else [])

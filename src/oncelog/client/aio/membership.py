@@ -17,8 +17,8 @@ from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.aio.offsets import committed_offsets, list_offsets
 from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.assigned_partitions import TOPIC_CHECK_MS, AssignedPartitions
 from oncelog.client.machine.group import GroupMember, State
-from oncelog.client.machine.holding import TOPIC_CHECK_MS, Holding
 from oncelog.wire.message import Request
 
 _GOODBYE_S: Final = 5.0
@@ -31,10 +31,12 @@ class GroupMembership:
     has failed. ``poll`` answers by ``take_start`` and ``released``.
     """
 
-    def __init__(self, client: AsyncClient, member: GroupMember, holding: Holding, *, read_committed: bool) -> None:
+    def __init__(
+        self, client: AsyncClient, member: GroupMember, assigned: AssignedPartitions, *, read_committed: bool
+    ) -> None:
         self._client = client
         self._member = member
-        self._holding = holding
+        self._assigned = assigned
         self._read_committed = read_committed
         self._link: AsyncLink | None = None
         self._task: asyncio.Task[None] | None = None
@@ -49,7 +51,7 @@ class GroupMembership:
     @property
     def is_over(self) -> bool:
         """Whether what is held is not the member's any more."""
-        held = self._holding.metadata
+        held = self._assigned.metadata
         member = self._member
         return member.state is not State.STABLE or (held.generation, held.member_id) != (
             member.generation,
@@ -71,7 +73,7 @@ class GroupMembership:
         if self._task is None:
             self._task = asyncio.create_task(self._live())
             self._task.add_done_callback(self._tell)
-        if self._starting is None and not self._holding.is_held and self._member.state is State.STABLE:
+        if self._starting is None and not self._assigned.is_assigned and self._member.state is State.STABLE:
             self._start()
 
     def take_start(self) -> dict[TopicPartition, int] | None:
@@ -80,12 +82,12 @@ class GroupMembership:
         if starting is None or not starting.done() or member.state is not State.STABLE:
             return None
         self._starting = None
-        self._holding.take_over(member.assignment, member.generation, member.member_id)
+        self._assigned.assign(member.assignment, member.generation, member.member_id)
         return starting.result()
 
     def released(self) -> None:
         """Nothing is held any more: the task may join."""
-        self._holding.give_up()
+        self._assigned.revoke()
         self._wake.set()
 
     def refused(self, error: BrokerRefused) -> None:
@@ -118,7 +120,7 @@ class GroupMembership:
     async def _live(self) -> None:
         """Keep up the membership for as long as somebody polls."""
         while loop_ms() - self._attended_ms < self._member.settings.rebalance_timeout_ms:
-            if self._member.state is State.STABLE or self._holding.is_held:
+            if self._member.state is State.STABLE or self._assigned.is_assigned:
                 await self._keep_alive()
             else:
                 await self._join()
@@ -146,7 +148,7 @@ class GroupMembership:
         if member.state is not State.STABLE:
             self._end_start()
             self._tell()
-            if not self._holding.is_held:
+            if not self._assigned.is_assigned:
                 return
         until_due = member.heartbeat_due_ms - loop_ms()
         pause_ms = until_due if until_due > 0 else member.settings.heartbeat_interval_ms
@@ -213,7 +215,7 @@ class GroupMembership:
     async def _positions(self, owned: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
         group = self._member.group
         committed = await committed_offsets(self._client, group, owned, require_stable=True) if owned else {}
-        positions, missing = self._holding.start(owned, committed)
+        positions, missing = self._assigned.start(owned, committed)
         return positions | await list_offsets(self._client, missing, read_committed=self._read_committed)
 
     def _tell(self, _: object = None) -> None:

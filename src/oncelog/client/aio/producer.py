@@ -16,7 +16,7 @@ from oncelog.base.units import MIB
 from oncelog.client.aio.client import AsyncClient, finished, loop_ms
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
-from oncelog.client.machine import produced
+from oncelog.client.machine import produce_responses
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
 from oncelog.client.machine.producer import (
     Failed,
@@ -202,11 +202,11 @@ class AsyncProducer:
             self._take(batches, response)
 
     def _take(self, batches: list[PendingBatch], message: ProduceResponse) -> None:
-        for outcome in produced.answered(self.machine, self._client.view, batches, message, loop_ms()):
+        for outcome in produce_responses.answered(self.machine, self._client.view, batches, message, loop_ms()):
             self._note(outcome)
 
     def _lost(self, batches: list[PendingBatch]) -> None:
-        for outcome in produced.lost(self.machine, self._client.view, batches, loop_ms()):
+        for outcome in produce_responses.lost(self.machine, self._client.view, batches, loop_ms()):
             self._note(outcome)
 
     def _note(self, outcome: Outcome | None) -> None:

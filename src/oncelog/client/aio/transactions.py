@@ -20,8 +20,8 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import GROUP_KEY, TRANSACTION_KEY, AsyncClient, finished, loop_ms
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.pacing import Pacing
 from oncelog.client.machine.producer import Failed, Outcome, ProducerSettings
 from oncelog.client.machine.transaction_requests import BUMP_VERSION
 from oncelog.client.machine.transaction_states import State, Verdict
@@ -49,7 +49,7 @@ class AsyncTransactionalProducer(AsyncProducer):
             raise ConfigError("a transactional producer needs acks=all")
         super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
         self.transactions = TransactionMachine(transaction)
-        self._pacing = Pacing()
+        self._first_batch_delay = FirstBatchDelay()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -117,14 +117,14 @@ class AsyncTransactionalProducer(AsyncProducer):
             await self._settle("commit")
         self.transactions.commit()
         await self._run("commit")
-        self._pacing.ended(_now_us())
+        self._first_batch_delay.ended(_now_us())
 
     async def abort(self) -> None:
         """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
         self.transactions.abort()
         await self._let_go()
         await self._run("abort")
-        self._pacing.ended(_now_us())
+        self._first_batch_delay.ended(_now_us())
 
     async def prepare(self) -> StoredTransaction:
         """Flush everything and promise to end it as is decided elsewhere: store what is returned with the decision."""
@@ -158,9 +158,9 @@ class AsyncTransactionalProducer(AsyncProducer):
 
     async def _admit(self, partitions: list[TopicPartition]) -> None:
         if partitions and self.transactions.is_first:
-            if (wait_us := self._pacing.wait_us(_now_us())) > 0:
+            if (wait_us := self._first_batch_delay.wait_us(_now_us())) > 0:
                 await asyncio.sleep(wait_us / 1e6)
-            self._pacing.sent(_now_us())
+            self._first_batch_delay.sent(_now_us())
         self.transactions.register(partitions)
         await self._run("send records")
 
@@ -172,7 +172,7 @@ class AsyncTransactionalProducer(AsyncProducer):
         if self.on_outcome is not None and outcome is not None:
             self.on_outcome(outcome)
         if outcome is not None:
-            self._pacing.answered(_now_us())
+            self._first_batch_delay.answered(_now_us())
         if isinstance(outcome, Failed):
             self.transactions.batch_failed(outcome.error_code, outcome.message)
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import TopicPartition
+from oncelog.client.blocking.cluster import ClusterClient
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
-
-if TYPE_CHECKING:
-    from oncelog.client.blocking.client import Client
 
 
 class _Sent(NamedTuple):
@@ -31,7 +29,7 @@ class _Sent(NamedTuple):
 class Fetcher:
     """Fetches a set of partitions, which may be replaced at any time."""
 
-    def __init__(self, client: Client, settings: FetchSettings) -> None:
+    def __init__(self, client: ClusterClient, settings: FetchSettings) -> None:
         self._client = client
         self.positions = Positions(client.view, settings)
         self._links: dict[int, Link] = {}

@@ -17,7 +17,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
-from oncelog.client.machine import produced
+from oncelog.client.machine import produce_responses
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
 from oncelog.client.machine.producer import (
     Delivered,
@@ -262,11 +262,11 @@ class Producer:
             self._take(sent.batches, message)
 
     def _take(self, batches: list[PendingBatch], message: ProduceResponse) -> None:
-        for outcome in produced.answered(self.machine, self._client.view, batches, message, now_ms()):
+        for outcome in produce_responses.answered(self.machine, self._client.view, batches, message, now_ms()):
             self._note(outcome)
 
     def _lost(self, batches: list[PendingBatch]) -> None:
-        for outcome in produced.lost(self.machine, self._client.view, batches, now_ms()):
+        for outcome in produce_responses.lost(self.machine, self._client.view, batches, now_ms()):
             self._note(outcome)
 
     def _note(self, outcome: Outcome | None) -> None:

@@ -23,12 +23,13 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.client import TRANSACTION_KEY, Client
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.producer import Producer, ProducerSettings
 from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.pacing import Pacing
 from oncelog.client.machine.producer import Failed, Outcome
 from oncelog.client.machine.transaction_requests import BUMP_VERSION, Ask
 from oncelog.client.machine.transaction_states import State, Verdict
@@ -57,7 +58,7 @@ class TransactionalProducer(Producer):
             raise ConfigError("a transactional producer needs acks=all")
         super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
         self.transactions = TransactionMachine(transaction)
-        self._pacing = Pacing()
+        self._first_batch_delay = FirstBatchDelay()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -127,14 +128,14 @@ class TransactionalProducer(Producer):
             self._settle("commit")
         self.transactions.commit()
         self._run("commit")
-        self._pacing.ended(_now_us())
+        self._first_batch_delay.ended(_now_us())
 
     def abort(self) -> None:
         """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
         self.transactions.abort()
         self._let_go()
         self._run("abort")
-        self._pacing.ended(_now_us())
+        self._first_batch_delay.ended(_now_us())
 
     def prepare(self) -> StoredTransaction:
         """Flush everything and promise to end it as is decided elsewhere: store what is returned with the decision."""
@@ -167,9 +168,9 @@ class TransactionalProducer(Producer):
 
     def _admit(self, partitions: list[TopicPartition]) -> None:
         if partitions and self.transactions.is_first:
-            if (wait_us := self._pacing.wait_us(_now_us())) > 0:
+            if (wait_us := self._first_batch_delay.wait_us(_now_us())) > 0:
                 time.sleep(wait_us / 1e6)
-            self._pacing.sent(_now_us())
+            self._first_batch_delay.sent(_now_us())
         self.transactions.register(partitions)
         self._run("send records")
 
@@ -179,7 +180,7 @@ class TransactionalProducer(Producer):
 
     def _note(self, outcome: Outcome | None) -> None:
         if outcome is not None:
-            self._pacing.answered(_now_us())
+            self._first_batch_delay.answered(_now_us())
         if isinstance(outcome, Failed):
             self.transactions.batch_failed(outcome.error_code, outcome.message)
 

@@ -26,7 +26,7 @@ from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.invariant import invariant
 from oncelog.base.units import INT32_MAX
 from oncelog.client.errors import UnsupportedRequest
-from oncelog.client.machine.inbox import READ_AHEAD_BYTES, Inbox
+from oncelog.client.machine.receive_buffer import READ_AHEAD_BYTES, ReceiveBuffer
 from oncelog.client.machine.versions import Versions, downgraded
 from oncelog.wire import message as messages
 from oncelog.wire.chunks import Buffer, Chunk
@@ -92,11 +92,11 @@ class Connection:
         self.phase = Phase.NEW
         self.versions = Versions({})
         self._client_id = client_id
-        self._inbox = Inbox(max_response_bytes, read_ahead_bytes)
+        self._buffer = ReceiveBuffer(max_response_bytes, read_ahead_bytes)
         self._expected: deque[Expected[Any]] = deque()
         self._next_correlation_id = 0
         self._asking = ApiVersionsRequest.MAX_VERSION
-        self.buffer = self._inbox.buffer
+        self.buffer = self._buffer.buffer
 
     @property
     def in_flight(self) -> int:
@@ -106,7 +106,7 @@ class Connection:
     @property
     def missing(self) -> int:
         """Bytes that are still to come of a large response; 0 when there is none under way."""
-        return self._inbox.missing
+        return self._buffer.missing
 
     def start(self) -> list[Chunk]:
         """Begin: ask for the broker's versions."""
@@ -127,7 +127,7 @@ class Connection:
         Raises PeerError; the connection is closed then.
         """
         try:
-            self._inbox.received(count)
+            self._buffer.received(count)
             return self._negotiate()
         except PeerError:
             self.close()
@@ -136,7 +136,7 @@ class Connection:
     def feed(self, data: Buffer) -> list[Chunk]:
         """As ``received``, for bytes that are somewhere else."""
         try:
-            self._inbox.feed(data)
+            self._buffer.feed(data)
             return self._negotiate()
         except PeerError:
             self.close()
@@ -154,7 +154,7 @@ class Connection:
 
     def limit(self, max_response_bytes: int) -> None:
         """Take responses up to this size from now on: little before the broker is known to be one."""
-        self._inbox.max_frame_bytes = max_response_bytes
+        self._buffer.max_frame_bytes = max_response_bytes
 
     def close(self) -> None:
         """The socket is gone."""
@@ -188,7 +188,7 @@ class Connection:
         return correlation_id, list(chunks)
 
     def _next_response(self) -> Response[Any] | None:
-        frame = self._inbox.next()
+        frame = self._buffer.next()
         if frame is None:
             return None
         if not self._expected:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.units import HOUR_MS, MINUTE_MS
-from oncelog.core.configs.groups_keys import GROUPS_KEYS
+from oncelog.core.configs.group_keys import GROUPS_KEYS
 from oncelog.core.configs.inert_keys import INERT_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
 from oncelog.core.configs.log_keys import LOG_KEYS

@@ -34,8 +34,8 @@ from oncelog.records.batch import (
     read_header,
 )
 from oncelog.records.columns.fields import BatchFacts
-from oncelog.records.columns.plain import MIN_RECORD_BYTES, Headers, PlainGroup, plain_groups
-from oncelog.records.columns.starts import Spans
+from oncelog.records.columns.plain_batches import MIN_RECORD_BYTES, Headers, PlainGroup, plain_groups
+from oncelog.records.columns.record_starts import Spans
 from oncelog.records.columns.varint import GUARD_BYTES, Bytes, ByteView
 from oncelog.records.compression import Codec, decompress, decompress_into
 from oncelog.records.control import ControlType, control_type

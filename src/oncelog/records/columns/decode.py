@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from oncelog.base.ids import Offset
 from oncelog.base.units import INT64_MAX
-from oncelog.records.columns.batches import Group, read_groups
-from oncelog.records.columns.fields import Fields, read_fields
-from oncelog.records.columns.gather import (
+from oncelog.records.columns.arrow_arrays import (
     HEADERS,
     binary_column,
     constant_string_column,
     headers_column,
     number_column,
 )
-from oncelog.records.columns.starts import find_starts
+from oncelog.records.columns.batches import Group, read_groups
+from oncelog.records.columns.fields import Fields, read_fields
+from oncelog.records.columns.record_starts import find_starts
 from oncelog.records.columns.varint import ByteView
 
 _COLUMNS: Final[list[pa.Field[Any]]] = [

@@ -36,7 +36,7 @@ from oncelog.records.batch import (
     TRANSACTIONAL,
 )
 from oncelog.records.builder import append_record
-from oncelog.records.columns.pieces import NONE_LENGTH, Field, Pieces, field_of, varint_width, zigzag
+from oncelog.records.columns.binary_views import NONE_LENGTH, Field, Pieces, field_of, varint_width, zigzag
 from oncelog.records.compression import Codec, compress
 from oncelog.records.record import Record
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from oncelog.client.machine.offsets import Committed
-from oncelog.records.columns.pieces import field_of
+from oncelog.records.columns.binary_views import field_of
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.two_phase.errors import Behind

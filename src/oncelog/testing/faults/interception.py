@@ -54,12 +54,12 @@ class Interception:
     def wake_held(self, server: Server) -> None:
         """Ask everybody who is held whether it may go on."""
         server.node.partitions.readable_changed(_HELD)
-        server.execution.dispatch(DeadlineReached())
+        server.effect_runner.dispatch(DeadlineReached())
 
     def cut(self, server: Server, fault: Fault) -> None:
         """Close the connections that a cut is for."""
         client_id = self.cuts[fault]
-        for connection_id, connection in list(server.execution.connections.items()):
+        for connection_id, connection in list(server.effect_runner.connections.items()):
             if client_id is None or self._met.get(connection_id) == client_id:
                 fault.struck(Hit("", self._met.get(connection_id)))
                 connection.abort()

@@ -18,10 +18,10 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import KIB
 from oncelog.client.blocking import Client, FetchSettings
 from oncelog.client.blocking.link import now_ms
-from oncelog.client.blocking.outside import ensure_topic
+from oncelog.client.blocking.transaction_admin import ensure_topic
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.partitioner import partition_of_key
-from oncelog.client.machine.reading import read_fetched
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.two_phase.register import Register
 from oncelog.spark.sink.two_phase.register_records import PART_BYTES, RegisterReader, RegisterRecord, to_records

@@ -20,8 +20,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, uuid_bytes
 from oncelog.base.units import MIB
 from oncelog.client.blocking.fetcher import Fetcher
-from oncelog.client.blocking.same_topics import TopicWatch
 from oncelog.client.blocking.system import now_ms
+from oncelog.client.blocking.topic_identity import TopicWatch
 from oncelog.client.errors import BrokerRefused
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns import Selection, column_schema, decode

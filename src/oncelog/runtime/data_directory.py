@@ -15,7 +15,7 @@ TREE_FILE: Final = "coordination.db"
 
 
 @dataclass(slots=True)
-class Opened:
+class DataDirectory:
     """A data directory in use by this process."""
 
     files: DiskFiles
@@ -29,7 +29,7 @@ class Opened:
         self.files.close()
 
 
-def open_directory(path: Path) -> Opened:
+def open_data_directory(path: Path) -> DataDirectory:
     """Lock and open a data directory, created when missing. Raises StartRefused."""
     try:
         files = DiskFiles(path)
@@ -43,4 +43,4 @@ def open_directory(path: Path) -> Opened:
     except TreeUnusable as error:
         files.close()
         raise StartRefused(str(error)) from None
-    return Opened(files, tree, Outside(files, tree.session(), SystemEntropy()))
+    return DataDirectory(files, tree, Outside(files, tree.session(), SystemEntropy()))

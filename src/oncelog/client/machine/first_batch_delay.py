@@ -23,7 +23,7 @@ _SOON_US: Final = 10_000
 """A batch sent later than this after the end met a completed transaction, whatever else it waited for."""
 
 
-class Pacing:
+class FirstBatchDelay:
     """The machine of one transactional producer."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ KEY: Final = "oncelog.flight.recorder.max.bytes"
 _LOG: Final = logging.getLogger("oncelog.broker")
 
 
-class Flight:
+class FlightRecording:
     """The recording of one run of the broker."""
 
     def __init__(self, directory: Path, max_bytes: int) -> None:

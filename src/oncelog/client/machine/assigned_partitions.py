@@ -1,7 +1,7 @@
 """What a member of a group holds: its partitions, as whom, how far it got, and when to commit that.
 
 Rules:
-1. Partitions are held from ``take_over`` to ``give_up``, whatever the coordinator thinks meanwhile. The generation in
+1. Partitions are held from ``assign`` to ``revoke``, whatever the coordinator thinks meanwhile. The generation in
    ``metadata`` is that under which they were taken over, never a newer one: offsets of records that were read before
    a rebalance must be refused after it, inside transactions too (KIP-447).
 2. Only what was reported as processed is committed, and only of partitions that are held: at least once.
@@ -27,16 +27,16 @@ LATEST: Final = -1
 Reset = Literal["earliest", "latest", "none"]
 
 
-class Holding:
+class AssignedPartitions:
     """The machine; ``owned`` and ``metadata`` may be read, everything else goes through its methods."""
 
     def __init__(self, group: str, instance_id: str | None, reset: Reset, now_ms: int) -> None:
         self.owned: tuple[TopicPartition, ...] = ()
         self.metadata = GroupMetadata(group, instance_id=instance_id)
-        self.is_held = False
-        """Between ``take_over`` and ``give_up``, also without a single partition."""
+        self.is_assigned = False
+        """Between ``assign`` and ``revoke``, also without a single partition."""
         self._reset: Final[Reset] = reset
-        self._done: dict[TopicPartition, int] = {}
+        self._uncommitted: dict[TopicPartition, int] = {}
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
 
     @property
@@ -45,35 +45,35 @@ class Holding:
         return Membership(*self.metadata[1:])
 
     @property
-    def has_done(self) -> bool:
+    def has_uncommitted(self) -> bool:
         """Whether anything is to be committed."""
-        return bool(self._done)
+        return bool(self._uncommitted)
 
-    def take_over(self, owned: Iterable[TopicPartition], generation: int, member_id: str) -> None:
+    def assign(self, owned: Iterable[TopicPartition], generation: int, member_id: str) -> None:
         """These are the member's from now on."""
         self.owned = tuple(owned)
         self.metadata = self.metadata._replace(generation=generation, member_id=member_id)
-        self.is_held = True
-        self._done.clear()
+        self.is_assigned = True
+        self._uncommitted.clear()
 
-    def give_up(self) -> None:
+    def revoke(self) -> None:
         """They are others' from now on. Who it was stays in ``metadata``, for what is under way to be fenced."""
         self.owned = ()
-        self.is_held = False
-        self._done.clear()
+        self.is_assigned = False
+        self._uncommitted.clear()
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
         """Everything before ``next_offset`` may be committed."""
-        self._done[partition] = next_offset
+        self._uncommitted[partition] = next_offset
 
     def is_commit_due(self, now_ms: int) -> bool:
         """Whether there is something to commit and it is time to."""
-        return bool(self._done) and now_ms >= self._commit_due_ms
+        return bool(self._uncommitted) and now_ms >= self._commit_due_ms
 
-    def take_done(self, now_ms: int) -> dict[TopicPartition, Committed]:
+    def take_uncommitted(self, now_ms: int) -> dict[TopicPartition, Committed]:
         """What is to be committed now; the next time is put off."""
-        offsets = {p: Committed(offset) for p, offset in self._done.items() if p in self.owned}
-        self._done.clear()
+        offsets = {p: Committed(offset) for p, offset in self._uncommitted.items() if p in self.owned}
+        self._uncommitted.clear()
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
         return offsets
 
@@ -93,7 +93,7 @@ class Holding:
         """What to ask ListOffsets for, of partitions that have no valid position."""
         return dict.fromkeys(partitions, EARLIEST if self._reset == "earliest" else LATEST)
 
-    def is_gone(self, fetched: Fetched) -> bool:
+    def is_out_of_range(self, fetched: Fetched) -> bool:
         """Whether the position is to be reset because its offset is not there. Raises BrokerRefused for other errors.
 
         False says that ``fetched`` is records.

@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from oncelog.arrow.positions import Positions
 from oncelog.base.ids import TopicId, TopicName, TopicPartition, uuid_bytes
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.same_topics import TopicWatch
+from oncelog.client.blocking.topic_identity import TopicWatch
 from oncelog.client.errors import ClientError, ConfigError, UnknownTopic
 
 Place: TypeAlias = "str | datetime | Mapping[tuple[str, int], int]"

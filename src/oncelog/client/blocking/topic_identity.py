@@ -8,17 +8,15 @@ begins one with another id too: a broker may be behind for a moment. Without ids
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, uuid_text
+from oncelog.client.blocking.cluster import ClusterClient
 from oncelog.client.errors import UnknownTopic
 
-if TYPE_CHECKING:
-    from oncelog.client.blocking.client import Client
 
-
-class OtherTopic(NamedTuple):
+class ReplacedTopic(NamedTuple):
     """A topic that is not the one that was read; ``topic_id`` is what has its name now, None: it was deleted."""
 
     topic: str
@@ -35,12 +33,12 @@ class OtherTopic(NamedTuple):
 class TopicWatch:
     """The topics being read through one client. Look after every poll, before what it brought is used."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClusterClient) -> None:
         self._client = client
         self._ids: dict[str, TopicId] = {}
         self._missing_since_ms: dict[str, int] = {}
 
-    def begin(self, topic: str, wanted: TopicId | None = None) -> OtherTopic | None:
+    def begin(self, topic: str, wanted: TopicId | None = None) -> ReplacedTopic | None:
         """Remember the topic as it is now; what is wrong when that is not the one that is ``wanted``."""
         client = self._client
         deadline = client.system.now_ms() + client.config.unknown_topic_grace_ms
@@ -48,13 +46,13 @@ class TopicWatch:
             try:
                 found = client.topic(topic).topic_id
             except UnknownTopic:  # the grace is over
-                return OtherTopic(topic, None)
+                return ReplacedTopic(topic, None)
             if wanted is None or NO_TOPIC_ID in (wanted, found) or found == wanted:
                 self._ids[topic] = found
                 self._missing_since_ms.pop(topic, None)
                 return None
             if client.system.now_ms() >= deadline:
-                return OtherTopic(topic, found)
+                return ReplacedTopic(topic, found)
             client.view.forget(topic)
             client.pause(attempt)
         raise AssertionError("unreachable")
@@ -68,7 +66,7 @@ class TopicWatch:
         self._ids.pop(topic, None)
         self._missing_since_ms.pop(topic, None)
 
-    def look(self) -> list[OtherTopic]:
+    def look(self) -> list[ReplacedTopic]:
         """The topics that are not what they were, from what is known by now."""
         view, now = self._client.view, self._client.system.now_ms()
         changed = []
@@ -77,9 +75,9 @@ class TopicWatch:
             if info is None or info.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 since = self._missing_since_ms.setdefault(topic, now)
                 if now - since >= self._client.config.unknown_topic_grace_ms:
-                    changed.append(OtherTopic(topic, None))
+                    changed.append(ReplacedTopic(topic, None))
                 continue
             self._missing_since_ms.pop(topic, None)
             if info.exists and NO_TOPIC_ID not in (topic_id, info.topic_id) and info.topic_id != topic_id:
-                changed.append(OtherTopic(topic, info.topic_id))
+                changed.append(ReplacedTopic(topic, info.topic_id))
         return changed

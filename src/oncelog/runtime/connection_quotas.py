@@ -12,10 +12,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from oncelog.runtime.connection import ClientConnection
+from oncelog.runtime.peer import Peer
 
 _LOG: Final = logging.getLogger("oncelog.broker")
 _OVER_BOUND: Final = "held bytes"
@@ -23,7 +22,7 @@ _RESUME_SHARE: Final = 0.75
 _SHORTEST_SWEEP_S: Final = 0.05
 
 
-class Gate:
+class ConnectionQuotas:
     """Counts connections and held bytes."""
 
     def __init__(
@@ -35,9 +34,9 @@ class Gate:
         self._max_idle_s = max_idle_s if max_idle_s >= 0 else inf
         self._max_stalled_s = max_stalled_s
         self._by_ip: Counter[str] = Counter()
-        self._admitted: dict[ClientConnection, str] = {}
-        self._paused: dict[ClientConnection, None] = {}
-        self._favoured: ClientConnection | None = None
+        self._admitted: dict[Peer, str] = {}
+        self._paused: dict[Peer, None] = {}
+        self._favoured: Peer | None = None
         """Over the bound, who reads on until it holds less: or all would wait for what the others have begun."""
         self._timer: asyncio.TimerHandle | None = None
         self.held_bytes = 0
@@ -49,7 +48,7 @@ class Gate:
         """How many are connected."""
         return len(self._admitted)
 
-    def admit(self, connection: ClientConnection, ip: str) -> bool:
+    def admit(self, connection: Peer, ip: str) -> bool:
         """Whether a new connection may stay."""
         max_connections, max_per_ip = self._limits()
         if len(self._admitted) >= max_connections or self._by_ip.get(ip, 0) >= max_per_ip:
@@ -60,7 +59,7 @@ class Gate:
         self._by_ip[ip] += 1
         return True
 
-    def leave(self, connection: ClientConnection, held_bytes: int) -> None:
+    def leave(self, connection: Peer, held_bytes: int) -> None:
         """It is gone, with what it held."""
         ip = self._admitted.pop(connection, None)
         if ip is None:
@@ -71,12 +70,12 @@ class Gate:
         self._paused.pop(connection, None)
         self._change(connection, -held_bytes)
 
-    def garbage(self, connection: ClientConnection, reason: str) -> None:
+    def garbage(self, connection: Peer, reason: str) -> None:
         """A peer sent what is no frame."""
         self.cut_off += 1
         _LOG.info("closing connection from %s: %s", connection.peer, reason)
 
-    def account(self, connection: ClientConnection, change_bytes: int) -> None:
+    def account(self, connection: Peer, change_bytes: int) -> None:
         """A connection holds ``change_bytes`` more; too much altogether pauses those who add to it."""
         self._change(connection, change_bytes)
         if change_bytes > 0 and self.held_bytes > self._max_held_bytes and connection is not self._favoured:
@@ -86,7 +85,7 @@ class Gate:
                 connection.pause_reading(_OVER_BOUND)
                 self._paused[connection] = None
 
-    def _change(self, connection: ClientConnection, change_bytes: int) -> None:
+    def _change(self, connection: Peer, change_bytes: int) -> None:
         self.held_bytes += change_bytes
         if change_bytes <= 0 and connection is self._favoured:
             self._favoured = None
@@ -121,7 +120,7 @@ class Gate:
                 self._cut(connection, "idle for too long")
         self.start_sweeping(loop)
 
-    def _cut(self, connection: ClientConnection, reason: str) -> None:
+    def _cut(self, connection: Peer, reason: str) -> None:
         self.cut_off += 1
         _LOG.info("closing connection from %s: %s", connection.peer, reason)
         connection.abort()

@@ -28,7 +28,7 @@ _TLS_RECORDS: Final = (0x1503, 0x1603)
 _LENGTH = struct.Struct(">i")
 
 
-class Inbox:
+class ReceiveBuffer:
     """``buffer()`` says where to write received bytes, ``received(count)`` takes note of them, ``next()`` cuts."""
 
     def __init__(self, max_frame_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:

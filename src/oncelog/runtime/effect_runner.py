@@ -42,13 +42,13 @@ from oncelog.node.events import (
 )
 from oncelog.ports import Clock, CommittedChange
 from oncelog.runtime.audit_log import AuditLog
+from oncelog.runtime.peer import Peer
 from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:
     from oncelog.node.assembly import Outside, Registration
     from oncelog.node.monitoring.flight_recorder import RecordedNode
     from oncelog.node.node import Node
-    from oncelog.runtime.connection import ClientConnection
 
 SYNC_WORKERS: Final = 8
 _LOG: Final = logging.getLogger("oncelog.broker")
@@ -56,7 +56,7 @@ _LONGEST_SLEEP_S: Final = 1.0
 """The clock may be set ahead while the alarm sleeps: then what is due, and all that comes after it, waits no longer."""
 
 
-class Execution:
+class EffectRunner:
     """One node on one asyncio loop."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Execution:
         self._alarm_ms: int | None = None
         self._ending = False
         self._continues = 0
-        self.connections: dict[int, ClientConnection] = {}
+        self.connections: dict[int, Peer] = {}
         self.before_sync: Callable[[], None] = lambda: None
         """Called by a worker before each sync; may wait, or raise as the disk would: for tests of slow disks."""
         self.stopped: asyncio.Future[str | None] = loop.create_future()

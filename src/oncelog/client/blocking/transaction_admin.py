@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.client.blocking.client import TRANSACTION_KEY, Client
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.transaction_states import FENCED
 from oncelog.client.machine.transaction_values import StoredTransaction
