@@ -3,7 +3,7 @@
 How the node drives it. A request: call a decide method with a token and the time; append the Decision's records to
 the partition's log as one batch; call ``apply`` for each; deliver ``reply`` to the token and ``released`` to the
 others when the records are durable. Deciding, appending and applying happen without anything in between. If the
-append fails: ``aborted``. Time: call ``tick`` at ``deadline_ms()``, and treat what it returns alike. Load: call
+append fails: ``append_failed``. Time: call ``tick`` at ``deadline_ms()``, and treat what it returns alike. Load: call
 ``apply`` for every record of the log in order, then ``loaded``; decide nothing before.
 
 The rule (design.md): only ``apply`` changes what is persisted (offsets, assignments, what groups exist), and the same
@@ -288,7 +288,7 @@ class GroupShard:
         self._groups.clear()
         return out
 
-    def aborted(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
+    def append_failed(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
         """The decision's records could not be appended: undo its soft state. The caller's token is answered by the
         node with ``error_code``; the Decision returned has what to tell the others, and may have records itself."""
         out = Decision()

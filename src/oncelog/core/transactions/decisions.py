@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
-from oncelog.core.transactions import transaction as transitions
+from oncelog.core.transactions import transitions
 from oncelog.core.transactions.model import (
     TRANSACTIONS_V2,
     AddReply,

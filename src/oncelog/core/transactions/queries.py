@@ -17,7 +17,7 @@ from oncelog.core.transactions.store import Transactions
 from oncelog.core.transactions.transaction import Transaction
 
 
-class ShardReading:
+class ShardQueries:
     """The transactions of one shard and the markers they wait for, to be looked at."""
 
     def __init__(self, coordinator_epoch: CoordinatorEpoch) -> None:

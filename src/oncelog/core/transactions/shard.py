@@ -2,8 +2,8 @@
 
 How the node drives it. A request: call a decide method with a token and the time; append the Decision's records to
 the partition's log as one batch; call ``apply`` for each; when they are durable deliver ``reply`` to the token and
-``released`` to the others and send ``markers``. If the append fails: ``aborted``. Markers: report each partition that
-has its marker with ``markers_written``, and deleted ones with ``partitions_deleted``. Time: call ``tick`` at
+``released`` to the others and send ``markers``. If the append fails: ``append_failed``. Markers: report each partition
+that has its marker with ``markers_written``, and deleted ones with ``partitions_deleted``. Time: call ``tick`` at
 ``deadline_ms()`` (0: at once) and treat what it returns alike. Load: call ``apply`` for every record of the log in
 order, then ``loaded``; decide nothing before.
 
@@ -26,8 +26,7 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.base.invariant import InvariantViolation, invariant
-from oncelog.core.transactions import decisions
-from oncelog.core.transactions import transaction as transitions
+from oncelog.core.transactions import decisions, transitions
 from oncelog.core.transactions.model import (
     AddReply,
     AddRequest,
@@ -43,10 +42,12 @@ from oncelog.core.transactions.model import (
 )
 from oncelog.core.transactions.parking import Parking, Waiting
 from oncelog.core.transactions.pending import PendingTransitions
-from oncelog.core.transactions.queries import ShardReading
+from oncelog.core.transactions.persistence import is_whole, record_of
+from oncelog.core.transactions.queries import ShardQueries
 from oncelog.core.transactions.states import AT_REST, PREPARED, TransactionState, may_follow
 from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
 from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.transaction import check as check_transaction
 from oncelog.records.internal import transaction_records
 from oncelog.records.internal.transaction_records import Unknown
 
@@ -62,7 +63,7 @@ AT_ONCE_MS = 0
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
-class TransactionShard(ShardReading):
+class TransactionShard(ShardQueries):
     """State of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
 
     def __init__(self, partition: int, coordinator_epoch: CoordinatorEpoch, settings: TransactionSettings) -> None:
@@ -189,7 +190,7 @@ class TransactionShard(ShardReading):
         """Decide transitions of one transaction: they are pending until they are applied."""
         for transaction in following:
             tid = transaction.transactional_id
-            record = transitions.record_of(transaction, self.settings)
+            record = record_of(transaction, self.settings)
             out.records.append(record)
             out.transitions.append(tid)
             self._pending.decided(tid, record[1], transaction)
@@ -300,7 +301,7 @@ class TransactionShard(ShardReading):
         previous = TransactionState.EMPTY if current is None else current.state
         if not may_follow(previous, following.state):
             raise InvariantViolation("X1: a transition the table lacks", {"state": previous.name})
-        if transitions.is_whole(value):
+        if is_whole(value):
             return following
         read = self._transactions.read(transactional_id, value)
         return following if read is None else read._replace(last_epoch=following.last_epoch)
@@ -345,7 +346,7 @@ class TransactionShard(ShardReading):
         self._markers.clear()
         return Decision(released=self._parking.clear(ErrorCode.NOT_COORDINATOR))
 
-    def aborted(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
+    def append_failed(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
         """The decision's records could not be appended: nothing has changed. The caller's token is answered by the
         node with ``error_code``; the Decision returned has what to tell the others."""
         out = Decision(released=[(token, _refused(reply, error_code)) for token, reply in decision.released])
@@ -366,7 +367,7 @@ class TransactionShard(ShardReading):
         """Raise InvariantViolation unless all numbered invariants hold. For tests: it looks at everything."""
         for tid, transaction in self._transactions.items():
             invariant(transaction.transactional_id == tid, "a transaction under another's id", transactional_id=tid)
-            transitions.check(transaction)
+            check_transaction(transaction)
             awaited = self._markers.awaited(tid)
             prepared = transaction.state in PREPARED
             invariant(prepared == (awaited is not None), "X9: markers of nothing decided", transactional_id=tid)

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from oncelog.base.ids import ProducerId, TransactionalId
+from oncelog.core.transactions.persistence import transaction_of
 from oncelog.core.transactions.states import STORED, TransactionState
-from oncelog.core.transactions.transaction import Transaction, transaction_of
+from oncelog.core.transactions.transaction import Transaction
 from oncelog.records.internal import transaction_records
 from oncelog.records.internal.transaction_records import Unknown
 

@@ -7,8 +7,7 @@ from typing import Any, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset
 from oncelog.base.tree import CommitOutcome
-from oncelog.core.transactions import decisions
-from oncelog.core.transactions import transaction as transitions
+from oncelog.core.transactions import decisions, transitions
 from oncelog.core.transactions.markers import OutstandingMarkers
 from oncelog.core.transactions.model import EndReply
 from oncelog.core.transactions.shard import TransactionShard

@@ -18,7 +18,7 @@ from oncelog.wire.messages import find_coordinator as fc
 from oncelog.wire.messages import list_groups as lg
 from oncelog.wire.messages import offset_delete as od
 from tests.scenario.groups.driver import subscription
-from tests.unit.core.groups.bench import Bench, image, topic
+from tests.unit.handlers.groups.bench import Bench, image, topic
 
 
 class TestAdministration:

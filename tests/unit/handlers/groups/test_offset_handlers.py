@@ -11,7 +11,7 @@ from oncelog.base.errors import ErrorCode as E
 from oncelog.handlers.api import Operation
 from oncelog.wire.messages import offset_commit as oc
 from oncelog.wire.messages import offset_fetch as of
-from tests.unit.core.groups.bench import T_ID, Bench, image, topic
+from tests.unit.handlers.groups.bench import T_ID, Bench, image, topic
 
 
 class TestOffsetCommit:

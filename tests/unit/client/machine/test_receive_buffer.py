@@ -58,25 +58,25 @@ def test_a_frame_is_whole_after_its_buffer_has_grown() -> None:
     assert drained(buffer) == [body, b"next"]
 
 
-def large(buffer: ReceiveBuffer, byte: bytes) -> memoryview:
+def large(receiving: ReceiveBuffer, byte: bytes) -> memoryview:
     """A frame of a megabyte, received."""
-    buffer.feed(framed(byte * (1 << 20)))
-    frame = buffer.next()
+    receiving.feed(framed(byte * (1 << 20)))
+    frame = receiving.next()
     assert frame is not None
     return frame
 
 
-def test_a_large_frames_buffer_is_used_again_only_when_nobody_looks_at_it() -> None:
-    buffer = ReceiveBuffer(1 << 30)
-    first = large(buffer, b"a")
+def test_a_large_frames_buffer_is_used_again_only_when_no_view_of_it_exists() -> None:
+    receiving = ReceiveBuffer(1 << 30)
+    first = large(receiving, b"a")
     buffer = first.obj
     part = first[10:20]
     first.release()
-    second = large(buffer, b"b")
+    second = large(receiving, b"b")
     assert second.obj is not buffer
     assert bytes(part) == b"a" * 10
     part.release()
-    third = large(buffer, b"c")
+    third = large(receiving, b"c")
     assert third.obj is buffer
     assert [bytes(frame[-2:]) for frame in (second, third)] == [b"bb", b"cc"]
 

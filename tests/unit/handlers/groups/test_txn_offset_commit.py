@@ -25,7 +25,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.unit.core.groups.bench import T_ID, U_ID, Authoriser, image, topic
+from tests.unit.handlers.groups.bench import T_ID, U_ID, Authoriser, image, topic
 
 
 class Log:

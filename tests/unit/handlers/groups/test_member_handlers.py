@@ -17,7 +17,7 @@ from oncelog.wire.messages import join_group as j
 from oncelog.wire.messages import leave_group as lv
 from oncelog.wire.messages import offset_delete as od
 from oncelog.wire.messages import sync_group as s
-from tests.unit.core.groups.bench import HANDLERS, Bench
+from tests.unit.handlers.groups.bench import HANDLERS, Bench
 
 
 class TestJoinGroup:

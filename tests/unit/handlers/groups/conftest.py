@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.core.groups.bench import Bench
+from tests.unit.handlers.groups.bench import Bench
 
 
 @pytest.fixture
