@@ -86,7 +86,7 @@ def _of_these_topics(watch: TopicWatch, asked: Question) -> Place:
         if other.topic_id is None:
             raise UnknownTopic(f"topic {topic!r}")
         if asked.on_gone == "raise":
-            raise RecordsGone(f"topic {topic!r} cannot be gone on with: {other.what}")
+            raise RecordsGone(f"topic {topic!r} cannot be gone on with: {other.description}")
         watch.begin(topic)
         assert isinstance(start, Mapping)  # it has ids
         start = {place: offset for place, offset in start.items() if place[0] != topic}

@@ -170,7 +170,7 @@ class ArrowReader:
         try:
             fetcher.assign(self._next, self._until)
             while len(fetcher):
-                polled, others = fetcher.poll(), self._watch.look()
+                polled, others = fetcher.poll(), self._watch.replaced()
                 refused = []
                 for fetched in polled:
                     if any(fetched.partition.topic == other.topic for other in others):
@@ -230,7 +230,7 @@ class ArrowReader:
         if self._until is not None:
             own = [partition for partition in own if self._next[partition] < self._until[partition]]
         if own and self._how.on_gone == "raise":
-            raise RecordsGone(f"topic {other.topic!r}, at offset {self._next[own[0]]} of {own[0]}: {other.what}")
+            raise RecordsGone(f"topic {other.topic!r}, at offset {self._next[own[0]]} of {own[0]}: {other.description}")
         for partition in own:
             del self._next[partition]
         if self._until is not None:

@@ -12,7 +12,7 @@ Rules:
 1. The task joins, syncs and heartbeats; positions are looked up in another, so that heartbeats go on meanwhile.
 2. Only ``poll`` gives partitions up and takes them over, and runs the callbacks: between two calls of it the caller's
    partitions stay as they are. The task does not join again before they were given up.
-3. Who does not call ``poll`` for ``rebalance_timeout_ms`` is taken for dead: heartbeats end, and others get the work.
+3. A caller that does not ``poll`` for ``rebalance_timeout_ms`` is taken for dead: heartbeats end, others get its work.
 4. Delivery is at least once, as of ``blocking.group``; what is committed, and under which generation, is the business
    of ``machine.assigned_partitions``.
 5. A cancelled ``poll`` loses nothing, and does not disturb a join that is under way.
@@ -42,7 +42,7 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 
 
 class AsyncGroupConsumer:
-    """One member; made inside a running loop, used as an asynchronous context manager and by one task.
+    """One member of a group; made inside a running loop, used as an asynchronous context manager and by one task.
 
     ``reset`` says where to begin where the group has no offset; ``none`` raises. ``on_assigned`` is awaited with the
     positions it begins at, ``on_revoked`` with the partitions it is about to lose, while their offsets can still be
@@ -82,12 +82,12 @@ class AsyncGroupConsumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions held now; it changes in ``poll`` only."""
+        """The partitions assigned now; changes in ``poll`` only."""
         return self._assigned.owned
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """As whom a transactional producer commits the offsets of the partitions held (KIP-447)."""
+        """The identity under which a transactional producer commits offsets of the assigned partitions (KIP-447)."""
         return self._assigned.metadata
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -99,7 +99,7 @@ class AsyncGroupConsumer:
         self._consumer.seek({p: offset for p, offset in positions.items() if p in self._assigned.owned})
 
     async def poll(self, wait_ms: int = 500) -> list[Fetched]:
-        """What has been fetched, waiting for the first of it; possibly nothing after ``wait_ms``.
+        """Batches that have been fetched, waiting for the first; possibly none after ``wait_ms``.
 
         Raises ClientError when the group or its partitions cannot be reached for ``retry_timeout_ms``, and what the
         callbacks raise. It may be called again after that.
@@ -122,11 +122,11 @@ class AsyncGroupConsumer:
                 return []
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
-        """Everything before ``next_offset`` may be committed; that is done by ``poll`` every 5 s, and at the end."""
+        """Mark records before ``next_offset`` as processed; ``poll`` commits them every 5 s, ``close`` the rest."""
         self._assigned.processed(partition, next_offset)
 
     async def commit(self) -> None:
-        """Commit what was processed. The member joins again if the coordinator says that it has to."""
+        """Commit what was processed. The member joins again if the coordinator demands it."""
         offsets = self._assigned.take_uncommitted(loop_ms())
         try:
             await commit_offsets(self._client, self._assigned.metadata.group, offsets, self._assigned.membership)
@@ -147,7 +147,7 @@ class AsyncGroupConsumer:
             await self._consumer.close()
 
     async def _follow(self) -> None:
-        """Do what the membership asks for: give up, or take over."""
+        """Carry out what the membership demands: revoke the assignment, or start a new one."""
         self._membership.attend()
         if self._assigned.is_assigned and self._membership.is_over:
             await self._revoke()
@@ -161,7 +161,7 @@ class AsyncGroupConsumer:
             self._to_tell = None
 
     async def _revoke(self) -> None:
-        """Commit what was done while the generation is still valid; then others may have the partitions."""
+        """Commit processed offsets while the generation is still valid, then release the partitions."""
         if self._on_revoked is not None and self._assigned.owned:
             await self._on_revoked(self._assigned.owned)
         if self._assigned.has_uncommitted:

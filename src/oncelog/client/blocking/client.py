@@ -29,7 +29,7 @@ class ListedOffset(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Where a batch was appended; ``log_append_time`` −1 unless the broker sets timestamps."""
+    """The offset at which a batch was appended; ``log_append_time`` −1 unless the broker sets timestamps."""
 
     base_offset: int
     log_append_time: int
@@ -42,7 +42,7 @@ class Client(ClusterClient):
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, ListedOffset]:
-        """The first offset at or after a timestamp in milliseconds, or −1 latest, −2 earliest, −3 max timestamp, …
+        """The first offset at or after a timestamp in milliseconds; −1 is the latest, −2 earliest, −3 max timestamp.
 
         One request to each leader. Raises UnknownTopic, BrokerRefused and what ``request`` does.
         """
@@ -73,7 +73,7 @@ class Client(ClusterClient):
         until: Mapping[TopicPartition, int] | None = None,
         settings: FetchSettings | None = None,
     ) -> Iterator[Fetched]:
-        """Raw batches from ``positions`` on, as they come; ends when every partition is at its ``until``.
+        """Raw batches from ``positions`` on, as they arrive; ends when every partition is at its ``until``.
 
         Without ``until`` it goes on for ever, yielding partitions with no records after each idle wait, so that the
         caller can stop. A partition with a final ``error_code`` is yielded once and not asked for again. The next

@@ -43,7 +43,7 @@ TRANSACTION_KEY: Final = 1
 
 
 class ClusterClient:
-    """A client; use it as a context manager, from one thread.
+    """The connections and the metadata of one cluster; a context manager, for one thread.
 
     ``config`` is a ClientConfig or a mapping with Java-style keys. Raises ConfigError for what is wrong in either.
     """
@@ -85,7 +85,7 @@ class ClusterClient:
         self._links.clear()
         self._bootstrap_link = None
 
-    # Requests and who answers them.
+    # Requests and the brokers they go to.
 
     def request(
         self, message: Request[R], version: int | None = None, *, broker: Broker = "any", timeout_ms: int | None = None
@@ -128,11 +128,11 @@ class ClusterClient:
         return known
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:
-        """Look it up again when it is needed next."""
+        """Drop the known coordinator of ``key``: it is looked up again when next needed."""
         self._coordinators.pop((key_type, key), None)
 
     def retrying(self, attempt: Callable[[], T], timeout_ms: int | None = None) -> T:
-        """``attempt()``, again after a pause while it fails with what may pass; the last failure is raised."""
+        """The result of ``attempt()``, repeated after pauses while its error may pass; the last error is raised."""
         deadline = self.system.now_ms() + (self.config.retry_timeout_ms if timeout_ms is None else timeout_ms)
         for number in range(1 << 30):
             try:
@@ -151,7 +151,7 @@ class ClusterClient:
         raise AssertionError("unreachable")
 
     def may_pass(self, error: ClientError) -> bool:
-        """Whether it makes sense to try again after ``error``. A cluster that was there before may come back."""
+        """True if a retry after ``error`` may succeed. A cluster that was reached before may come back."""
         if isinstance(error, UnknownTopic):
             return False
         if isinstance(error, BrokerRefused):
@@ -165,7 +165,7 @@ class ClusterClient:
     # The cluster.
 
     def refresh(self) -> None:
-        """Ask for the brokers, and again for the topics already known."""
+        """Fetch metadata anew: the brokers, and the topics already known."""
         self._ask_metadata(list(self.view.topics))
 
     def metadata(self, topics: Iterable[str] | None = None, *, create: bool = False) -> dict[TopicName, TopicInfo]:
@@ -276,7 +276,7 @@ class ClusterClient:
         self._drop_moved_links()
 
     def _drop_moved_links(self) -> None:
-        """A broker that has come back at another address gets a new connection."""
+        """Close links to brokers whose address has changed; they are opened anew when needed."""
         for broker, link in list(self._links.items()):
             info = self.view.brokers.get(broker)
             if info is not None and info.address != link.address:
@@ -285,7 +285,7 @@ class ClusterClient:
 
 
 def _unreachable(failures: list[str], addresses: list[Address]) -> str:
-    """One line for a cluster that cannot be reached."""
+    """The error message for a cluster that cannot be reached, in one line."""
     if len(failures) == 1:
         return f"{failures[0]}; start one with `oncelog serve`, or name one with --bootstrap-server"
     names = ", ".join(map(str, addresses[:4])) + (", …" if len(addresses) > 4 else "")

@@ -49,7 +49,7 @@ class Fetcher:
         self.positions.assign(positions, until)
 
     def poll(self, wait_ms: int | None = None) -> list[Fetched]:
-        """What has arrived, waiting up to ``wait_ms`` (the fetch's own wait by default) for the first of it.
+        """Batches that have arrived, waiting up to ``wait_ms`` (by default twice ``max_wait_ms``) for the first.
 
         Raises ClientError when brokers cannot be reached for ``retry_timeout_ms``.
         """
@@ -152,7 +152,7 @@ class Fetcher:
         return results
 
     def _failed(self, error: ClientError, partitions: list[TopicPartition] | None = None) -> None:
-        """A broker could not be asked: wait, look for the leaders again; give up after a while."""
+        """Pause after a failed fetch and forget the leaders. Raises ``error`` if final, or failing for too long."""
         now = now_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now

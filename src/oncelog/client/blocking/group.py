@@ -30,7 +30,7 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], None]
 
 
 class GroupConsumer:
-    """One member. ``reset`` says where to begin where the group has no offset; ``none`` raises.
+    """One member of a group. ``reset`` says where to begin where the group has no offset; ``none`` raises.
 
     ``on_assigned`` is called with the positions that it begins at, and with nothing when its partitions go.
     ``on_revoked`` is called before that, while their offsets can still be committed (by a transaction too).
@@ -58,7 +58,7 @@ class GroupConsumer:
         self._check_due_ms = now_ms() + TOPIC_CHECK_MS
         self._counts: dict[str, int] = {}
         self._is_new = False
-        """There is an assignment that is not taken over yet, or not wholly because that failed."""
+        """True while a new assignment is not started yet, or starting it failed half-way."""
 
     def __enter__(self) -> Self:
         return self
@@ -70,17 +70,17 @@ class GroupConsumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions this member has now."""
+        """The partitions assigned to this member now."""
         return self._assigned.owned
 
     @property
     def has_joined(self) -> bool:
-        """Whether it is a member with an assignment (which may be empty) now."""
+        """True while the consumer is a member with an assignment, which may be empty."""
         return self._member.state is State.STABLE
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """As whom a transactional producer commits the offsets of the partitions held (KIP-447)."""
+        """The identity under which a transactional producer commits offsets of the assigned partitions (KIP-447)."""
         return self._assigned.metadata
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -102,11 +102,11 @@ class GroupConsumer:
         return [one for one in self._fetcher.poll(wait_ms) if self._usable(one)]
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
-        """Everything before ``next_offset`` may be committed."""
+        """Mark records before ``next_offset`` as processed: they may be committed."""
         self._assigned.processed(partition, next_offset)
 
     def commit(self) -> None:
-        """Commit what was processed. The member joins again if the coordinator says that it has to."""
+        """Commit what was processed. The member joins again if the coordinator demands it."""
         offsets = self._assigned.take_uncommitted(now_ms())
         try:
             commit_offsets(self._client, self._member.group, offsets, self._assigned.membership)
@@ -114,7 +114,7 @@ class GroupConsumer:
             self._member.refused(error.code)
 
     def close(self, *, commit: bool = True) -> None:
-        """Commit if wanted, leave the group, and let go of the connections."""
+        """Commit if wanted, leave the group, and close the connections."""
         try:
             if commit and self._on_revoked is not None and self._assigned.owned:
                 self._on_revoked(self._assigned.owned)
@@ -131,7 +131,7 @@ class GroupConsumer:
                 self._link.close()
 
     def _usable(self, fetched: Fetched) -> bool:
-        """Whether it is records; an offset that has gone is reset, other errors are raised."""
+        """True if ``fetched`` is records; a position out of the log's range is reset, other errors are raised."""
         if not self._assigned.is_out_of_range(fetched):
             return True
         self.seek(self._listed(self._assigned.beginnings([fetched.partition])))
@@ -156,7 +156,7 @@ class GroupConsumer:
             self._is_new = False
 
     def _exchange(self, request: Request[Any]) -> None:
-        """One request to the coordinator and its answer, retried while the coordinator moves."""
+        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves."""
         wait_ms = self._client.config.request_timeout_ms
         if self._member.state is State.UNJOINED:
             wait_ms += self._member.settings.rebalance_timeout_ms
@@ -185,13 +185,13 @@ class GroupConsumer:
         return {name: len(info.partitions) for name, info in topics.items() if info.exists}
 
     def _check_topics(self) -> None:
-        """A topic that has appeared or grown: the leader calls for a rebalance."""
+        """Call for a rebalance if a topic has appeared or grown; done by the group's leader."""
         self._check_due_ms = now_ms() + TOPIC_CHECK_MS
         if self._partition_counts() != self._counts:
             self._member.rejoin()
 
     def _revoke(self) -> None:
-        """The partitions go to others: commit what was done in them, while the generation is still valid."""
+        """Commit processed offsets while the generation is still valid, then drop the assignment."""
         if not self._assigned.owned:
             return
         if self._on_revoked is not None:

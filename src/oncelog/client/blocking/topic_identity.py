@@ -1,9 +1,10 @@
-"""Whether the topics that are read are still those that reading began with, by their ids (KIP-516).
+"""The identity of topics being read: by their ids (KIP-516), a topic deleted and created anew is told from the first.
 
-Rules: a name is not enough, a topic that was deleted and created anew has other records at the same offsets. Nothing is
-asked while all is well: fetches go by id where the broker has ids (3.1 and later), it refuses an id it does not know,
-and what metadata says then is looked at here. A topic that is not there gets ``unknown_topic_grace_ms``, when reading
-begins one with another id too: a broker may be behind for a moment. Without ids only a deletion can be told.
+Rules: a name is not enough, a topic that was deleted and created anew has other records at the same offsets. While all
+is well no request is made: fetches go by id where the broker has ids (3.1 and later), it refuses an id it does not
+know, and the metadata fetched then is compared here. A topic that is missing gets ``unknown_topic_grace_ms`` to appear,
+and so does one with another id when reading begins: a broker may be behind for a moment. Without ids only a deletion
+is noticed.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from oncelog.client.errors import UnknownTopic
 
 
 class ReplacedTopic(NamedTuple):
-    """A topic that is not the one that was read; ``topic_id`` is what has its name now, None: it was deleted."""
+    """A topic that is not the one that was read; ``topic_id`` is the id its name has now, None after a deletion."""
 
     topic: str
     topic_id: TopicId | None
 
     @property
-    def what(self) -> str:
-        """For messages."""
+    def description(self) -> str:
+        """The replacement in words, for messages."""
         if self.topic_id is None:
             return "the topic was deleted"
         return f"the topic was deleted and created anew (its id is now {uuid_text(self.topic_id)})"
 
 
 class TopicWatch:
-    """The topics being read through one client. Look after every poll, before what it brought is used."""
+    """The topics being read through one client. Call ``replaced`` after every poll, before its records are used."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
@@ -39,7 +40,7 @@ class TopicWatch:
         self._missing_since_ms: dict[str, int] = {}
 
     def begin(self, topic: str, wanted: TopicId | None = None) -> ReplacedTopic | None:
-        """Remember the topic as it is now; what is wrong when that is not the one that is ``wanted``."""
+        """Watch the topic as it is now. Returns the replacement if it is not the one ``wanted``, else None."""
         client = self._client
         deadline = client.system.now_ms() + client.config.unknown_topic_grace_ms
         for attempt in range(1 << 30):
@@ -62,12 +63,12 @@ class TopicWatch:
         return self._ids[topic]
 
     def end(self, topic: str) -> None:
-        """It is not read any more."""
+        """Stop watching the topic."""
         self._ids.pop(topic, None)
         self._missing_since_ms.pop(topic, None)
 
-    def look(self) -> list[ReplacedTopic]:
-        """The topics that are not what they were, from what is known by now."""
+    def replaced(self) -> list[ReplacedTopic]:
+        """The watched topics that were deleted or replaced, by the metadata at hand."""
         view, now = self._client.view, self._client.system.now_ms()
         changed = []
         for topic, topic_id in self._ids.items():

@@ -1,7 +1,7 @@
-"""Transactions seen and ended from outside: by whoever decides about what others prepared (KIP-939, KIP-664).
+"""Transactions of other producers, listed and ended by a coordinator of two-phase commits (KIP-939, KIP-664).
 
-The rule: nothing here holds an identity of its own. What passes is tried again; codes that say something about the
-transaction are given back.
+The rule: nothing here has a producer identity of its own. Errors that may pass are retried; codes that say something
+about the transaction are returned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SAID: Final = (*FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER
 
 
 class PresentIdentity(NamedTuple):
-    """Whose a transactional id is now, whether a transaction is open, and whether the identity was not used yet."""
+    """The present producer of a transactional id; ``is_claimed`` if InitProducerId gave it out and it is unused yet."""
 
     producer_id: int
     producer_epoch: int
@@ -40,7 +40,7 @@ class PresentIdentity(NamedTuple):
 
 
 def end_transaction(client: Client, stored: StoredTransaction, *, commit: bool) -> int:
-    """EndTxn by a stored identity. NONE, also for one that was ended so before, or the code that says why not."""
+    """Send EndTxn under a stored identity. Returns NONE, also if it was ended so before, or the code of the refusal."""
     return client.retrying(lambda: _end(client, stored, commit))
 
 
@@ -62,7 +62,7 @@ def _end(client: Client, stored: StoredTransaction, commit: bool) -> int:
 
 
 def present_identities(client: Client, names: Iterable[str]) -> dict[str, PresentIdentity]:
-    """What their coordinators know of these ids, without those they do not know. Raises BrokerRefused."""
+    """The present identities of transactional ids, without those unknown to their coordinator. Raises BrokerRefused."""
     by_broker: dict[int, list[str]] = {}
     for name in names:
         by_broker.setdefault(client.coordinator(name, TRANSACTION_KEY), []).append(name)
@@ -75,7 +75,7 @@ def present_identities(client: Client, names: Iterable[str]) -> dict[str, Presen
 
 
 def _describe(client: Client, names: list[str]) -> dict[str, PresentIdentity]:
-    """One request for each coordinator these have by now."""
+    """Describe ``names``, one request for each coordinator they have by now."""
     by_broker: dict[int, list[str]] = {}
     for name in names:
         by_broker.setdefault(client.coordinator(name, TRANSACTION_KEY), []).append(name)
@@ -98,7 +98,7 @@ def open_transactions(
 ) -> list[StoredTransaction]:
     """The open transactions of ids that begin with ``prefix``, of all coordinators. Raises BrokerRefused.
 
-    ``claimed``: of which ids those count, too, that InitProducerId has given out and nobody has used.
+    ``claimed`` selects ids that count even without an open transaction: InitProducerId gave them out, unused yet.
     """
     client.retrying(client.refresh)
     names: list[str] = []

@@ -31,7 +31,7 @@ from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, Uns
 from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.producer import Failed, Outcome
-from oncelog.client.machine.transaction_requests import BUMP_VERSION, Ask
+from oncelog.client.machine.transaction_requests import BUMP_VERSION, CoordinatorRequest
 from oncelog.client.machine.transaction_states import State, Verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.client.machine.transactions import TransactionMachine
@@ -43,7 +43,7 @@ BUSY_PAUSE_MS: Final = 20
 
 
 class TransactionalProducer(Producer):
-    """Use it as a context manager; leaving it aborts what is open. From one thread."""
+    """A transactional producer, for one thread; a context manager that aborts an open transaction at its end."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TransactionalProducer(Producer):
 
     @property
     def state(self) -> State:
-        """Where the producer stands."""
+        """The producer's state; see ``machine.transaction_states``."""
         return self.transactions.state
 
     @property
@@ -131,19 +131,19 @@ class TransactionalProducer(Producer):
         self._first_batch_delay.ended(_now_us())
 
     def abort(self) -> None:
-        """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
+        """Abort the transaction; records that are not sent yet are dropped. The producer is usable again after it."""
         self.transactions.abort()
         self._let_go()
         self._run("abort")
         self._first_batch_delay.ended(_now_us())
 
     def prepare(self) -> StoredTransaction:
-        """Flush everything and promise to end it as is decided elsewhere: store what is returned with the decision."""
+        """Flush, and prepare the transaction for a decision made elsewhere: store the result with that decision."""
         self._settle("prepare")
         return self.transactions.prepare()
 
     def complete(self, stored: StoredTransaction | None) -> Ended:
-        """After ``prepare`` or recovery: commit if ``stored`` names the transaction that is prepared, else abort."""
+        """End the prepared transaction, after ``prepare`` or recovery: commit if ``stored`` names it, else abort."""
         ended = self.transactions.complete(stored)
         self._run("complete")
         return ended
@@ -190,13 +190,13 @@ class TransactionalProducer(Producer):
     # Inside.
 
     def _settle(self, what: str) -> None:
-        """Everything that was begun in the transaction is done. Raises what it failed with."""
+        """Flush, and finish every request begun in the transaction. Raises what it failed with."""
         self.transactions.require_open(what)
         self.flush()
         self._run(what)
 
     def _let_go(self) -> None:
-        """Hear the answers that are due, for a while; then nothing of the transaction is in flight any more."""
+        """Wait for the answers in flight, up to a request's time-out, then drop whatever of the transaction is left."""
         deadline = now_ms() + self._client.config.request_timeout_ms
         while any(self._sent.values()) and now_ms() < deadline:
             self._wait(100)
@@ -208,7 +208,7 @@ class TransactionalProducer(Producer):
             self.transactions.sequences_lost()
 
     def _run(self, what: str) -> None:
-        """Ask until nothing is left to ask. Raises what failed; what may pass is asked again for a time."""
+        """Send the machine's requests until none is left. Raises what failed; what may pass is retried for a time."""
         machine, config = self.transactions, self._client.config
         deadline = now_ms() + config.retry_timeout_ms
         attempt = 0
@@ -237,7 +237,7 @@ class TransactionalProducer(Producer):
         return attempt + 1
 
     def _exchange(self) -> tuple[Verdict, int]:
-        """One request to its coordinator, and what came of it."""
+        """Send the machine's next request to its coordinator: the verdict on the answer, and its error code."""
         machine = self.transactions
         name = machine.settings.transactional_id
         link = self._coordinator(name, TRANSACTION_KEY)
@@ -264,7 +264,7 @@ class TransactionalProducer(Producer):
             self._client.forget_coordinator(key, *kind)
             raise
 
-    def _forget(self, ask: Ask) -> None:
+    def _forget(self, ask: CoordinatorRequest) -> None:
         if ask.group is None:
             self._client.forget_coordinator(self.transactions.settings.transactional_id, TRANSACTION_KEY)
         else:

@@ -1,10 +1,10 @@
-"""What a member of a group holds: its partitions, as whom, how far it got, and when to commit that.
+"""The partitions assigned to a member of a group: its generation, the offsets it processed, and when to commit them.
 
 Rules:
-1. Partitions are held from ``assign`` to ``revoke``, whatever the coordinator thinks meanwhile. The generation in
-   ``metadata`` is that under which they were taken over, never a newer one: offsets of records that were read before
-   a rebalance must be refused after it, inside transactions too (KIP-447).
-2. Only what was reported as processed is committed, and only of partitions that are held: at least once.
+1. Partitions are assigned from ``assign`` to ``revoke``, whatever the coordinator decides meanwhile. The generation in
+   ``metadata`` is that of ``assign``, never a newer one: offsets of records that were read before a rebalance must be
+   refused after it, inside transactions too (KIP-447).
+2. Only what was reported as processed is committed, and only of partitions still assigned: at least once.
 3. A partition without a committed offset begins where ``reset`` says; ``none`` refuses to choose.
 """
 
@@ -21,7 +21,7 @@ from oncelog.client.machine.positions import Fetched
 
 AUTO_COMMIT_MS: Final = 5_000
 TOPIC_CHECK_MS: Final = 30_000
-"""How often a group's leader looks whether topics have appeared or grown."""
+"""Interval at which a group's leader checks whether topics have appeared or grown."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 Reset = Literal["earliest", "latest", "none"]
@@ -34,44 +34,44 @@ class AssignedPartitions:
         self.owned: tuple[TopicPartition, ...] = ()
         self.metadata = GroupMetadata(group, instance_id=instance_id)
         self.is_assigned = False
-        """Between ``assign`` and ``revoke``, also without a single partition."""
+        """True between ``assign`` and ``revoke``, also without a single partition."""
         self._reset: Final[Reset] = reset
         self._uncommitted: dict[TopicPartition, int] = {}
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
 
     @property
     def membership(self) -> Membership:
-        """As whom to commit."""
+        """The member and generation to commit under."""
         return Membership(*self.metadata[1:])
 
     @property
     def has_uncommitted(self) -> bool:
-        """Whether anything is to be committed."""
+        """True if processed offsets wait to be committed."""
         return bool(self._uncommitted)
 
     def assign(self, owned: Iterable[TopicPartition], generation: int, member_id: str) -> None:
-        """These are the member's from now on."""
+        """Assign ``owned`` to the member under a generation; processed offsets of earlier ones are dropped."""
         self.owned = tuple(owned)
         self.metadata = self.metadata._replace(generation=generation, member_id=member_id)
         self.is_assigned = True
         self._uncommitted.clear()
 
     def revoke(self) -> None:
-        """They are others' from now on. Who it was stays in ``metadata``, for what is under way to be fenced."""
+        """Drop the assignment. ``metadata`` keeps the generation, so that commits under way are fenced."""
         self.owned = ()
         self.is_assigned = False
         self._uncommitted.clear()
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
-        """Everything before ``next_offset`` may be committed."""
+        """Mark records before ``next_offset`` as processed: they may be committed."""
         self._uncommitted[partition] = next_offset
 
     def is_commit_due(self, now_ms: int) -> bool:
-        """Whether there is something to commit and it is time to."""
+        """True if there are offsets to commit and the interval is over."""
         return bool(self._uncommitted) and now_ms >= self._commit_due_ms
 
     def take_uncommitted(self, now_ms: int) -> dict[TopicPartition, Committed]:
-        """What is to be committed now; the next time is put off."""
+        """The offsets to commit now; the next commit is due an interval later."""
         offsets = {p: Committed(offset) for p, offset in self._uncommitted.items() if p in self.owned}
         self._uncommitted.clear()
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
@@ -80,23 +80,27 @@ class AssignedPartitions:
     def start(
         self, wanted: Iterable[TopicPartition], committed: Mapping[TopicPartition, Committed]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Where to begin: known positions, and what to ask ListOffsets for. Raises ClientError for ``none``."""
+        """The start positions that are known, and the timestamps to ask ListOffsets for the others.
+
+        Raises ClientError when there are others and ``reset`` is ``none``.
+        """
         positions = {p: committed[p].offset for p in wanted if p in committed and committed[p].offset >= 0}
         missing = [p for p in wanted if p not in positions]
         if missing and self._reset == "none":
             raise ClientError(
-                f"group {self.metadata.group!r} has no offset for {missing[0]}, and may not choose one: reset is 'none'"
+                f"group {self.metadata.group!r} has no offset for {missing[0]} and its reset is 'none': "
+                "commit an offset first, or set the reset to earliest or latest"
             )
         return positions, self.beginnings(missing)
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What to ask ListOffsets for, of partitions that have no valid position."""
+        """The timestamps to ask ListOffsets for, of partitions that have no valid position."""
         return dict.fromkeys(partitions, EARLIEST if self._reset == "earliest" else LATEST)
 
     def is_out_of_range(self, fetched: Fetched) -> bool:
-        """Whether the position is to be reset because its offset is not there. Raises BrokerRefused for other errors.
+        """True if the fetch position is outside the log and is to be reset; False if ``fetched`` is records.
 
-        False says that ``fetched`` is records.
+        Raises BrokerRefused for other errors, and for this one when ``reset`` is ``none``.
         """
         if not fetched.error_code:
             return False

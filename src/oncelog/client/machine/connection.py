@@ -9,9 +9,9 @@ State            may send                     next
 any                                           PeerError, or ``close()``          → ``CLOSED``
 
 Invariants: (1) responses are matched to requests strictly in order; a correlation id out of order is a PeerError,
-because after it nothing on the connection can be trusted. (2) A response is decoded by whoever asked for it, not
-here, so that the next request can be on its way before that. (3) A request without a response (Produce, acks=0)
-takes a correlation id and expects nothing.
+because after it nothing on the connection can be trusted. (2) A response is decoded by the caller, not here, so that
+the next request can be on its way before that. (3) A request without a response (Produce, acks=0) takes a correlation
+id and expects nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SOFTWARE_NAME: Final = "oncelog"
 
 
 class Phase(Enum):
-    """Where the connection stands; see the table above."""
+    """The state of a connection; see the module's table."""
 
     NEW = "new"
     NEGOTIATING = "negotiating"
@@ -60,7 +60,7 @@ _NEXT: Final[dict[tuple[Phase, str], Phase]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expected(Generic[R]):
-    """A request that has been sent and is to be answered."""
+    """A request that has been sent and awaits its response."""
 
     correlation_id: int
     api_key: int
@@ -77,7 +77,7 @@ class Response(Generic[R]):
 
     @property
     def correlation_id(self) -> int:
-        """That of the request it answers."""
+        """The correlation id of the request."""
         return self.request.correlation_id
 
     def decode(self) -> R:
@@ -86,7 +86,7 @@ class Response(Generic[R]):
 
 
 class Connection:
-    """The machine of one connection. Chunks it returns are to be written to the socket in order."""
+    """The state machine of one connection. The chunks its methods return are to be written to the socket in order."""
 
     def __init__(self, client_id: str, *, max_response_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:
         self.phase = Phase.NEW
@@ -122,7 +122,7 @@ class Connection:
         return self._encode(message, chosen, answered)
 
     def received(self, count: int) -> list[Chunk]:
-        """``count`` bytes arrived in ``buffer()``. Returns what the handshake has to send, mostly nothing.
+        """Note ``count`` bytes that arrived in ``buffer()``. Returns chunks of the handshake to send, mostly none.
 
         Raises PeerError; the connection is closed then.
         """
@@ -134,7 +134,7 @@ class Connection:
             raise
 
     def feed(self, data: Buffer) -> list[Chunk]:
-        """As ``received``, for bytes that are somewhere else."""
+        """Receive ``data`` from memory; otherwise like ``received``."""
         try:
             self._buffer.feed(data)
             return self._negotiate()
@@ -153,11 +153,11 @@ class Connection:
             raise
 
     def limit(self, max_response_bytes: int) -> None:
-        """Take responses up to this size from now on: little before the broker is known to be one."""
+        """Accept responses up to this size from now on: the limit is low until the broker is authenticated."""
         self._buffer.max_frame_bytes = max_response_bytes
 
     def close(self) -> None:
-        """The socket is gone."""
+        """Enter ``CLOSED``; requests in flight get no response."""
         self._step("closed")
         self._expected.clear()
 

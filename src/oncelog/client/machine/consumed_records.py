@@ -25,11 +25,11 @@ LOG_APPEND_TIME: Final = "logappend"
 
 
 class UnreadableRecords(ClientError):
-    """Batches that are damaged, with the place."""
+    """Batches that are damaged; the message names partition and offset."""
 
 
 class ConsumedRecord(NamedTuple):
-    """A record with its place."""
+    """A record with its topic, partition and offset."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""How long to hold back the first batch of a transaction that follows another at once.
+"""The delay of the first batch of a transaction that follows another at once.
 
 EndTxn is answered before the transaction is completed; that takes the coordinator another millisecond or so. With
 transaction version 2 an Apache Kafka leader that is asked in this time to add a partition waits
@@ -24,7 +24,7 @@ _SOON_US: Final = 10_000
 
 
 class FirstBatchDelay:
-    """The machine of one transactional producer."""
+    """The delay of one transactional producer, adjusted by how long its first batches took."""
 
     def __init__(self) -> None:
         self.pause_us = 0
@@ -32,21 +32,21 @@ class FirstBatchDelay:
         self._sent_us: int | None = None
 
     def ended(self, now_us: int) -> None:
-        """The coordinator has decided a transaction."""
+        """Note that EndTxn was answered."""
         self._ended_us = now_us
 
     def wait_us(self, now_us: int) -> int:
-        """How long to wait before the first batch of the next one."""
+        """Microseconds to wait before the first batch of the next transaction."""
         return 0 if self._ended_us is None else max(0, self._ended_us + self.pause_us - now_us)
 
     def sent(self, now_us: int) -> None:
-        """The first batch is sent."""
+        """Note that the first batch of a transaction is sent."""
         soon = self._ended_us is not None and now_us - self._ended_us < _SOON_US
         self._sent_us = now_us if soon else None
         self._ended_us = None
 
     def answered(self, now_us: int) -> None:
-        """A batch is acknowledged; only the first of a transaction counts."""
+        """Note that a batch is acknowledged, and adjust the delay if it was the first of its transaction."""
         if self._sent_us is None:
             return
         late = now_us - self._sent_us >= _LATE_US

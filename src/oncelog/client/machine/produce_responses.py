@@ -1,4 +1,4 @@
-"""What a Produce response, or its absence, means for the batches that were sent: the part that both shells share.
+"""The outcomes of batches after a Produce response, or without one; shared by the blocking and the asyncio client.
 
 The rule: each batch gets exactly one outcome a round, in the order sent. A batch that the response does not name is as
 lost as one whose connection broke; the machine decides what of it is tried again.
@@ -18,7 +18,7 @@ from oncelog.wire.messages.produce import ProduceResponse
 def answered(
     machine: ProducerMachine, view: ClusterView, batches: Sequence[PendingBatch], message: ProduceResponse, now_ms: int
 ) -> Iterator[Outcome | None]:
-    """What comes of each batch; None where it is to be sent again. Stale metadata is forgotten on the way."""
+    """The outcome of each batch, None where it is to be sent again. Metadata shown to be stale is forgotten."""
     names = view.topic_ids(dict.fromkeys(batch.partition.topic for batch in batches)) or {}
     answers = {
         TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), one.index): one
@@ -38,7 +38,7 @@ def answered(
 def lost(
     machine: ProducerMachine, view: ClusterView, batches: Sequence[PendingBatch], now_ms: int
 ) -> Iterator[Outcome | None]:
-    """The same where no response came."""
+    """The outcome of each batch of a request without a response, None where it is to be sent again."""
     for batch in batches:
         view.forget(batch.partition.topic)
         yield machine.lost(batch, now_ms)

@@ -2,9 +2,9 @@
 
 Small frames are cut out of one read-ahead buffer; a frame that does not fit gets a buffer of its own, into which the
 socket then writes directly. That buffer grows as bytes arrive, so that a broker which announces a large frame and
-sends nothing costs nothing. A large frame's buffer is used again once nobody looks at it any more: fetching would
-otherwise spend a good part of its time on getting zeroed memory. The rule: a length outside 0..``max_frame_bytes`` is a
-PeerError before anything else.
+sends nothing costs nothing. A large frame's buffer is used again once no view of it exists: fetching would otherwise
+spend a good part of its time on getting zeroed memory. The rule: a length outside 0..``max_frame_bytes`` is a PeerError
+before anything else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oncelog.base.units import KIB, MIB
 
 READ_AHEAD_BYTES: Final = 64 * KIB
 SPARE_BYTES: Final = 64
-"""What lies behind a large frame in its buffer at least: decoders may read a little further before they check."""
+"""Bytes behind a large frame in its buffer, at least: decoders may read a little further before they check."""
 _FIRST_ALLOCATION: Final = 4 * MIB
 _MOST_KEPT: Final = 2
 """Buffers to use again: while one is filled, the one before is being decoded."""
@@ -29,7 +29,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class ReceiveBuffer:
-    """``buffer()`` says where to write received bytes, ``received(count)`` takes note of them, ``next()`` cuts."""
+    """Frames out of received bytes: write to ``buffer()``, report ``received(count)``, take frames by ``next()``."""
 
     def __init__(self, max_frame_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
@@ -44,7 +44,7 @@ class ReceiveBuffer:
         self._lent: memoryview | None = None
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; valid until ``received`` is called."""
+        """The memory to receive the next bytes into; valid until ``received`` is called."""
         self._release()
         if self._frame is not None:
             if self._frame_filled == len(self._frame):
@@ -61,7 +61,7 @@ class ReceiveBuffer:
         return 0 if self._frame is None else self._frame_size - self._frame_filled
 
     def received(self, count: int) -> None:
-        """``count`` bytes were written to the start of ``buffer()``. Raises PeerError for an impossible length."""
+        """Note ``count`` bytes at the start of ``buffer()`` and cut frames. Raises PeerError for an impossible length."""
         invariant(self._lent is not None and 0 <= count <= len(self._lent), "more received than there was room for")
         self._release()
         if self._frame is not None:
@@ -73,7 +73,7 @@ class ReceiveBuffer:
             self._cut()
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """``data`` arrived: for callers that have the bytes already."""
+        """Receive ``data`` from memory, for callers that have the bytes already."""
         view = memoryview(data)
         while view:
             room = self.buffer()
@@ -83,7 +83,7 @@ class ReceiveBuffer:
             view = view[count:]
 
     def next(self) -> memoryview | None:
-        """The next whole frame, without its length; None when it is not all there yet."""
+        """The next whole frame, without its length; None until all of it has arrived."""
         return self._ready.popleft() if self._ready else None
 
     def _release(self) -> None:
@@ -111,14 +111,14 @@ class ReceiveBuffer:
             self._filled = end - start
 
     def _begin_frame(self, size: int, body: int, end: int) -> None:
-        """Move what is there of a large frame to a buffer of its own."""
+        """Move the part of a large frame that has arrived to a buffer of its own."""
         self._frame = self._used_again(size) or bytearray(max(min(size + SPARE_BYTES, _FIRST_ALLOCATION), end - body))
         self._frame[: end - body] = self._ahead[body:end]
         self._frame_size = size
         self._frame_filled = end - body
 
     def _finish_frame(self, frame: bytearray) -> None:
-        """Hand a large frame out, and remember its buffer."""
+        """Make a large frame available, and remember its buffer for later ones."""
         self._ready.append(memoryview(frame)[: self._frame_size])
         self._frame = None
         if len(frame) <= _LARGEST_KEPT:
@@ -126,15 +126,15 @@ class ReceiveBuffer:
             del self._handed_out[:-_MOST_KEPT]
 
     def _used_again(self, size: int) -> bytearray | None:
-        """A buffer that is large enough and that nobody looks at any more."""
+        """An earlier frame's buffer that is large enough and has no views left, or None."""
         for number, buffer in enumerate(self._handed_out):
-            if len(buffer) >= size + SPARE_BYTES and not _is_looked_at(buffer):
+            if len(buffer) >= size + SPARE_BYTES and not _has_views(buffer):
                 return self._handed_out.pop(number)
         return None
 
 
-def _is_looked_at(buffer: bytearray) -> bool:
-    """Whether a view of a bytearray exists: it cannot be made smaller then."""
+def _has_views(buffer: bytearray) -> bool:
+    """True if a view of the bytearray exists: it cannot be resized then."""
     try:
         buffer.pop()
     except BufferError:
@@ -144,7 +144,7 @@ def _is_looked_at(buffer: bytearray) -> bool:
 
 
 def _refusal(size: int, most: int) -> str:
-    """Why a length is no length. The first bytes of a TLS alert or handshake (RFC 8446, 5.1) are a common one."""
+    """The reason why ``size`` cannot be a length; often it is the start of a TLS alert or handshake (RFC 8446, 5.1)."""
     if size >> 16 in _TLS_RECORDS:
         return "it answers with TLS; set security.protocol to SSL or SASL_SSL"
     return f"a response of {size} bytes was announced; at most {most} are taken"

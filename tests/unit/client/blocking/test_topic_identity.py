@@ -81,11 +81,11 @@ def test_another_id_while_reading_is_another_topic_at_once() -> None:
     client, watched = watch(OLD, OLD, NEW)
     watched.begin("t")
     client.metadata()
-    assert watched.look() == []
+    assert watched.replaced() == []
     client.metadata()
-    assert watched.look() == [ReplacedTopic("t", NEW)]
+    assert watched.replaced() == [ReplacedTopic("t", NEW)]
     watched.end("t")
-    assert watched.look() == []
+    assert watched.replaced() == []
 
 
 def test_a_topic_that_is_not_there_gets_some_grace() -> None:
@@ -93,8 +93,8 @@ def test_a_topic_that_is_not_there_gets_some_grace() -> None:
     watched.begin("t")
     for missing in (True, False, True):
         client.metadata()
-        assert watched.look() == []
+        assert watched.replaced() == []
         client.now += GRACE_MS - 1
-        assert watched.look() == []
+        assert watched.replaced() == []
         client.now += 1
-        assert watched.look() == ([ReplacedTopic("t", None)] if missing else [])
+        assert watched.replaced() == ([ReplacedTopic("t", None)] if missing else [])

@@ -59,7 +59,7 @@ def _groups(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBa
         watch = TopicWatch(client)
         other = watch.begin(wanted.topic, TopicId(uuid_bytes(wanted.topic_id)) if wanted.topic_id else None)
         if other is not None:
-            _lost(options, wanted, wanted.start, 0, other.what)
+            _lost(options, wanted, wanted.start, 0, other.description)
             return
         position = wanted.start
         while position < wanted.end:
@@ -84,8 +84,8 @@ def _fetch(
         fetcher.assign({wanted.topic_partition: position}, {wanted.topic_partition: wanted.end})
         while len(fetcher):
             polled = fetcher.poll()
-            for other in watch.look():
-                _lost(options, wanted, position, 0, other.what)
+            for other in watch.replaced():
+                _lost(options, wanted, position, 0, other.description)
                 return
             for fetched in polled:
                 yield fetched
