@@ -1,4 +1,4 @@
-"""Where reading begins and ends: by name, by time, or partition by partition. Turned into offsets here.
+"""Start and end of reading, given by name, by time or partition by partition, turned into offsets.
 
 The rule: a beginning is the first offset wanted, an end the first that is not. A time means the first record that is as
 late (KIP-79); where there is none it means the log's end. A ``start`` by partition says where to go on, what it does
@@ -28,7 +28,7 @@ _NAMED: Final = {"earliest": -2, "latest": -1}
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _LOOKS: Final = 3
-"""How often to look where a log ends that seems shorter than it was: a new leader may be behind for a moment."""
+"""Attempts to find the end of a log that seems shorter than it was: a new leader may be behind for a moment."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Offsets: TypeAlias = dict[TopicPartition, int]
 
@@ -38,8 +38,8 @@ class RecordsGone(ClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What ``read_arrow`` is asked, as far as it says where."""
+class ReadRequest:
+    """The arguments of ``read_arrow`` that choose topics, partitions and offsets."""
 
     topics: list[str]
     start: Place
@@ -50,43 +50,43 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """Where to begin and to end in each partition; ``growing`` topics have their new partitions read, too."""
+class OffsetRanges:
+    """The first offset and the end of each partition; ``growing`` topics have their new partitions read, too."""
 
     begin: Offsets
     until: Offsets | None
     growing: tuple[str, ...]
 
 
-def route(client: Client, watch: TopicWatch, asked: Question) -> Route:
-    """The answer. The topics are watched from now on. Raises UnknownTopic, ConfigError, RecordsGone."""
-    start = _of_these_topics(watch, asked)
-    partitions = _chosen(client, asked)
-    committed = asked.read_committed
-    until = None if asked.end is None else _resolve(client, asked.end, partitions, committed)
+def resolve_ranges(client: Client, watch: TopicWatch, request: ReadRequest) -> OffsetRanges:
+    """The offsets to read. The topics are watched from now on. Raises UnknownTopic, ConfigError, RecordsGone."""
+    start = _of_these_topics(watch, request)
+    partitions = _chosen(client, request)
+    committed = request.read_committed
+    until = None if request.end is None else _resolve(client, request.end, partitions, committed)
     if until is not None:
         partitions = [partition for partition in partitions if partition in until]
     begin = _resolve(client, start, partitions, committed)
     if isinstance(start, Mapping):
-        _check_order(begin, until if isinstance(asked.end, Mapping) else None)
-        begin = _within_log(client, begin, asked.on_gone)
+        _check_order(begin, until if isinstance(request.end, Mapping) else None)
+        begin = _within_log(client, begin, request.on_gone)
         begin |= _listed(client, dict.fromkeys([one for one in partitions if one not in begin], _EARLIEST), committed)
-    growing = tuple(asked.topics) if asked.end is None and asked.partitions is None else ()
-    return Route(begin, until, growing)
+    growing = tuple(request.topics) if request.end is None and request.partitions is None else ()
+    return OffsetRanges(begin, until, growing)
 
 
-def _of_these_topics(watch: TopicWatch, asked: Question) -> Place:
-    """Watch the topics; ``start`` without those that are others now, where that is to be skipped."""
-    start = asked.start
+def _of_these_topics(watch: TopicWatch, request: ReadRequest) -> Place:
+    """Watch the topics. Returns ``start`` without topics that were replaced, if those are to be skipped."""
+    start = request.start
     ids: Mapping[str, str] = start.topic_ids if isinstance(start, Positions) else {}
-    for topic in asked.topics:
+    for topic in request.topics:
         other = watch.begin(topic, _topic_id(ids[topic]) if topic in ids else None)
         if other is None:
             continue
         if other.topic_id is None:
             raise UnknownTopic(f"topic {topic!r}")
-        if asked.on_gone == "raise":
-            raise RecordsGone(f"topic {topic!r} cannot be gone on with: {other.description}")
+        if request.on_gone == "raise":
+            raise RecordsGone(f"topic {topic!r} cannot be read on from these positions: {other.description}")
         watch.begin(topic)
         assert isinstance(start, Mapping)  # it has ids
         start = {place: offset for place, offset in start.items() if place[0] != topic}
@@ -100,17 +100,17 @@ def _topic_id(text: str) -> TopicId:
         raise ConfigError(f"{text!r} is not a topic id") from None
 
 
-def _chosen(client: Client, asked: Question) -> list[TopicPartition]:
+def _chosen(client: Client, request: ReadRequest) -> list[TopicPartition]:
     """The partitions to read, sorted."""
     all_of_them = sorted(
-        TopicPartition(TopicName(name), number) for name in asked.topics for number in client.topic(name).partitions
+        TopicPartition(TopicName(name), number) for name in request.topics for number in client.topic(name).partitions
     )
-    if asked.partitions is None:
+    if request.partitions is None:
         return all_of_them
-    wanted = {TopicPartition(TopicName(topic), number) for topic, number in asked.partitions}
+    wanted = {TopicPartition(TopicName(topic), number) for topic, number in request.partitions}
     missing = sorted(wanted.difference(all_of_them))
     if missing:
-        raise ConfigError(f"there is no partition {missing[0]} in what is read")
+        raise ConfigError(f"partitions names {missing[0]}, which the topics to read do not have")
     return sorted(wanted)
 
 
@@ -122,13 +122,15 @@ def _resolve(client: Client, place: Place, partitions: Iterable[TopicPartition],
     wanted = list(partitions)
     if isinstance(place, str):
         if place not in _NAMED:
-            raise ConfigError(f"a place is 'earliest', 'latest', a datetime or a mapping of offsets, not {place!r}")
+            raise ConfigError(
+                f"start and end are 'earliest', 'latest', a datetime or a mapping of offsets, not {place!r}"
+            )
         return _listed(client, dict.fromkeys(wanted, _NAMED[place]), read_committed)
     if isinstance(place, datetime):
-        asked = dict.fromkeys(wanted, _milliseconds(place))
-        if asked and min(asked.values()) < 0:  # below zero brokers understand something else (KIP-734)
+        timestamps = dict.fromkeys(wanted, _milliseconds(place))
+        if timestamps and min(timestamps.values()) < 0:  # below zero brokers understand something else (KIP-734)
             return _listed(client, dict.fromkeys(wanted, _EARLIEST), read_committed)
-        found = _listed(client, asked, read_committed)
+        found = _listed(client, timestamps, read_committed)
         none = [partition for partition, offset in found.items() if offset < 0]
         return {**found, **_listed(client, dict.fromkeys(none, _LATEST), read_committed)}
     given = {TopicPartition(TopicName(topic), number): offset for (topic, number), offset in place.items()}
@@ -147,7 +149,7 @@ def _check_order(begin: Offsets, until: Offsets | None) -> None:
 
 
 def _within_log(client: Client, begin: Offsets, on_gone: OnGone) -> Offsets:
-    """``begin`` with nothing behind a log's end; what is before its beginning is found out when it is fetched."""
+    """``begin`` limited to the logs' ends; offsets before a log's beginning are found out when they are fetched."""
     ends: Offsets = {}
     beyond: Offsets = {}
     for look in range(_LOOKS):
@@ -165,13 +167,13 @@ def _within_log(client: Client, begin: Offsets, on_gone: OnGone) -> Offsets:
     return {**begin, **beyond}
 
 
-def _listed(client: Client, asked: Mapping[TopicPartition, int], read_committed: bool) -> Offsets:
-    if not asked:
+def _listed(client: Client, timestamps: Mapping[TopicPartition, int], read_committed: bool) -> Offsets:
+    if not timestamps:
         return {}
-    listed = client.list_offsets(asked, read_committed=read_committed)
-    return {partition: listed[partition].offset for partition in asked}
+    listed = client.list_offsets(timestamps, read_committed=read_committed)
+    return {partition: listed[partition].offset for partition in timestamps}
 
 
 def _milliseconds(moment: datetime) -> int:
-    """Rounded up: a record that is earlier by less than a millisecond is not wanted."""
+    """The moment in milliseconds, rounded up: a record that is earlier by a fraction of one is not wanted."""
     return -((_EPOCH - moment.astimezone(UTC)) // timedelta(milliseconds=1))

@@ -103,7 +103,7 @@ class SqliteTree:
             return self._last_session
 
     def close(self) -> None:
-        """Let go of the file. Sessions must not be used afterwards."""
+        """Close the file. Sessions must not be used afterwards."""
         with self._lock:
             self._database.close()
 

@@ -1,4 +1,4 @@
-"""One client connection: bytes in, frames to the node, chunks out.
+"""A client connection: bytes in, frames to the node, chunks out.
 
 Receiving goes through one buffer shared by all connections of a loop: what arrives is copied once, into the frame it
 belongs to, and only what has arrived takes memory (500 peers that announce 90 MB and stall cost nothing). Bytes held
@@ -24,7 +24,7 @@ from oncelog.wire.framing import FrameLimit, FrameSplitter
 
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB
 TURN_S: Final = 0.01
-"""How long the requests that one peer sent at once are worked on before others have their turn."""
+"""Time spent on the requests that one peer sent at once before other connections are served."""
 
 LEAST_PROGRESS_BYTES: Final = 64 * KIB
 LEAST_PROGRESS_SHARE: Final = 64
@@ -89,7 +89,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._sending is not None:
             self._sending.drop()
         if self._effect_runner.connections.pop(self.id, None) is not None:
-            while self._undecided:  # it may have said all it wanted: nobody waits for an answer to acks=0
+            while self._undecided:  # a peer that produces with acks=0 may close without waiting for answers
                 self._effect_runner.dispatch(RequestReceived(self.id, self._undecided.popleft()))
             self._effect_runner.dispatch(ConnectionClosed(self.id))
 
@@ -110,8 +110,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hand_in()
 
     def _progress(self, held: int, *, begun: bool) -> None:
-        """A hundred megabytes over a slow link are honest as long as they come; but the more a peer makes us hold, the
-        more it has to send within ``oncelog.connection.stalled.ms``."""
+        """Note the progress of an unfinished request. A large one over a slow link is fine while bytes arrive; but the
+        more memory it takes, the more it has to send within ``oncelog.connection.stalled.ms``."""
         if not held:
             self._unfinished_since_s = None
             return
@@ -121,8 +121,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._unfinished_bytes = held
 
     def _hand_in(self) -> None:
-        """Give the node what has arrived, as long as the peer takes its answers: a thousand small requests with large
-        responses in one packet must not all be answered into memory."""
+        """Hand the node the requests that have arrived, as long as the peer takes its responses: a thousand small
+        requests with large responses in one packet must not all be answered into memory."""
         undecided, sending = self._undecided, self._sending
         turn_ends_s = time.monotonic() + TURN_S
         while undecided and sending is not None and not sending.is_full:
@@ -138,7 +138,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._account()
 
     def _next_turn(self) -> None:
-        """Others had theirs."""
+        """Continue with this peer's requests after other connections were served."""
         self.resume_reading("turn")
         self._hand_in()
 
@@ -193,20 +193,20 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def stalled_since_s(self) -> float | None:
-        """Since when (loop time) the peer owes the rest of a request, or does not take its responses."""
+        """Loop time since which the peer owes the rest of a request or takes no responses; None while it does."""
         unfinished_s = self._unfinished_since_s
         if self._paused_by & {"node", "slow reader"}:
             unfinished_s = None  # the rest cannot come: it is not being read
         return min((since for since in (unfinished_s, self._unsent_since_s) if since is not None), default=None)
 
     def pause_reading(self, why: str) -> None:
-        """Stop reading; goes on when every reason is gone."""
+        """Stop reading until every reason given is gone."""
         if not self._paused_by and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
         self._paused_by.add(why)
 
     def resume_reading(self, why: str) -> None:
-        """One reason to pause is gone."""
+        """Remove one reason for the pause; reading resumes after the last."""
         if why not in self._paused_by:
             return
         self._paused_by.discard(why)

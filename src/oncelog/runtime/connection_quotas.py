@@ -1,4 +1,4 @@
-"""Who may be connected and how much they may make the broker hold: limits over all connections.
+"""Quotas over all connections: how many there may be, from one address too, and how much memory they may take.
 
 Kafka's keys: ``max.connections``, ``max.connections.per.ip``, ``connections.max.idle.ms`` (negative: never); and
 ``oncelog.buffered.max.bytes`` for what unfinished requests and unsent responses may hold together,
@@ -23,13 +23,13 @@ _SHORTEST_SWEEP_S: Final = 0.05
 
 
 class ConnectionQuotas:
-    """Counts connections and held bytes."""
+    """Counts connections and the bytes held for them, and enforces their limits."""
 
     def __init__(
         self, *, limits: Callable[[], tuple[int, int]], max_held_bytes: int, max_idle_s: float, max_stalled_s: float
     ) -> None:
         self._limits = limits
-        """How many connections there may be, and from one address: they may change while the broker runs."""
+        """Gives the maximum of connections, and of those from one address; both may change while the broker runs."""
         self._max_held_bytes = max_held_bytes
         self._max_idle_s = max_idle_s if max_idle_s >= 0 else inf
         self._max_stalled_s = max_stalled_s
@@ -37,7 +37,7 @@ class ConnectionQuotas:
         self._admitted: dict[Peer, str] = {}
         self._paused: dict[Peer, None] = {}
         self._favoured: Peer | None = None
-        """Over the bound, who reads on until it holds less: or all would wait for what the others have begun."""
+        """Above the bound of held bytes, the one connection that still reads: else all might wait for each other."""
         self._timer: asyncio.TimerHandle | None = None
         self.held_bytes = 0
         self.refused = 0
@@ -45,11 +45,11 @@ class ConnectionQuotas:
 
     @property
     def connections(self) -> int:
-        """How many are connected."""
+        """The number of open connections."""
         return len(self._admitted)
 
     def admit(self, connection: Peer, ip: str) -> bool:
-        """Whether a new connection may stay."""
+        """Count a new connection; False if a limit refuses it."""
         max_connections, max_per_ip = self._limits()
         if len(self._admitted) >= max_connections or self._by_ip.get(ip, 0) >= max_per_ip:
             self.refused += 1
@@ -60,7 +60,7 @@ class ConnectionQuotas:
         return True
 
     def leave(self, connection: Peer, held_bytes: int) -> None:
-        """It is gone, with what it held."""
+        """Forget a closed connection and the bytes held for it."""
         ip = self._admitted.pop(connection, None)
         if ip is None:
             return
@@ -71,12 +71,12 @@ class ConnectionQuotas:
         self._change(connection, -held_bytes)
 
     def garbage(self, connection: Peer, reason: str) -> None:
-        """A peer sent what is no frame."""
+        """Count and log a peer that is cut off because its bytes are no frame."""
         self.cut_off += 1
         _LOG.info("closing connection from %s: %s", connection.peer, reason)
 
     def account(self, connection: Peer, change_bytes: int) -> None:
-        """A connection holds ``change_bytes`` more; too much altogether pauses those who add to it."""
+        """Count ``change_bytes`` more held for a connection. Above the bound, connections that add to it are paused."""
         self._change(connection, change_bytes)
         if change_bytes > 0 and self.held_bytes > self._max_held_bytes and connection is not self._favoured:
             if self._favoured is None:
@@ -106,7 +106,7 @@ class ConnectionQuotas:
         self._timer = loop.call_later(delay_s, self._sweep, loop)
 
     def stop_sweeping(self) -> None:
-        """No more sweeps."""
+        """Stop the sweeps."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""The data directory in the hands of this process: its lock, its files, its coordination tree."""
+"""The data directory as opened by this process: its lock, its files, its coordination tree."""
 
 from __future__ import annotations
 

@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 SYNC_WORKERS: Final = 8
 _LOG: Final = logging.getLogger("oncelog.broker")
 _LONGEST_SLEEP_S: Final = 1.0
-"""The clock may be set ahead while the alarm sleeps: then what is due, and all that comes after it, waits no longer."""
+"""The clock may be set ahead while the alarm sleeps: deadlines then wait no longer than this."""
 
 
 class EffectRunner:
-    """One node on one asyncio loop."""
+    """The effects of one node on one asyncio loop, and the events they end in."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class EffectRunner:
         }
 
     def dispatch(self, event: Event) -> None:
-        """Hand an event to the node and carry out what follows. Nothing is handed in after the end."""
+        """Hand an event to the node and carry out the effects. Does nothing once the node has stopped."""
         if self.stopped.done():
             return
         self.carry_out(self._node.handle(event, self._clock.now_ms()))
@@ -126,7 +126,7 @@ class EffectRunner:
         return self._node.backlog_bytes(connection_id)
 
     async def settle(self) -> None:
-        """Wait until the workers have nothing left to do and the loop has heard of it."""
+        """Wait until the workers are idle and their results have been handled on the loop."""
         while self._continues or any(workers.is_busy() for workers in (self.disk, self._jobs, self._metadata)):
             await asyncio.sleep(0 if self._continues else 0.0005)
             if self.stopped.done():
@@ -134,11 +134,11 @@ class EffectRunner:
         await asyncio.sleep(0)
 
     def shut(self) -> None:
-        """End the workers after what they were given; a job ends with its slice."""
+        """Stop the workers once their queues are empty; a running job ends with its present slice."""
         self._ending = True
         if self._alarm is not None:
             self._alarm.cancel()
-        self._audit.tell_repeats()
+        self._audit.write_repeats()
         for workers in (self.disk, self._jobs, self._metadata):
             workers.stop()
 
@@ -155,7 +155,7 @@ class EffectRunner:
             self._alarm = self._loop.call_later(delay_s, self._deadline_reached)
 
     def clock_jumped(self) -> None:
-        """The clock has gone on by more than time has passed: what the alarm was set for comes earlier."""
+        """Set the alarm anew after the clock was moved ahead: its deadline comes earlier."""
         self._alarm_ms = None
         self._set_alarm()
 
@@ -193,7 +193,7 @@ class EffectRunner:
                 self.before_sync()
                 for file in effect.files:
                     file.sync()
-            except Exception as error:  # noqa: BLE001 - any failure of a sync is told to the node
+            except Exception as error:  # noqa: BLE001 - any failure of a sync is reported to the node
                 failure = error
             return lambda: self.dispatch(Synced(effect.token, failure))
 
@@ -267,11 +267,11 @@ class EffectRunner:
             self.stopped.set_result(None)
 
     def _drain(self, slices: Iterator[None]) -> Exception | None:
-        """Run a job; at the end of the broker no further than its slice: what it leaves is cleared away at start."""
+        """Run a job to its end, or to the end of its slice when the broker stops: leftovers are removed at start."""
         try:
             for _ in slices:
                 if self._ending:
                     break
-        except Exception as error:  # noqa: BLE001 - a failed job is told to the node
+        except Exception as error:  # noqa: BLE001 - a failed job is reported to the node
             return error
         return None

@@ -1,7 +1,7 @@
 """Keeps a flight recording in the data directory while the broker runs (``oncelog.flight.recorder.max.bytes``).
 
-One file, begun anew at each start; the last one stays beside it, because whoever looks for a failure starts the broker
-again first. It is written as it happens, without syncs: what a killed process had written is there.
+One file, begun anew at each start; the previous one is kept beside it, because after a failure the broker is usually
+started again first. Events are written as they happen, without syncs: those before a kill are in the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FlightRecording:
         self.recorder = FlightRecorder(self._write, max_bytes)
 
     def begin(self, outside: Outside, settings: Settings, address: Address, now_ms: int) -> Outside:
-        """Write down what the broker begins with; the ports to give it."""
+        """Record the state in which the broker starts; returns the ports that record from then on."""
         facts = outside.coordination.subtree("/")
         files = _files_below(outside.files, "")
         self.recorder.begin(settings.config.static, address, now_ms, facts, files)
@@ -42,7 +42,7 @@ class FlightRecording:
         return Outside(outside.files, outside.coordination, self.recorder.entropy(outside.entropy))
 
     def close(self) -> None:
-        """The broker has stopped."""
+        """Record that the broker has stopped, and close the file."""
         self.recorder.end("the broker stopped")
         self._file.close()
 
@@ -69,5 +69,5 @@ def _files_below(files: Files, directory: str) -> Iterator[RecordedFile]:
 
 
 def _belongs(path: str) -> bool:
-    """Whether a file is the node's: the tree's database and the recordings themselves are not."""
+    """True if the file at ``path`` is the node's; the tree's database and the recordings are not."""
     return not path.startswith(("coordination.db", "flight-recording", ".lock"))

@@ -50,7 +50,7 @@ class Metrics(Collector):
         return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     def health(self) -> Page:
-        """``/health``: whether the broker answers; it does, or nobody would read this."""
+        """``/health``: always 200 while the broker's loop runs."""
         return 200, PLAIN_TEXT, b"ok\n"
 
     def collect(self) -> Iterator[Metric]:

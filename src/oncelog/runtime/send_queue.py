@@ -30,7 +30,7 @@ def _size_in_memory(chunk: object) -> int:
 
 
 class SendQueue:
-    """Chunks waiting for one transport."""
+    """Chunks of responses that wait for one transport."""
 
     def __init__(self, transport: asyncio.WriteTransport, workers: Workers, lost: Callable[[Exception], None]) -> None:
         self._transport = transport
@@ -52,12 +52,12 @@ class SendQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether the socket takes nothing more for now."""
+        """True while the socket's buffer is full."""
         return self._full
 
     @property
     def unsent_bytes(self) -> int:
-        """What responses hold in memory, here and, of a peer that reads slowly, with the transport."""
+        """Bytes of responses in memory: those queued here and, for a slow reader, those with the transport."""
         return self.held_bytes + (self._transport.get_write_buffer_size() if self._full else 0)
 
     def close_when_empty(self) -> None:
@@ -66,22 +66,22 @@ class SendQueue:
         self._pump()
 
     def pause(self) -> None:
-        """The socket has enough (asyncio's ``pause_writing``)."""
+        """Hand the socket nothing more (asyncio's ``pause_writing``)."""
         self._full = True
 
     def resume(self) -> None:
-        """The socket has room again."""
+        """Continue sending (asyncio's ``resume_writing``)."""
         self._full = False
         self._pump()
 
     def drop(self) -> None:
-        """The connection is gone."""
+        """Drop everything queued: the connection is closed."""
         self._chunks.clear()
         self.held_bytes = 0
         self._full = True
 
     def is_empty(self) -> bool:
-        """Whether everything was handed to the socket."""
+        """True once everything was handed to the socket."""
         return not self._chunks and not self._reading
 
     def _pump(self) -> None:
@@ -98,7 +98,7 @@ class SendQueue:
             self._transport.close()
 
     def _join_small(self, first: Buffer) -> Buffer:
-        """Neighbouring small chunks as one write: a response head and its tail are one system call."""
+        """Join small chunks that follow each other: a response's head and tail become one system call."""
         chunks = self._chunks
         parts = [first]
         size = len(first)

@@ -1,8 +1,8 @@
-"""A broker on an asyncio loop: opens what it needs, listens, and shuts down in order.
+"""A broker on an asyncio loop: its start, its listener, and its shutdown in order.
 
 Start: lock and open the data directory (recovering it), open the coordination tree and join the cluster, start the
-node, listen. Stop: listen no more, let what is in flight finish, sync, write checkpoints and the clean-shutdown marker.
-``abandon`` does none of that: it is what a kill leaves behind.
+node, listen. Stop: listen no more, let requests in flight finish, sync, write checkpoints and the marker of a clean
+shutdown. ``abandon`` does none of that: the data directory is left as after a kill.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOG: Final = logging.getLogger("oncelog.broker")
 
 
 class Server:
-    """One broker; see the module."""
+    """One broker, from ``start`` to ``stop`` or ``abandon``."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Server:
         bound: socket.socket | None = None,
         assembled: Callable[[Node], None] | None = None,
     ) -> None:
-        """``bound`` is a socket to listen on in place of the settings' address; ``assembled`` is told of the node
-        before anybody is let in."""
+        """``bound`` is a socket to listen on in place of the settings' address; ``assembled`` is called with the node
+        before any connection is accepted."""
         self.settings = settings
         self.clock = clock or WallClock()
         self._bound = bound
@@ -77,7 +77,7 @@ class Server:
 
     @property
     def effect_runner(self) -> EffectRunner:
-        """What drives the node, once started."""
+        """The effect runner of the node, once started."""
         assert self._effect_runner is not None
         return self._effect_runner
 
@@ -203,8 +203,8 @@ class Server:
         return reason
 
     def halt(self) -> None:
-        """From this moment nothing is handled and nobody answered: the first step of :meth:`abandon`, which may be
-        taken in the middle of an event."""
+        """Stop handling and answering at once: the first step of :meth:`abandon`, which may be taken in the middle of
+        an event."""
         effect_runner = self.effect_runner
         if not effect_runner.stopped.done():
             effect_runner.stopped.set_result("abandoned")
@@ -216,7 +216,7 @@ class Server:
             connection.abort()
 
     async def abandon(self) -> None:
-        """Let go of everything at once, as a kill would: no sync, no checkpoint, no marker."""
+        """Release everything at once, as a kill would: no sync, no checkpoint, no marker."""
         self.halt()
         await self._stop_listening()
         self.effect_runner.shut()
@@ -259,7 +259,7 @@ class Server:
             await self._http.stop()
 
     async def _drain_connections(self, effect_runner: EffectRunner) -> None:
-        """What was answered is still sent, to peers that read."""
+        """Send queued responses to peers that read them, for a moment, then close all connections."""
         for connection in list(effect_runner.connections.values()):
             connection.close_after_sending()
         for _ in range(20):
@@ -271,5 +271,5 @@ class Server:
 
 
 def _is_name(host: str) -> bool:
-    """Whether a listen address is one that clients can use as it is."""
+    """True if clients can connect to the listen address ``host`` as it is."""
     return host not in ("", "0.0.0.0", "::")

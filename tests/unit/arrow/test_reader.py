@@ -168,7 +168,7 @@ def test_positions_are_gone_on_from_with_the_partitions_that_were_added_meanwhil
     client.metadata([topic])
     client.produce(partition(topic, 1), build_batch([Record(-1, TIME, None, b"v7")]))
     assert values(topic, broker, start=stands) == [b"v7"]
-    with pytest.raises(ConfigError, match="positions are like"):
+    with pytest.raises(ConfigError, match="positions must be JSON like"):
         Positions.from_json('{"t": 5}')
 
 
@@ -184,7 +184,9 @@ def test_positions_of_a_topic_that_was_created_anew_are_not_taken_for_the_new_on
     for batches in (0, 2):  # shorter, then longer than the old one
         for number in range(batches * 5):
             client.produce(partition(topic), build_batch([Record(-1, TIME, None, b"v%d" % number)]))
-        with pytest.raises(RecordsGone, match=f"{topic}' cannot be gone on with: the topic was deleted and created"):
+        with pytest.raises(
+            RecordsGone, match=f"{topic}' cannot be read on from these positions: the topic was deleted and created"
+        ):
             values(topic, broker, start=stands, config=SOON)
         assert values(topic, broker, start=stands, config=SOON, on_gone="skip") == numbered(*range(batches * 5))
 

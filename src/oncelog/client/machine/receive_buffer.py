@@ -61,7 +61,7 @@ class ReceiveBuffer:
         return 0 if self._frame is None else self._frame_size - self._frame_filled
 
     def received(self, count: int) -> None:
-        """Note ``count`` bytes at the start of ``buffer()`` and cut frames. Raises PeerError for an impossible length."""
+        """Cut frames after ``count`` bytes came into ``buffer()``. Raises PeerError for an impossible length."""
         invariant(self._lent is not None and 0 <= count <= len(self._lent), "more received than there was room for")
         self._release()
         if self._frame is not None:

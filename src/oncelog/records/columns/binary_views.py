@@ -68,7 +68,7 @@ class Field:
         return int(self.sizes.max()) if len(self.sizes) else 0
 
     def slice(self, start: int, end: int) -> Field:
-        """Some of them."""
+        """The values from ``start`` to ``end``."""
         return Field(self.starts[start:end], self.lengths[start:end], self.sizes[start:end], self.data)
 
     def views(self, into: Words, column: int, buffer: int) -> None:
@@ -130,24 +130,24 @@ class Pieces:
         self._flat = self.bytes.reshape(-1)
         self._words: Words = np.ndarray(max(0, count * _ROOM - 3), "<u4", self._flat.data, 0, (1,))
         self._at = np.arange(0, count * _ROOM, _ROOM)
-        """Where each record's next byte goes."""
+        """The position of each record's next byte."""
 
     def byte(self, value: int) -> None:
-        """The same byte for all."""
+        """Append the same byte to all pieces."""
         if value:
             self._flat[self._at] = value
         self._at += 1
         self.widths += 1
 
     def varint(self, unsigned: Longs, widths: Longs) -> None:
-        """A varint of at most four bytes for each, with its ``varint_width``."""
+        """Append a varint of at most four bytes to each piece, with its ``varint_width``."""
         self._words[self._at] = _encoded(unsigned)
         self._at += widths
         self.widths += widths
 
     @staticmethod
     def merged(first: Pieces, second: Pieces) -> list[Pieces]:
-        """As one, if that fits for all records, else as they are."""
+        """Both joined into one if that fits for all records, else both unchanged."""
         if not len(first.widths) or int((first.widths + second.widths).max()) > INLINE:
             return [first, second]
         words = np.ascontiguousarray(second.bytes[:, :INLINE]).view("<u4")

@@ -1,9 +1,9 @@
-"""The usual fetch: batches that are neither compressed nor control nor aborted, taken together without a look at each.
+"""Plain batches, as in the usual fetch: neither compressed nor control nor aborted, taken together in numpy steps.
 
 ``batches`` decides batch by batch in Python, which at 64 KB a batch is a good part of all the work. Here the lengths
 alone are followed one by one; every other field of the headers is read and checked for all batches at once. The rule:
-the first group in which anything is not as usual, or wrong, is not given out: whoever asked goes on from its first
-batch with the loop that knows every case and every error.
+the first group in which anything is not plain, or wrong, is not returned: the caller goes on from its first batch with
+the loop of ``batches``, which knows every case and every error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog.records.batch import (
     MAX_TIMESTAMP_POSITION,
     MIN_BATCH_LENGTH,
 )
-from oncelog.records.columns.fields import BatchFacts
+from oncelog.records.columns.fields import BatchHeaders
 from oncelog.records.columns.varint import Positions
 
 MIN_RECORD_BYTES: Final = 7
@@ -53,16 +53,16 @@ class Headers:
         self.attributes = self.field(">i2", ATTRIBUTES_POSITION)
 
     def field(self, kind: str, position: int) -> Positions:
-        """One field of all batches; ``kind`` as numpy names it, ``position`` in the header."""
+        """A header field of all batches; ``kind`` is numpy's name of its type, ``position`` that in the header."""
         if not len(self._batches):
             return np.zeros(0, np.int64)
         count = len(self._records) - position - int(kind[-1]) + 1
         at_every_byte: Positions = np.ndarray(count, kind, self._records, position, (1,))
         return at_every_byte[self._batches].astype(np.int64)
 
-    def facts(self, which: slice = slice(None)) -> BatchFacts:
-        """What is the same for all records of a batch, for some of the batches."""
-        return BatchFacts(
+    def batch_headers(self, which: slice = slice(None)) -> BatchHeaders:
+        """The fields that records need, for some of the batches."""
+        return BatchHeaders(
             base_offset=self.base_offset[which],
             last_offset_delta=self.last_offset_delta[which],
             base_timestamp=self.field(">i8", _BASE_TIMESTAMP_POSITION)[which],
@@ -72,13 +72,13 @@ class Headers:
 
 
 class PlainGroup(NamedTuple):
-    """Batches that follow each other, all to be decoded: their headers' facts, where each has its records, and where
-    the last one ends."""
+    """Batches that follow each other, all to be decoded: fields of their headers, the positions of their records, and
+    the end of the last."""
 
     starts: Positions
     ends: Positions
     record_count: Positions
-    facts: BatchFacts
+    batch_headers: BatchHeaders
     next_offset: int
     end: int
 
@@ -105,12 +105,14 @@ def plain_groups(records: memoryview, start_offset: int, end_offset: int, group_
         some = slice(first, last)
         next_offset = int(headers.base_offset[last - 1] + headers.last_offset_delta[last - 1]) + 1
         starts, ends = batches[some] + HEADER_SIZE, following[some]
-        yield PlainGroup(starts, ends, headers.record_count[some], headers.facts(some), next_offset, found[last])
+        yield PlainGroup(
+            starts, ends, headers.record_count[some], headers.batch_headers(some), next_offset, found[last]
+        )
         first = last
 
 
 def _batch_positions(records: memoryview) -> list[int]:
-    """Where each batch that is whole begins, and where the last of them ends."""
+    """The position of each whole batch, and the end of the last."""
     positions, at, end = [0], 0, len(records)
     unpack = _LENGTH.unpack_from
     while end - at >= HEADER_SIZE:
@@ -123,7 +125,7 @@ def _batch_positions(records: memoryview) -> list[int]:
 
 
 def _are_plain(headers: Headers, size: Positions, start_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
-    """Which batches are as usual, wanted at least in part, and do not contradict themselves or the one before."""
+    """True for each batch that is plain, wanted at least in part, and consistent in itself and with the one before."""
     count, base, last_delta = headers.record_count, headers.base_offset, headers.last_offset_delta
     following = base + last_delta + 1
     usual = headers.attributes & (CODEC_MASK | CONTROL) == 0

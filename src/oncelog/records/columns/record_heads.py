@@ -1,9 +1,9 @@
-"""The first bytes of many records at once: length, attributes, timestamp and offset, from one look at eight bytes.
+"""The first bytes of many records at once: length, attributes, timestamp and offset, out of one 8-byte word a record.
 
 Where each of a record's first varints ends is written in the high bits of its first eight bytes, its *layout*. The
 records of a fetch have a handful of layouts (offsets above 63 take a byte more, …), and for those of one layout every
-field is a shift and a mask away. The rule: a head that does not lie in eight bytes is not read here, nor is a chunk
-with many layouts; both are for ``varint``.
+field is one shift and one mask. The rule: a head that does not lie in eight bytes is not read here, nor is a chunk with
+many layouts; both are for ``varint``.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _LAYOUT: Final = _layout_table()
 
 
 def read_heads(view: ByteView, starts: Positions, most_layouts: int) -> tuple[Positions, Positions, Positions] | None:
-    """Timestamp delta, offset delta and the position behind it for the records at ``starts``; None where it is not
-    for this module. Nothing is checked but that the varints end."""
+    """Timestamp delta, offset delta and the position behind it for the records at ``starts``; None where heads are too
+    long or have too many layouts. Nothing is checked but that the varints end."""
     words = view.words[starts]
     bits = (((words & _CONTINUATION_BITS) >> np.uint64(7)) * _GATHER_BITS) >> np.uint64(56)
     layouts = _LAYOUT[bits.astype(np.intp)]

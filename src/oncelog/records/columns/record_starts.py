@@ -1,4 +1,4 @@
-"""Where each record begins.
+"""The start position of each record.
 
 Invariants, checked for every batch before its positions are used:
   1. record 0 begins at the batch's first byte; record i+1 begins where record i ends (its length varint says where);
@@ -26,7 +26,7 @@ from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns.varint import VALUE, WIDTH, Bytes, ByteView, Positions, read_varint
 
 _RECORD_SIZE: Final = np.where((WIDTH > 0) & (VALUE >= 0), VALUE + WIDTH, 0).astype(np.int64)
-"""First two bytes of a record → its size with its length varint; 0: not to be told from two bytes."""
+"""First two bytes of a record → its size with its length varint; 0 if two bytes do not determine it."""
 
 _TOGETHER_FROM: Final = 24
 """Batches from which a numpy step over all of them is cheaper than Python steps."""
