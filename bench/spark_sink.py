@@ -65,7 +65,7 @@ def label(broker: str, size: int) -> str:
 
 
 def sink_goals(names: tuple[str, ...]) -> dict[str, str]:
-    """What each figure should reach."""
+    """The goals for each figure."""
     return {f"{label(name, size)}, rows/s": SINK_GOAL for name in names for size in ROWS}
 
 

@@ -51,7 +51,7 @@ _MEMORY: Final = "≤ 1.0 ×"
 
 
 class Case(NamedTuple):
-    """One topic to read."""
+    """A topic to read, as one case of the benchmark."""
 
     record_bytes: int
     partitions: int
@@ -89,7 +89,7 @@ def fill_topic(broker: Broker, case: Case, scale: float) -> tuple[str, int]:
 
 
 class Reading(NamedTuple):
-    """One query: how long it took, and what it cost."""
+    """The time and the cost of one query."""
 
     elapsed_s: float
     cpu_s: float
@@ -290,7 +290,7 @@ def _figures(reading: Reading, count: int) -> dict[str, float]:
 
 
 def goals(cases: Sequence[Case], sinks: Sequence[str]) -> dict[str, str]:
-    """What each figure should reach."""
+    """The goals for each figure."""
     return {
         f"{case.label}, {sink}: {what}": goal
         for case in cases

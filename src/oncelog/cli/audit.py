@@ -1,4 +1,4 @@
-"""``oncelog audit``: what the log directories of a cluster say about its transactions, and what cannot be right."""
+"""``oncelog audit``: the fate of every transaction in a cluster's log directories, and contradictions in them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Records from a stream of bytes: cut at a delimiter, without waiting for a full buffer.
 
-The rule: what has arrived is handed on at once, and ``None`` when the stream pauses, so that the caller can send what
-it has. A record is bounded; the last one needs no delimiter.
+The rule: records are passed on as soon as they arrive, and ``None`` when the stream pauses, so that the caller can send
+a batch that is not full. A record is bounded; the last one needs no delimiter.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def split_stream(descriptor: int, delimiter: bytes, idle_ms: int) -> Iterator[by
         *whole, rest = (rest + chunk).split(delimiter)
         yield from whole
         if len(rest) > MAX_RECORD_BYTES:
-            raise ClientError(f"no delimiter within {MAX_RECORD_BYTES} bytes of input; --delimiter says what it is")
+            raise ClientError(
+                f"no delimiter within {MAX_RECORD_BYTES} bytes of input; set the right one by --delimiter"
+            )
     if rest:
         yield rest

@@ -89,7 +89,7 @@ def compile_format(text: str, *, null: bytes = b"", encode_base64: bool = False)
 
 
 def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
-    """One line of JSON with kcat's names; bytes that are not UTF-8 become base64 and say so in ``…_encoding``."""
+    """The record as a line of JSON with kcat's names; bytes that are not UTF-8 become base64, see ``…_encoding``."""
     document: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,7 +1,8 @@
 """Reads a plain command line from a command function's own annotations, without typer's machinery.
 
 Why: typer checks values with pydantic, which a broker would keep in memory (12 MB of 55, measured) for as long as it
-runs. The rule: only what is certain is read here; help, mistakes and anything else is None, and typer's to explain.
+runs. The rule: only plain options are read here; for help, mistakes and anything else the result is None, and typer
+takes over.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _say(report: LoadReport) -> None:
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM asks to stop; the next one does what it always does."""
+    """Handle the first Ctrl-C or SIGTERM as a request to stop; the next one has its default effect."""
     before: dict[int, Any] = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:

@@ -1,4 +1,4 @@
-"""The options that ``load`` and ``stream`` share: what is read, and what becomes of it."""
+"""The options that ``load`` and ``stream`` share: the records to read, and the shape of the table's rows."""
 
 from __future__ import annotations
 

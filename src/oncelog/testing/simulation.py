@@ -7,7 +7,7 @@ or sockets of its own. Same seed, same run::
         simulation.run(create_topics)                      # on a host of its own, until it returns
         simulation.supervise("copier", copier)             # again and again, whenever it dies
         simulation.trouble(60, "kill", "kill-client")      # a minute of faults
-        simulation.settle()                                # all is mended; host.stopping is true; all return
+        simulation.settle()                                # faults end; host.stopping is true; all return
         assert simulation.run(read_everything) == expected
 """
 
@@ -31,7 +31,7 @@ _LONGEST_S: Final = 3_600
 
 
 class Simulation:
-    """One seed's world with one broker, which runs when it is entered. Times are virtual seconds."""
+    """A seed's simulated world with one broker, which runs inside the ``with`` block. Times are virtual seconds."""
 
     def __init__(self, seed: int, config: Mapping[str, str] | None = None) -> None:
         self.seed = seed
@@ -60,13 +60,13 @@ class Simulation:
         return format_plan(self.plan)
 
     def run(self, program: Callable[[ClientHost], Awaitable[T]], within_s: float = 300) -> T:
-        """Run a program on a host of its own until it returns; what it returns. Raises what it raises, TimeoutError."""
+        """The result of a program, run on a host of its own. Raises what the program raises, and TimeoutError."""
         return self.world.run(self.world.on_host("test", program), until_s=self.now_s + within_s)
 
     def supervise(self, name: str, program: Callable[[ClientHost], Awaitable[None]]) -> None:
         """Run a program beside the others, and again whenever it is killed or fails with a ClientError.
 
-        It begins when time passes next, and returns by itself once ``host.stopping`` is true.
+        The program begins when time passes next, and has to return by itself once ``host.stopping`` is true.
         """
 
         async def begin() -> None:
@@ -96,14 +96,14 @@ class Simulation:
         self.world.run(asyncio.sleep(seconds), until_s=self.now_s + _LONGEST_S)
 
     def settle(self, within_s: float = 120) -> None:
-        """Mend everything, tell the supervised programs to stop, and wait for them. Raises TimeoutError."""
+        """End all faults, tell the supervised programs to stop, and wait for them. Raises TimeoutError."""
         faults.heal(self.world)
         self.world.stopping = True
         try:
             self.world.run(self.world.finished(), until_s=self.now_s + within_s)
         except TimeoutError:
             names = ", ".join(self.world.unfinished())
-            raise TimeoutError(f"{within_s:.0f} s after all was mended these have not returned: {names}") from None
+            raise TimeoutError(f"{within_s:.0f} s after all faults ended these have not returned: {names}") from None
 
 
 def _draw(entropy: random.Random, kinds: tuple[str, ...], begun_ms: int, length_ms: int, every_s: float) -> list[Fault]:

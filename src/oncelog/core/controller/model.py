@@ -1,4 +1,4 @@
-"""What an image of the cluster consists of; values, never changed."""
+"""The parts of an image of the cluster; values, never changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog.base.tree import Change as Change
 
 
 class PartitionImage(NamedTuple):
-    """One partition: who leads it and since which epoch. ``version`` is that of its state node."""
+    """A partition with its leader and leader epoch. ``version`` is that of its state node."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -23,7 +23,7 @@ class PartitionImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic. ``version`` and ``config_version`` are those of its nodes."""
+    """A topic. ``version`` and ``config_version`` are those of its nodes."""
 
     name: TopicName
     topic_id: TopicId
@@ -35,7 +35,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One live broker. ``epoch`` rises with each registration of any broker."""
+    """A live broker. ``epoch`` rises with each registration of any broker."""
 
     broker_id: BrokerId
     host: str
@@ -47,7 +47,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class ConfigImage:
-    """What is set for a broker, all brokers, a group or a client metrics subscription."""
+    """The configs of a broker, all brokers, a group or a client metrics subscription."""
 
     configs: Mapping[str, str]
     version: int

@@ -25,8 +25,8 @@ from oncelog.records.internal.transaction_records import TransactionValue
 
 
 def value_version(transaction: Transaction, settings: TransactionSettings) -> int:
-    """The version a record is written in: flexible when the cluster allows it (then a downgrade is possible), and
-    where the fixed-width one could not say how the transaction goes on."""
+    """The version of the transaction's record: flexible when the cluster allows it (then a downgrade is possible), and
+    where the fixed-width one lacks a field that the transaction needs."""
     needs_tags = transaction.next_identity.producer_id != NO_PRODUCER_ID or (
         transaction.previous_producer_id not in (NO_PRODUCER_ID, transaction.identity.producer_id)
     )
@@ -34,7 +34,7 @@ def value_version(transaction: Transaction, settings: TransactionSettings) -> in
 
 
 def is_whole(value: bytes) -> bool:
-    """Whether a record's value holds all of the transaction it was made of; one of version 0 lacks what has a tag."""
+    """True if a record's value holds all of its transaction but the last epoch; version 0 lacks the tagged fields."""
     return value[1] >= transaction_records.FLEXIBLE_SINCE
 
 

@@ -54,24 +54,24 @@ class Transaction(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether another instance has taken over an open transaction (KIP-939)."""
+        """True if another instance has taken over the open transaction (KIP-939)."""
         return self.next_identity.producer_epoch != NO_PRODUCER_EPOCH
 
     @property
     def client_identity(self) -> Identity:
-        """What the client has to name: that of the transaction, unless the transaction was kept."""
+        """The identity that the client has to name: the transaction's, or the next one if the transaction was kept."""
         return self.next_identity if self.is_kept else self.identity
 
     @property
     def deadline_ms(self) -> int | None:
-        """From when on the transaction has timed out; None where it does not."""
+        """The time from which on the transaction has timed out; None where it does not."""
         if self.state is not TransactionState.ONGOING or self.timeout_ms == NEVER_TIMES_OUT:
             return None
         return self.start_ms + self.timeout_ms + 1
 
 
 def is_exhausted(epoch: ProducerEpoch) -> bool:
-    """Whether a client may use no higher epoch with its producer id."""
+    """True if a client may use no higher epoch with its producer id."""
     return epoch >= EXHAUSTED
 
 

@@ -30,7 +30,7 @@ from oncelog.core.transactions.transaction import (
 
 
 def new(transactional_id: TransactionalId, producer_id: ProducerId, now_ms: int) -> Transaction:
-    """An id that was never initialised; it is not stored like this."""
+    """The state of an id that was never initialised; it is not stored like this."""
     return Transaction(
         transactional_id, Identity(producer_id, NO_PRODUCER_EPOCH), 0, TransactionState.EMPTY, last_update_ms=now_ms
     )
@@ -56,7 +56,7 @@ def follow(transaction: Transaction, **changes: object) -> Transaction:
 def initialise(
     transaction: Transaction, identity: Identity, last: ProducerEpoch, timeout: int, now: int
 ) -> Transaction:
-    """A producer has come (InitProducerId) and has ``identity`` from now on."""
+    """InitProducerId: the producer has ``identity`` from now on."""
     return follow(
         transaction,
         identity=identity,
@@ -70,7 +70,7 @@ def initialise(
 
 
 def keep(transaction: Transaction, following: Identity, last: ProducerEpoch, timeout: int, now: int) -> Transaction:
-    """Another instance has come and wants to end what is open: it has the identity ``following`` from now on."""
+    """InitProducerId of an instance that keeps the open transaction: it has the identity ``following`` from now on."""
     return follow(
         transaction,
         state=TransactionState.ONGOING,
@@ -84,7 +84,7 @@ def keep(transaction: Transaction, following: Identity, last: ProducerEpoch, tim
 def add_partitions(
     transaction: Transaction, added: tuple[TopicPartition, ...], client_version: int, now_ms: int
 ) -> Transaction:
-    """More partitions take part; the first begin the transaction."""
+    """Add partitions; the first ones begin the transaction."""
     return follow(
         transaction,
         state=TransactionState.ONGOING,
@@ -96,14 +96,14 @@ def add_partitions(
 
 
 def needs_producer_id(transaction: Transaction, client_version: int) -> bool:
-    """Whether the end of the transaction has to rotate the producer id."""
+    """True if the end of the transaction has to rotate the producer id."""
     return client_version >= TRANSACTIONS_V2 and is_exhausted(transaction.client_identity.producer_epoch)
 
 
 def prepare(
     transaction: Transaction, *, committed: bool, client_version: int, new_producer_id: ProducerId, now_ms: int
 ) -> Transaction:
-    """The transaction is decided. With Transactions V2 its epoch rises, and the markers already carry the new one.
+    """Decide the transaction. With Transactions V2 its epoch rises, and the markers already carry the new one.
 
     ``new_producer_id`` is used where :func:`needs_producer_id` says so.
     """
@@ -133,7 +133,7 @@ def prepare(
 def fence_and_prepare_abort(
     transaction: Transaction, *, transaction_version: int, new_producer_id: ProducerId, now_ms: int
 ) -> Transaction:
-    """The open transaction is aborted by a newer instance or by its time-out, under an epoch its client does not have.
+    """Abort the open transaction for a newer instance or a time-out, under an epoch that its client does not have.
 
     With Transactions V2 that is what every abort does. Without, the fencing raises the epoch itself, and forgets the
     last one, so that nothing the old client sends can pass as a retry.
@@ -162,7 +162,7 @@ def fence_and_prepare_abort(
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """All markers are written: the transaction is over, and the identity for the next one takes effect."""
+    """Complete the transaction, all markers being written; the identity for the next one takes effect."""
     identity, following = transaction.identity, transaction.next_identity
     previous_producer_id = identity.producer_id
     if transaction.is_kept:
