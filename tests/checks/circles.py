@@ -21,17 +21,16 @@ KNOWN: Final[frozenset[frozenset[str]]] = frozenset(
                 "oncelog.storage.transactions.open_transactions",
             }
         ),
-        frozenset({"oncelog.handlers.support.audit", "oncelog.handlers.support.context"}),
-        frozenset({"oncelog.node.requests.connections", "oncelog.node.requests.tasks"}),
-        frozenset({"oncelog.node.partitions.maintenance", "oncelog.node.partitions.manager"}),
-        frozenset({"oncelog.node.monitoring.transaction_metrics", "oncelog.node.node"}),
+        frozenset(
+            {"oncelog.handlers.support.audit", "oncelog.handlers.support.context", "oncelog.handlers.support.ports"}
+        ),
         frozenset({"oncelog.spark.sink.errors", "oncelog.spark.sink.register"}),
         frozenset({"oncelog.spark", "oncelog.spark.loading", "oncelog.spark.spark_writer", "oncelog.spark.streaming"}),
         frozenset({"oncelog.spark.targets", "oncelog.spark.targets_delta", "oncelog.spark.targets_iceberg"}),
         frozenset({"oncelog.sim.workloads.hangs.offsets", "oncelog.sim.workloads.hangs.planting"}),
     }
 )
-"""Circles that are still to be broken; a part of one is let pass, nothing else."""
+"""Circles that are still to be broken: parts of them pass, no other circle does."""
 
 
 def modules(sources: Path) -> dict[str, ast.Module]:
