@@ -27,7 +27,7 @@ def log_config(topic: TopicConfig) -> LogConfig:
 
 
 def storage_config(config: BrokerConfig) -> StorageConfig:
-    """What all logs of a broker obey together."""
+    """The settings that all logs of a broker share."""
     return StorageConfig(
         producer_id_expiration_ms=int(config.get("producer.id.expiration.ms")),
         producer_id_expiration_check_interval_ms=int(config.get("producer.id.expiration.check.interval.ms")),

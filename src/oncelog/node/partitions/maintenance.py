@@ -1,4 +1,4 @@
-"""What has to be done from time to time: retention, compaction, expiry of producer state, checkpoints.
+"""Periodic work on the logs: retention, compaction, expiry of producer state, checkpoints.
 
 Jobs run one after the other in a worker, so that they never take more than one core from the loop; what they made is
 applied on the loop. A pass over the logs only collects jobs; with many thousand logs it goes in slices.
