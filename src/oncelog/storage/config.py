@@ -71,7 +71,6 @@ class StorageConfig:
     """The broker configuration that storage needs, for all logs together."""
 
     producer_id_expiration_ms: int = DAY_MS
-    producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
     cleaner_dedupe_buffer_bytes: int = 128 * MIB
     cleaner_enable: bool = True
     max_decompressed_bytes: int = 512 * MIB

@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 class Maintenance:
     """Belongs to one log."""
 
-    __slots__ = ("_busy", "_doomed", "_expiry_checked_ms", "_log", "_uncleanable")
+    __slots__ = ("_busy", "_doomed", "_log", "_uncleanable")
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._doomed: list[tuple[int, Segment]] = []
         """(when to remove, segment) in order."""
-        self._expiry_checked_ms = 0
         self._busy: set[str] = set()
         """Names of jobs that are under way."""
         self._uncleanable = False
@@ -60,7 +59,7 @@ class Maintenance:
         return crc32(text.encode()) % min(limit_ms, self._log.config.segment_ms)
 
     def due_jobs(self, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """Apply retention (if it is due) and expiry, and return the jobs that are due, compaction included."""
+        """Apply retention (if it is due) and return the jobs that are due, compaction included."""
         jobs = self.housekeeping(now_ms, retention=retention)
         if (compaction := self.compaction(now_ms)) is not None:
             self.started(compaction)
@@ -69,7 +68,6 @@ class Maintenance:
 
     def housekeeping(self, now_ms: int, *, retention: bool = True) -> list[Job]:
         """As :meth:`due_jobs`, without compaction."""
-        self._expire_producers(now_ms)
         if retention:
             self._apply_retention(now_ms)
         jobs: list[Job] = []
@@ -102,12 +100,6 @@ class Maintenance:
         self._busy.discard(job.name)
         if failed and job.name == Compact.name:
             self._uncleanable = True
-
-    def _expire_producers(self, now_ms: int) -> None:
-        storage = self._log.storage
-        if now_ms - self._expiry_checked_ms >= storage.producer_id_expiration_check_interval_ms:
-            self._expiry_checked_ms = now_ms
-            self._log.producers.expire(now_ms, storage.producer_id_expiration_ms)
 
     def _apply_retention(self, now_ms: int) -> None:
         log = self._log

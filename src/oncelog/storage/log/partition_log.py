@@ -437,8 +437,12 @@ class PartitionLog:
             self.high_watermark = Offset(max(self.high_watermark, offset))
 
     def due_jobs(self, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """Retention, expiry and compaction that are due; see ``jobs`` for what to do with them."""
+        """Retention and compaction that are due; see ``jobs`` for what to do with them."""
         return self.maintenance.due_jobs(now_ms, retention=retention)
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget the producers that were idle for ``producer.id.expiration.ms`` and have nothing open."""
+        self.producers.expire(now_ms, self.storage.producer_id_expiration_ms)
 
     def set_topic_id(self, topic_id: TopicId) -> None:
         """Say to which topic the log belongs, if it is not known."""
