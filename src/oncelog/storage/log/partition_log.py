@@ -392,6 +392,7 @@ class PartitionLog:
         if size > 0:
             result.chunks.append(FileRange(self.segments[place.segment].file, place.position, size))
             result.size_bytes = size
+            result.first_batch_cut = size < place.first_batch_size
         if isolation_read_committed:
             result.aborted = read.aborted_in(self.segments, place, offset, size, self.log_end_offset)
         return result
@@ -406,9 +407,10 @@ class PartitionLog:
         """The first record with the largest timestamp; None when the log is empty. Otherwise as above."""
         return read.latest_timestamp(self.segments, self.storage.max_decompressed_bytes)
 
-    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch not above ``epoch`` and the offset after its last record; (−1, −1) if unknown."""
-        return self.leader_epochs.end_offset(epoch, self.log_end_offset)
+    def epoch_end_offset(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
+        """The largest leader epoch not above ``epoch`` and the offset after its last record; (−1, −1) if unknown.
+        ``leader_epoch`` is the epoch in which the log is led now, written in or not."""
+        return self.leader_epochs.end_offset(epoch, self.log_end_offset, leader_epoch)
 
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that wrote ``offset``, −1 when unknown."""

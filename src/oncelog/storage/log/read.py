@@ -30,6 +30,8 @@ class Read:
     log_start_offset: int
     aborted: list[tuple[int, int]] = field(default_factory=list)
     """(producer id, first offset) of aborted transactions that overlap the chunks; only for read_committed."""
+    first_batch_cut: bool = False
+    """True when ``max_bytes`` holds less than the first batch: what is there is no use to a reader."""
 
 
 class TimestampOffset(NamedTuple):
