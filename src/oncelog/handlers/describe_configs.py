@@ -138,7 +138,7 @@ class _Describer:
         config = self._config
         if not name:
             return [
-                self._broker_entry(key, [s for s in config.synonyms(key) if s.source is Source.DYNAMIC_DEFAULT_BROKER])
+                self._set_entry(key, [s for s in config.synonyms(key) if s.source is Source.DYNAMIC_DEFAULT_BROKER])
                 for key in config.dynamic_default
             ]
         check_broker_name(
@@ -147,25 +147,28 @@ class _Describer:
             "Broker id must be an integer, but it is: ",
             " or empty string, but received ",
         )
-        others = [key for key in (*config.static, *config.dynamic_default, *config.dynamic) if key not in BROKER_KEYS]
-        shown = [key.name for key in BROKER_KEYS.values() if not key.internal]
-        return [self._broker_entry(key, config.synonyms(key)) for key in (*shown, *dict.fromkeys(others))]
+        listed = {key.name: key for key in BROKER_KEYS.values() if not key.internal}
+        others = dict.fromkeys((*config.static, *config.dynamic_default, *config.dynamic))
+        return [
+            *(
+                self._entry(key, config.get(name), config.synonyms(name), read_only=key.update is Update.READ_ONLY)
+                for name, key in listed.items()
+            ),
+            *(self._set_entry(name, config.synonyms(name)) for name in others if name not in listed),
+        ]
 
-    def _broker_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
+    def _set_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
+        """A key as it was set, not as it is parsed. Of an unknown one nothing is shown: it may be secret."""
         key = BROKER_KEYS.get(name)
-        if key is None:
-            return self._unknown_entry(name, synonyms)
-        return self._entry(key, self._config.get(name), synonyms, read_only=key.update is Update.READ_ONLY)
-
-    def _unknown_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
         return Entry(
             name=name,
-            value=None,
-            read_only=True,
+            value=synonyms[0].value,
+            read_only=key is None or key.update is Update.READ_ONLY,
             config_source=synonyms[0].source.value,
-            is_sensitive=True,
+            is_sensitive=key is None or key.sensitive,
             synonyms=self._shown(synonyms),
-            documentation=None,
+            config_type=0 if key is None else key.type.value,
+            documentation=(key.documentation or None) if key is not None and self._with_documentation else None,
         )
 
     def _loggers(self, name: str) -> Sequence[Entry]:

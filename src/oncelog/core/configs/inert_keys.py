@@ -30,6 +30,12 @@ def inert(
     return ConfigKey(name, kind, default, "Has no effect here.", check, update, inert=True)
 
 
+def _throttle(name: str) -> ConfigKey:
+    """A limit that kafka-reassign-partitions sets and removes: without a default, listed only while it is set, and,
+    as in Apache Kafka, without documentation."""
+    return ConfigKey(name, LONG, None, "", at_least(0), CLUSTER_WIDE, inert=True, internal=True)
+
+
 INERT_KEYS: Final = (
     inert("remote.log.storage.system.enable", BOOLEAN, "false"),
     inert("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", non_empty),
@@ -308,6 +314,9 @@ INERT_KEYS: Final = (
     inert("delegation.token.max.lifetime.ms", LONG, "604800000", at_least(1)),
     inert("delegation.token.expiry.time.ms", LONG, "86400000", at_least(1)),
     inert("delegation.token.expiry.check.interval.ms", LONG, "3600000", at_least(1)),
+    _throttle("leader.replication.throttled.rate"),
+    _throttle("follower.replication.throttled.rate"),
+    _throttle("replica.alter.log.dirs.io.max.bytes.per.second"),
     inert("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", at_least(0)),
     inert("add.partitions.to.txn.retry.backoff.ms", INT, "20", at_least(1)),
 )
