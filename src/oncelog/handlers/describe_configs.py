@@ -189,10 +189,13 @@ class _Describer:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         configs = current(self._context.cluster.image, Resource(ConfigResourceType.GROUP, name)).configs
-        return [
-            self._own_entry(key, configs, Source.GROUP, self._config.synonyms(key.synonym or ""))
-            for key in GROUP_KEYS.values()
-        ]
+        return [self._own_entry(key, configs, Source.GROUP, self._defaults(key)) for key in GROUP_KEYS.values()]
+
+    def _defaults(self, key: ConfigKey) -> list[Synonym]:
+        """Where a group's key has its value from when the group does not set it: the broker's key, or its default."""
+        if key.synonym is not None:
+            return self._config.synonyms(key.synonym)
+        return [Synonym(key.name, key.default, Source.DEFAULT)]
 
     def _own_entry(self, key: ConfigKey, configs: Mapping[str, str], source: Source, synonyms: list[Synonym]) -> Entry:
         """An entry of a resource that sets a key itself, or takes the broker's value."""

@@ -175,6 +175,39 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
         ),
         (GROUP, [("foo", SET, "1")], INVALID_CONFIG, "Unknown group config name: foo"),
         (
+            GROUP,
+            [("share.session.timeout.ms", SET, "x"), ("share.foo", SET, "1")],
+            INVALID_CONFIG,
+            "Unknown group config name: share.foo",
+        ),
+        (
+            GROUP,
+            [("streams.num.standby.replicas", SET, "3"), ("share.delivery.count.limit", SET, "11")],
+            INVALID_CONFIG,
+            "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit",
+        ),
+        (
+            GROUP,
+            [("streams.num.standby.replicas", SET, "3")],
+            INVALID_CONFIG,
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
+        (
+            GROUP,
+            [("share.isolation.level", SET, "READ_COMMITTED")],
+            INVALID_CONFIG,
+            "Invalid value READ_COMMITTED for configuration share.isolation.level: String must be one of: "
+            "read_committed, read_uncommitted",
+        ),
+        (
+            GROUP,
+            [("share.auto.offset.reset", SET, "none")],
+            INVALID_CONFIG,
+            "Invalid value none for configuration share.auto.offset.reset: Invalid value `none` for configuration "
+            "share.auto.offset.reset. The value must be either 'earliest', 'latest' or of the format "
+            "'by_duration:<PnDTnHnMn.nS>'.",
+        ),
+        (
             Resource(ConfigResourceType.GROUP, ""),
             [("foo", SET, "1")],
             INVALID_REQUEST,
@@ -198,3 +231,20 @@ def test_refusals_are_apache_kafkas(
     message: str | None,
 ) -> None:
     assert refusal(image, resource, *changes) == Refusal(code, message)
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+@pytest.mark.parametrize(
+    ("session_ms", "heartbeat_ms", "accepted"),
+    [(None, "45000", False), ("5000", None, False), ("46000", "46000", False), ("46001", "46000", True)],
+)
+def test_a_groups_session_outlasts_its_heartbeats(
+    image: ClusterImage, kind: str, session_ms: str | None, heartbeat_ms: str | None, accepted: bool
+) -> None:
+    session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+    bounds = {f"group.{kind}.min.session.timeout.ms": "1", f"group.{kind}.max.heartbeat.interval.ms": "60000"}
+    wanted = [(session, session_ms), (heartbeat, heartbeat_ms)]
+    changes = [ConfigChange(key, text) for key, text in wanted if text is not None]
+    (outcome,) = alter_configs(image, BrokerConfig(bounds), BrokerId(1), [Alteration(GROUP, changes)]).outcomes
+    message = f"{session} must be greater than {heartbeat}"
+    assert outcome == (None if accepted else Refusal(INVALID_CONFIG, message))
