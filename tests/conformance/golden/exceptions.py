@@ -21,7 +21,6 @@ INIT_PRODUCER_ID: Final = 22
 STABLE_INIT_PRODUCER_ID: Final = 5
 """Version 6 is two-phase commit, which Apache Kafka 4.3 holds back as unstable and we advertise."""
 BROKER: Final = 4
-_MIN_ISR: Final = "min.insync.replicas"
 CONFIGS_OF_THE_PROCESS: Final = frozenset(
     {
         "advertised.listeners",
@@ -35,7 +34,7 @@ CONFIGS_OF_THE_PROCESS: Final = frozenset(
         "process.roles",
         *(key.name for key in OWN_KEYS),
     }
-) | frozenset(key.name for key in OWN_KEYS)
+)
 """Broker keys that name its addresses, directories and quorum, and keys of our own."""
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
@@ -65,8 +64,7 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
     elif api == "DescribeConfigs":
         for result in (*recorded.results, *ours.results):
             if result.resource_type == BROKER:
-                unlike = CONFIGS_OF_THE_PROCESS if result.resource_name else CONFIGS_OF_THE_PROCESS | {_MIN_ISR}
-                result.configs[:] = [config for config in result.configs if config.name not in unlike]
+                result.configs[:] = [c for c in result.configs if c.name not in CONFIGS_OF_THE_PROCESS]
 
 
 def is_timed_out_fetch(api: str, answer: Any) -> bool:
@@ -83,9 +81,6 @@ def excused(api: str, recorded: Any, ours: Any, line: str, created: set[str]) ->
         listed = {topic.name for topic in recorded.topics}
         late |= {topic.name for topic in ours.topics if topic.name in created and topic.name not in listed}
         return bool(late) and all(topic.error_code == 0 for topic in ours.topics if topic.name in late)
-    if api in ("DescribeConfigs", "CreateTopics"):
-        # With eligible leader replicas, Apache Kafka 4 writes this key down as a cluster-wide dynamic value.
-        return ".configs[min.insync.replicas]." in line
     if api == "AddPartitionsToTxn" and line.endswith(_WAITS):
         # Apache Kafka refuses while the transaction before completes, and the client asks again; we wait for it.
         return True

@@ -120,8 +120,8 @@ class TestDescribeConfigs:
         change = incremental.AlterableConfig(name="message.max.bytes", value="9")
         resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[change])
         broker.call(incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        (entry,) = self.ask(broker, BROKER, "").configs
-        assert (entry.name, entry.value, entry.config_source) == ("message.max.bytes", "9", 3)
+        found = {entry.name: (entry.value, entry.config_source) for entry in self.ask(broker, BROKER, "").configs}
+        assert found == {"min.insync.replicas": ("1", 3), "message.max.bytes": ("9", 3)}
         assert self.ask(broker, TOPIC, "t", "max.message.bytes").configs[0].value == "9"
 
     def test_all_brokers_show_their_own_value_as_it_was_set_also_where_this_broker_has_another(
@@ -137,6 +137,11 @@ class TestDescribeConfigs:
         (own,) = self.ask(broker, BROKER, "1", "message.max.bytes").configs
         assert (own.value, own.config_source) == ("800000", 2)
         assert [s.source for s in own.synonyms] == [2, 3, 4, 5]
+
+    def test_min_insync_replicas_come_from_the_cluster(self, broker: ClusterBroker) -> None:
+        for kind, name in ((BROKER, "1"), (TOPIC, "t")):
+            (entry,) = self.ask(broker, kind, name, "min.insync.replicas").configs
+            assert (entry.value, [s.source for s in entry.synonyms]) == ("1", [3, 5])
 
     def test_internal_keys_are_shown_as_they_were_set_and_only_then(self) -> None:
         interval = "producer.id.expiration.check.interval.ms"

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicName
+from oncelog.base.tree import Create, Operation, Set
 from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig
 from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_BOUNDS, GROUP_KEYS, GROUP_KINDS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Update
@@ -55,6 +56,10 @@ _KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
 }
 
 
+ALL_BROKERS: Final = Resource(ConfigResourceType.BROKER, "")
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+
+
 def current(image: ClusterImage, resource: Resource) -> Current:
     """The present configs of ``resource``: none when it does not exist."""
     if resource.type == ConfigResourceType.TOPIC:
@@ -70,6 +75,12 @@ def current(image: ClusterImage, resource: Resource) -> Current:
     path = f"{parent}/{layout.entity_name(resource.name)}"
     entity = entities.get(resource.name)
     return Current(path, {}, ABSENT) if entity is None else Current(path, entity.configs, entity.version)
+
+
+def write_configs(now: Current, configs: Mapping[str, str]) -> Operation:
+    """The operation after which the resource sets exactly ``configs``."""
+    value = layout.config_value(configs)
+    return Create(now.path, value) if now.version == ABSENT else Set(now.path, value, now.version)
 
 
 def check_resource(resource: Resource, broker_id: BrokerId) -> None:

@@ -20,6 +20,8 @@ BROKER = Resource(ConfigResourceType.BROKER, "1")
 ALL_BROKERS = Resource(ConfigResourceType.BROKER, "")
 GROUP = Resource(ConfigResourceType.GROUP, "g/1")
 METRICS = Resource(ConfigResourceType.CLIENT_METRICS, "m")
+NO_BROKER_LEVEL = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+ALWAYS_CLUSTER_LEVEL = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
 
 
 @pytest.fixture
@@ -57,6 +59,13 @@ def test_a_replacement_puts_back_what_it_does_not_name(image: ClusterImage) -> N
     assert current(applied(image, decided.operations), TOPIC).configs == {"segment.ms": "7"}
 
 
+def test_a_replacement_of_what_all_brokers_set_has_to_name_min_insync_replicas(image: ClusterImage) -> None:
+    without = decide(image, Alteration(ALL_BROKERS, [ConfigChange("log.roll.ms", "7")], replace=True))
+    assert without.outcomes == [Refusal(INVALID_CONFIG, ALWAYS_CLUSTER_LEVEL)]
+    with_it = decide(image, Alteration(ALL_BROKERS, [ConfigChange("min.insync.replicas", "2")], replace=True))
+    assert current(applied(image, with_it.operations), ALL_BROKERS).configs == {"min.insync.replicas": "2"}
+
+
 def test_lists_are_appended_to_and_taken_from_beginning_with_the_default(image: ClusterImage) -> None:
     assert change(image, TOPIC, ("cleanup.policy", APPEND, "delete,compact"))["cleanup.policy"] == "compact,delete"
     assert change(image, TOPIC, ("cleanup.policy", SUBTRACT, "compact"))["cleanup.policy"] == ""
@@ -66,7 +75,10 @@ def test_lists_are_appended_to_and_taken_from_beginning_with_the_default(image: 
 
 
 def test_every_kind_of_resource_keeps_its_own(image: ClusterImage) -> None:
-    assert change(image, ALL_BROKERS, ("message.max.bytes", SET, "100000")) == {"message.max.bytes": "100000"}
+    assert change(image, ALL_BROKERS, ("message.max.bytes", SET, "100000")) == {
+        "min.insync.replicas": "1",
+        "message.max.bytes": "100000",
+    }
     assert change(image, GROUP, ("consumer.session.timeout.ms", SET, "50000")) == {
         "consumer.session.timeout.ms": "50000"
     }
@@ -221,6 +233,15 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
             "Logger kafka does not exist!",
         ),
         (Resource(7, "x"), [("a", SET, "1")], INVALID_REQUEST, "Unknown resource type 7"),
+        (BROKER, [("min.insync.replicas", SET, "1")], INVALID_CONFIG, NO_BROKER_LEVEL),
+        (BROKER, [("min.insync.replicas", DELETE, None)], INVALID_CONFIG, NO_BROKER_LEVEL),
+        (ALL_BROKERS, [("min.insync.replicas", DELETE, None)], INVALID_CONFIG, ALWAYS_CLUSTER_LEVEL),
+        (
+            BROKER,
+            [("min.insync.replicas", SET, "x")],
+            INVALID_REQUEST,
+            "Invalid value x for configuration min.insync.replicas: Not a number of type INT",
+        ),
     ],
 )
 def test_refusals_are_apache_kafkas(
