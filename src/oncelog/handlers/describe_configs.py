@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
+from oncelog.core.configs import kafka_documentation
 from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym
+from oncelog.core.configs.documentation import documentation_of
 from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
 from oncelog.core.configs.kinds import ConfigKey, Update, Value, canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
@@ -38,6 +41,10 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 Entry = DescribeConfigsResourceResult
 
+_BROKER_ID: Final = re.compile(r"[+]?0*([0-9]+)")
+"""1, +1 and 001 are the same broker."""
+
+_TEXTS: Final = {Source.GROUP: kafka_documentation.GROUP, Source.CLIENT_METRICS: kafka_documentation.CLIENT_METRICS}
 _DENIED: Final = {
     ConfigResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ConfigResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -46,7 +53,7 @@ _DENIED: Final = {
 
 def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     """Describe each resource. An unknown type refuses the whole request, as in Apache Kafka. What is asked for again is
-    answered once: a broker's configuration is 20 kB, and six bytes ask for it."""
+    answered once: a broker's configuration with its documentation is 100 kB, and six bytes ask for it."""
     resources = list({_question(resource): resource for resource in request.resources}.values())
     unknown = [resource for resource in resources if resource.resource_type not in tuple(ConfigResourceType)]
     if unknown:
@@ -64,9 +71,12 @@ def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigs
     return DescribeConfigsResponse(results=results)
 
 
-def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...] | None]:
-    keys = resource.configuration_keys
-    return resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
+def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:
+    keys, name = resource.configuration_keys, resource.resource_name
+    if resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
+        same = _BROKER_ID.fullmatch(name)
+        name = same[1] if same else name
+    return resource.resource_type, name, tuple(keys or ())
 
 
 def _may_see(context: Context, resource: DescribeConfigsResource) -> bool:
@@ -127,7 +137,10 @@ class _Describer:
         if entries is None:
             entries = self._topic_entries[overrides] = [
                 self._entry(
-                    key, topic_value(self._config, topic.configs, key), topic_synonyms(self._config, topic.configs, key)
+                    key,
+                    topic_value(self._config, topic.configs, key),
+                    topic_synonyms(self._config, topic.configs, key),
+                    kafka_documentation.TOPIC,
                 )
                 for key in TOPIC_KEYS
                 if not key.internal or key.name in topic.configs
@@ -151,7 +164,13 @@ class _Describer:
         others = dict.fromkeys((*config.static, *config.dynamic_default, *config.dynamic))
         return [
             *(
-                self._entry(key, config.get(name), config.synonyms(name), read_only=key.update is Update.READ_ONLY)
+                self._entry(
+                    key,
+                    config.get(name),
+                    config.synonyms(name),
+                    kafka_documentation.BROKER,
+                    read_only=key.update is Update.READ_ONLY,
+                )
                 for name, key in listed.items()
             ),
             *(self._set_entry(name, config.synonyms(name)) for name in others if name not in listed),
@@ -168,7 +187,7 @@ class _Describer:
             is_sensitive=key is None or key.sensitive,
             synonyms=self._shown(synonyms),
             config_type=0 if key is None else key.type.value,
-            documentation=(key.documentation or None) if key is not None and self._with_documentation else None,
+            documentation=None if key is None else self._told(key, kafka_documentation.BROKER),
         )
 
     def _loggers(self, name: str) -> Sequence[Entry]:
@@ -199,12 +218,21 @@ class _Describer:
 
     def _own_entry(self, key: ConfigKey, configs: Mapping[str, str], source: Source, synonyms: list[Synonym]) -> Entry:
         """An entry of a resource that sets a key itself, or takes the broker's value."""
+        value = self._config.get(key.synonym) if key.synonym else key.default_value()
         if key.name in configs:
             value = key.parse(configs[key.name])
-            return self._entry(key, value, [Synonym(key.name, canonical(value), source), *synonyms])
-        return self._entry(key, self._config.get(key.synonym) if key.synonym else key.default_value(), synonyms)
+            synonyms = [Synonym(key.name, canonical(value), source), *synonyms]
+        return self._entry(key, value, synonyms, _TEXTS[source])
 
-    def _entry(self, key: ConfigKey, value: Value, synonyms: Sequence[Synonym], *, read_only: bool = False) -> Entry:
+    def _entry(
+        self,
+        key: ConfigKey,
+        value: Value,
+        synonyms: Sequence[Synonym],
+        texts: Mapping[str, str],
+        *,
+        read_only: bool = False,
+    ) -> Entry:
         source = synonyms[0].source if synonyms else Source.DEFAULT
         return Entry(
             name=key.name,
@@ -214,8 +242,12 @@ class _Describer:
             is_sensitive=key.sensitive,
             synonyms=self._shown(synonyms),
             config_type=key.type.value,
-            documentation=key.documentation if self._with_documentation else None,
+            documentation=self._told(key, texts),
         )
+
+    def _told(self, key: ConfigKey, texts: Mapping[str, str]) -> str | None:
+        """The documentation of a key, where it is asked for."""
+        return documentation_of(key, texts) if self._with_documentation else None
 
     def _shown(self, synonyms: Sequence[Synonym]) -> list[DescribeConfigsSynonym]:
         return [

@@ -138,6 +138,17 @@ class TestDescribeConfigs:
         assert (own.value, own.config_source) == ("800000", 2)
         assert [s.source for s in own.synonyms] == [2, 3, 4, 5]
 
+    def test_a_broker_named_in_several_ways_is_answered_once(self, broker: ClusterBroker) -> None:
+        names = ("1", "+1", "001", "", "2", "1+")
+        resources = [configs.DescribeConfigsResource(resource_type=BROKER, resource_name=name) for name in names]
+        results = broker.call(configs.DescribeConfigsRequest(resources=resources), 4).results
+        assert [(r.resource_name.lstrip("+0"), bool(r.configs)) for r in results] == [
+            ("1", True),
+            ("", True),
+            ("2", False),
+            ("1+", False),
+        ]
+
     def test_min_insync_replicas_come_from_the_cluster(self, broker: ClusterBroker) -> None:
         for kind, name in ((BROKER, "1"), (TOPIC, "t")):
             (entry,) = self.ask(broker, kind, name, "min.insync.replicas").configs

@@ -22,25 +22,25 @@ def _of_kind(kind: str) -> tuple[ConfigKey, ...]:
             f"{kind}.session.timeout.ms",
             INT,
             "45000",
-            f"Time after which a silent member of a {kind} group is removed.",
             at_least(1),
             synonym=f"group.{kind}.session.timeout.ms",
+            inert=True,
         ),
         ConfigKey(
             f"{kind}.heartbeat.interval.ms",
             INT,
             "5000",
-            f"Time between two heartbeats of a member of a {kind} group.",
             at_least(1),
             synonym=f"group.{kind}.heartbeat.interval.ms",
+            inert=True,
         ),
         ConfigKey(
             f"{kind}.assignment.interval.ms",
             INT,
             "1000",
-            f"Least time between two assignments of a {kind} group.",
             at_least(0),
             synonym=f"group.{kind}.assignment.interval.ms",
+            inert=True,
         ),
     )
 
@@ -54,62 +54,46 @@ GROUP_KEYS: Final = {
             "share.record.lock.duration.ms",
             INT,
             "30000",
-            "How long a record is acquired by one member of a share group.",
             at_least(1000),
             synonym="group.share.record.lock.duration.ms",
+            inert=True,
         ),
         ConfigKey(
-            "share.delivery.count.limit",
-            INT,
-            "5",
-            "How often a record is delivered to a share group at most.",
-            at_least(2),
-            synonym="group.share.delivery.count.limit",
+            "share.delivery.count.limit", INT, "5", at_least(2), synonym="group.share.delivery.count.limit", inert=True
         ),
         ConfigKey(
             "share.partition.max.record.locks",
             INT,
             "2000",
-            "Records of one partition that a share group may have acquired at a time.",
             at_least(100),
             synonym="group.share.partition.max.record.locks",
+            inert=True,
         ),
-        ConfigKey(
-            "share.auto.offset.reset",
-            STRING,
-            "latest",
-            "Where a share group begins a partition: earliest, latest, or by_duration:PnDTnHnMn.nS before now.",
-            offset_reset,
-        ),
+        ConfigKey("share.auto.offset.reset", STRING, "latest", offset_reset, inert=True),
         ConfigKey(
             "share.isolation.level",
             STRING,
             "read_uncommitted",
-            "Whether a share group is given only committed records of transactions (read_committed), or all.",
             one_of("read_committed", "read_uncommitted"),
+            inert=True,
         ),
-        ConfigKey(
-            "share.renew.acknowledge.enable",
-            BOOLEAN,
-            "true",
-            "Whether members of a share group may renew their acquisition of records.",
-        ),
+        ConfigKey("share.renew.acknowledge.enable", BOOLEAN, "true", inert=True),
         *_of_kind("streams"),
         ConfigKey(
             "streams.num.standby.replicas",
             INT,
             "0",
-            "Standby replicas of each task of a streams group.",
             at_least(0),
             synonym="group.streams.num.standby.replicas",
+            inert=True,
         ),
         ConfigKey(
             "streams.initial.rebalance.delay.ms",
             INT,
             "3000",
-            "How long a new streams group waits for more members before its first rebalance.",
             at_least(0),
             synonym="group.streams.initial.rebalance.delay.ms",
+            inert=True,
         ),
     )
 }
@@ -136,8 +120,8 @@ GROUP_KINDS: Final = ("consumer", "share", "streams")
 CLIENT_METRICS_KEYS: Final = {
     key.name: key
     for key in (
-        ConfigKey("interval.ms", INT, "300000", "Time between two pushes of a client.", between(100, 3_600_000)),
-        ConfigKey("match", LIST, "", "Which clients the subscription is for, as selector=pattern."),
-        ConfigKey("metrics", LIST, "", "Prefixes of the metrics to push."),
+        ConfigKey("interval.ms", INT, "300000", between(100, 3_600_000), inert=True),
+        ConfigKey("match", LIST, "", inert=True),
+        ConfigKey("metrics", LIST, "", inert=True),
     )
 }

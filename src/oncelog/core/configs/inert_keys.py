@@ -27,13 +27,13 @@ def inert(
     name: str, kind: ConfigType, default: str | None, check: Check | None = None, update: Update = Update.READ_ONLY
 ) -> ConfigKey:
     """A key that is accepted, checked and shown, and changes nothing."""
-    return ConfigKey(name, kind, default, "Has no effect here.", check, update, inert=True)
+    return ConfigKey(name, kind, default, check, update, inert=True)
 
 
 def _throttle(name: str) -> ConfigKey:
     """A limit that kafka-reassign-partitions sets and removes: without a default, listed only while it is set, and,
     as in Apache Kafka, without documentation."""
-    return ConfigKey(name, LONG, None, "", at_least(0), CLUSTER_WIDE, inert=True, internal=True)
+    return ConfigKey(name, LONG, None, at_least(0), CLUSTER_WIDE, inert=True, internal=True)
 
 
 INERT_KEYS: Final = (

@@ -66,7 +66,6 @@ class ConfigKey:
     name: str
     type: ConfigType
     default: str | None
-    documentation: str
     check: Check | None = None
     update: Update = Update.READ_ONLY
     synonym: str | None = None
@@ -75,6 +74,8 @@ class ConfigKey:
     """Accepted so that Apache Kafka's files can be used, without effect here."""
     internal: bool = False
     """Works, but DescribeConfigs lists it only where it is set."""
+    documentation: str = ""
+    """What the key does, where Apache Kafka's text (``kafka_documentation``) does not say what happens here."""
 
     @property
     def sensitive(self) -> bool:

@@ -192,6 +192,13 @@ def _group_configs(wire: Wire) -> None:
     wire.call(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
 
 
+def _documentation(wire: Wire) -> None:
+    """Every text: `codegen.config_documentation` reads the answers."""
+    wire.topic("sc-documented")
+    for kind, name in ((TOPIC, "sc-documented"), (BROKER, "1"), (CLIENT_METRICS, "sc-metrics"), (GROUP, "sc-group")):
+        _describe(wire, kind, name, 4, include_documentation=True)
+
+
 def _list_resources(wire: Wire) -> None:
     wire.topic("sc-listed")
     for version in versions(ListConfigResourcesRequest):
@@ -205,5 +212,6 @@ SWEEPS: Final[dict[str, Sweep]] = {
     "incremental-alter-configs": _incremental,
     "broker-configs": _broker_configs,
     "group-configs": _group_configs,
+    "config-documentation": _documentation,
     "list-config-resources": _list_resources,
 }
