@@ -9,7 +9,7 @@ files they hold after that. The worker sees only :class:`Source` values, taken o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.base.units import KIB, MIB
 from oncelog.ports import OpenFile
@@ -19,14 +19,15 @@ from oncelog.records.record import read_records
 from oncelog.storage.compaction.batch_filter import BatchFilter, LastRecord
 from oncelog.storage.compaction.offset_map import OffsetMap
 from oncelog.storage.compaction.selection import Cleanable, group_by_size
-from oncelog.storage.compaction.transactions import WalkedTransactions
+from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
+from oncelog.storage.jobs import JobOwner
+from oncelog.storage.log.retirement import retire
+from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.batch_scan import iter_batches
-from oncelog.storage.segment.segment import IndexBudget, Segment
-
-if TYPE_CHECKING:
-    from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.segment.index_budget import IndexBudget
+from oncelog.storage.segment.segment import Segment
 
 _READ_BYTES: Final = MIB
 _SLICE_BYTES: Final = 256 * KIB
@@ -50,11 +51,12 @@ class Compact:
 
     name = "compact"
 
-    def __init__(self, log: PartitionLog, what: Cleanable, now_ms: int) -> None:
+    def __init__(self, log: LogState, owner: JobOwner, dirty: Cleanable, now_ms: int) -> None:
         self.partition = log.partition
-        self.ratio = what.ratio
+        self.ratio = dirty.ratio
         self._log = log
-        self._what = what
+        self._owner = owner
+        self._dirty = dirty
         self._now_ms = now_ms
         self._config = log.config
         self._limit = log.storage.max_decompressed_bytes
@@ -62,11 +64,11 @@ class Compact:
         self._sources = [
             Source(segment, segment.file, segment.size_bytes, end)
             for index, segment in enumerate(log.segments.sealed())
-            if (end := log.segments.end_of(index, log.log_end_offset)) <= what.upper_bound
+            if (end := log.segments.end_of(index, log.log_end_offset)) <= dirty.upper_bound
         ]
         # An aborted transaction is listed where its marker is: that may be segments after its data, and not sealed yet.
         self._aborted: tuple[AbortedTransaction, ...] = tuple(
-            entry for segment in log.segments for entry in segment.aborted if entry.first_offset < what.upper_bound
+            entry for segment in log.segments for entry in segment.aborted if entry.first_offset < dirty.upper_bound
         )
         self._last_records = {
             entry.producer_id: LastRecord(entry.last_data_offset, entry.epoch)
@@ -102,7 +104,7 @@ class Compact:
             self._last_records,
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
-            upper_bound=self._what.upper_bound,
+            upper_bound=self._dirty.upper_bound,
             max_decompressed_bytes=self._limit,
         )
         for group in self._groups:
@@ -111,7 +113,7 @@ class Compact:
 
     def _map_keys(self) -> Iterator[None]:
         """Fill the offset map from the dirty segments, as far as it goes."""
-        first_dirty = self._what.first_dirty
+        first_dirty = self._dirty.first_dirty
         dirty = [source for source in self._sources if source.end_offset > first_dirty]
         transactions = WalkedTransactions()
         if dirty:  # those whose marker is before would never be taken to be at their end
@@ -135,10 +137,10 @@ class Compact:
         """False when the map is full."""
         if header.is_control:
             transactions.on_marker(header, self._kind(source, position, header))
-        elif not transactions.on_batch(header) and header.last_offset >= self._what.first_dirty:
+        elif not transactions.on_batch(header) and header.last_offset >= self._dirty.first_dirty:
             data = source.file.read(position, header.size_bytes)
             for record in read_records(data, 0, header, self._limit):
-                if record.key is not None and record.offset >= self._what.first_dirty:
+                if record.key is not None and record.offset >= self._dirty.first_dirty:
                     if self._offsets.is_full():
                         return False
                     self._offsets.put(record.key, record.offset)
@@ -190,7 +192,7 @@ class Compact:
 
     def apply(self) -> None:
         log = self._log
-        log.maintenance.finished(self)
+        self._owner.finished(self)
         self._done()
         if log.closed or not self._results:
             self._discard()
@@ -204,14 +206,14 @@ class Compact:
             new.rename(SWAP)
             new.adopt(log.budget)
             log.segments.replace(old, new)
-            log.maintenance.retire(old, self._now_ms, replaced_by=new)
+            retire(log, old, self._now_ms, replaced_by=new)
             new.rename("")
             new.seal()
         if complete:
             log.cleaned_offset = max(log.cleaned_offset, self._offsets.latest_offset + 1)
 
     def abandon(self) -> None:
-        self._log.maintenance.finished(self, failed=not self._log.closed)
+        self._owner.finished(self, failed=not self._log.closed)
         self._done()
         self._discard()
 

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets: (epoch, start offset), both rising (KIP-101, KIP-279)."""
+"""The leader epochs of a log: (epoch, offset at which it began), both rising (KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """The history of a log. ``changed`` says that the file is behind."""
+    """The history of a log. ``changed``: the file is behind."""
 
     __slots__ = ("changed", "entries")
 
@@ -30,13 +30,14 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` begins at ``start_offset``; what contradicts it is dropped."""
+        """Note that ``epoch`` begins at ``start_offset``, or began before; what contradicts it is dropped."""
         entries = self.entries
         if epoch < 0 or (entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset):
             return
-        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+        while entries and (entries[-1].epoch > epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
-        entries.append(EpochStart(epoch, start_offset))
+        if not entries or entries[-1].epoch != epoch:
+            entries.append(EpochStart(epoch, start_offset))
         self.changed = True
 
     def end_offset(self, epoch: int, log_end_offset: int, leader_epoch: int) -> tuple[int, int]:

@@ -12,9 +12,11 @@ from oncelog.base.units import KIB
 from oncelog.records.batch import BatchHeader, CorruptBatch
 from oncelog.records.errors import TooMuchOutput
 from oncelog.records.record import Record, read_records, records_data
+from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.index.transaction_index import AbortedTransaction, overlapping
 from oncelog.storage.log.segments import Segments
+from oncelog.storage.log.state import LogState
 from oncelog.storage.log.tail import TailPositions
 from oncelog.storage.segment.segment import Segment
 
@@ -49,6 +51,41 @@ class Place(NamedTuple):
     position: int
     first_batch_size: int
     end: int
+
+
+def read(
+    log: LogState,
+    offset: int,
+    *,
+    max_bytes: int,
+    isolation_read_committed: bool = False,
+    minimum_one: bool = True,
+    up_to_log_end: bool = False,
+) -> Read:
+    """Batches from the one with ``offset`` on, in one segment, below the high watermark (or last stable offset).
+
+    ``up_to_log_end``: what is appended and not yet below the high watermark too; for replicas. At least one whole
+    batch when ``minimum_one``, however large. Raises OffsetOutOfRange.
+    """
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
+    stable = log.last_stable_offset
+    upper = stable if isolation_read_committed else log.log_end_offset if up_to_log_end else log.high_watermark
+    result = Read([], 0, log.high_watermark, stable, log.log_start_offset)
+    if offset >= upper:
+        return result
+    place = locate(log.segments, log.tail, offset, upper, log.log_end_offset)
+    if place is None:
+        return result
+    wanted = max(max_bytes, place.first_batch_size) if minimum_one else max_bytes
+    size = min(wanted, place.end - place.position)
+    if size > 0:
+        result.chunks.append(FileRange(log.segments[place.segment].file, place.position, size))
+        result.size_bytes = size
+        result.first_batch_cut = size < place.first_batch_size
+    if isolation_read_committed:
+        result.aborted = aborted_in(log.segments, place, offset, size, log.log_end_offset)
+    return result
 
 
 def locate(

@@ -7,7 +7,6 @@ under :class:`IndexBudget`. Nothing is opened before it is needed.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
@@ -20,36 +19,11 @@ from oncelog.storage.index.offset_index import OffsetIndex, load_offset_index
 from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex, load_time_index
 from oncelog.storage.index.transaction_index import ENTRY_SIZE, AbortedTransaction, load_transaction_index
 from oncelog.storage.segment.batch_scan import LOOKUP_CHUNK, SCAN_CHUNK, iter_batches
+from oncelog.storage.segment.index_budget import IndexBudget
+from oncelog.storage.segment.index_builder import IndexBuilder
 
 _MAX_INDEX_BYTES: Final = 64 * MIB
 """No honest index is larger; a file that is counts as damaged."""
-
-
-class IndexBudget:
-    """Bounds the memory that indexes of sealed segments take, least recently used first."""
-
-    def __init__(self, limit_bytes: int = 64 * MIB) -> None:
-        self._limit = limit_bytes
-        self._held: OrderedDict[int, Segment] = OrderedDict()
-        self._bytes = 0
-
-    def used(self, segment: Segment) -> None:
-        """``segment``'s indexes were loaded or looked at."""
-        key = id(segment)
-        if key in self._held:
-            self._held.move_to_end(key)
-            return
-        self._held[key] = segment
-        self._bytes += segment.index_bytes()
-        while self._bytes > self._limit and len(self._held) > 1:
-            _, oldest = self._held.popitem(last=False)
-            self._bytes -= oldest.index_bytes()
-            oldest.forget_indexes()
-
-    def forget(self, segment: Segment) -> None:
-        """``segment`` is gone or became the newest one again."""
-        if self._held.pop(id(segment), None) is not None:
-            self._bytes -= segment.index_bytes()
 
 
 class Segment:
@@ -206,6 +180,13 @@ class Segment:
         if self.size_bytes > segment_bytes - more_bytes:
             return True
         return len(self.offset_index) >= index_bytes // 8 or len(self.time_index) >= index_bytes // 12 - 1
+
+    def has_room_in_indexes(self, entries: int, index_bytes: int) -> bool:
+        """True if both indexes have room for ``entries`` more before the segment counts as full."""
+        return (
+            len(self.offset_index) + entries < index_bytes // 8
+            and len(self.time_index) + entries < index_bytes // 12 - 1
+        )
 
     def write_indexes(self, *, seal: bool = False) -> None:
         """Bring the index files up to what memory holds; ``seal`` adds the largest timestamp, which ends them."""
@@ -398,6 +379,53 @@ class Segment:
             if header.max_timestamp > found[0]:
                 found = (header.max_timestamp, header.last_offset)
         return found
+
+    # Cutting
+
+    def cut(self, end: int, index_interval_bytes: int, now_ms: int) -> Segment:
+        """The segment without the batches from offset ``end`` on, where one begins; it grows again.
+
+        The file is cut and synced; this object is of no use afterwards. Indexes, index interval and largest timestamp
+        are as if the rest had never been appended.
+        """
+        found = self.find(end)
+        position = self.size_bytes if found is None else found[0]
+        short = Segment(self._files, self._directory, self.base_offset, position, self._budget)
+        short.created_ms = self.created_ms if position else now_ms
+        short.first_timestamp = self.first_timestamp if position else None
+        kept = [entry for entry in self.aborted if entry.last_offset < end]
+        short._take_indexes(self, end, kept, index_interval_bytes)
+        self.file.truncate(position)
+        if self._transaction_file is not None and len(kept) < len(self.aborted):
+            self._transaction_file.truncate(len(kept) * ENTRY_SIZE)
+            self._transaction_file.sync()
+        short._transaction_file = self._transaction_file
+        if not position:
+            for extension in (OFFSET_INDEX, TIME_INDEX):
+                self._files.remove(self.path(extension))
+        self.file.sync()
+        self._budget.forget(self)
+        return short
+
+    def _take_indexes(self, whole: Segment, end: int, kept: list[AbortedTransaction], interval_bytes: int) -> None:
+        """Grow from what remains of the indexes of ``whole`` before ``end``."""
+        offsets, times = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        if self.size_bytes and (not whole.offset_index.data or whole.needs_index):
+            builder = IndexBuilder(self.base_offset, interval_bytes)
+            for position, header in iter_batches(whole.file, 0, self.size_bytes, SCAN_CHUNK):
+                builder.add(position, header)
+            offsets, times = builder.offsets, builder.times
+        elif self.size_bytes:
+            offsets.data += whole.offset_index.data
+            offsets.truncate(end)
+            times.data += whole.time_index.data
+            # The entry that ended a sealed segment is not one that its batches made.
+            times.truncate(offsets.last()[0] + 1 if offsets.data else self.base_offset)
+        self.start_growing(offsets, times, (NO_TIMESTAMP, -1), kept)
+        self._bytes_since_index_entry = self.size_bytes - (offsets.last()[1] if offsets.data else 0)
+        if self.size_bytes:
+            self._file = whole.file
+            self._max_timestamp = self._find_max_timestamp()
 
     # Going away
 

@@ -11,17 +11,27 @@ partition without one: whoever looks for open transactions looks at these and no
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from oncelog.base.ids import TopicPartition
+from oncelog.core.producers.state import ProducerState
+from oncelog.ports import Files
+from oncelog.storage.log.segments import Segments
 from oncelog.storage.transactions import transactional_ids
 from oncelog.storage.transactions.transactional_ids import KnownTransaction
 
-if TYPE_CHECKING:
-    from oncelog.storage.log.partition_log import PartitionLog
-
 KEPT_STALE: Final = 64
 """Entries of ended transactions that a file may hold before it is written anew."""
+
+
+class TransactionalLog(Protocol):
+    """A log, as far as its open transactions are found in it."""
+
+    files: Files
+    directory: str
+    partition: TopicPartition
+    producers: ProducerState
+    segments: Segments
 
 
 class OpenTransaction:
@@ -118,20 +128,29 @@ class OpenTransactions:
 
     # Files
 
-    def restore(self, log: PartitionLog) -> None:
-        """Take in what recovery found open in a log; ids from its file, where they are exactly of that."""
+    def restore(self, log: TransactionalLog) -> None:
+        """Take in what recovery or a truncation has left open in a log; ids from its file, where they are exactly of
+        that. Those that are known already stay as they are, others that were open end."""
         producers = log.producers
+        before = self.partitions.pop(log.partition, {})
+        for transaction in before.values():
+            if producers.ongoing.get(transaction.start_offset) != transaction.producer_id:
+                transaction.ended = True
         if not producers.ongoing:
             return
         known = {entry[:3]: entry for entry in transactional_ids.read(log.files, log.directory)}
         for start_offset, producer_id in producers.ongoing.items():
+            open_here = before.get(producer_id)
+            if open_here is not None and not open_here.ended:
+                self.partitions.setdefault(log.partition, {})[producer_id] = open_here
+                continue
             entry = producers.entries[producer_id]
             found = known.get((producer_id, entry.epoch, start_offset))
             started_ms = _first_timestamp(log, start_offset, entry.last_timestamp) if found is None else found[3]
             name = None if found is None else found.transactional_id
             self.began(OpenTransaction(log.partition, producer_id, entry.epoch, start_offset, started_ms, name))
 
-    def write_ids(self, log: PartitionLog, *, anew: bool = False) -> None:
+    def write_ids(self, log: TransactionalLog, *, anew: bool = False) -> None:
         """Bring the file of a log up to date: append what it lacks, or write it anew when it holds much that is over
         (and the first time, as its end may be damaged). Raises OSError; then it is tried again with the next one."""
         open_here = self.partitions.get(log.partition, {})
@@ -147,7 +166,7 @@ class OpenTransactions:
             transaction.written = True
 
 
-def _first_timestamp(log: PartitionLog, offset: int, otherwise: int) -> int:
+def _first_timestamp(log: TransactionalLog, offset: int, otherwise: int) -> int:
     """The timestamp of the batch at ``offset``, if it is still there."""
     index = log.segments.floor(offset)
     found = log.segments[index].find(offset) if index >= 0 else None
