@@ -34,7 +34,7 @@ _SLICE_BYTES: Final = 256 * KIB
 
 
 class LogGone(Exception):
-    """The log was deleted or closed while it was being compacted."""
+    """The log was deleted, closed or truncated while it was being compacted."""
 
 
 class Source(NamedTuple):
@@ -56,6 +56,7 @@ class Compact:
         self.ratio = dirty.ratio
         self._log = log
         self._owner = owner
+        self._truncations = log.truncations
         self._dirty = dirty
         self._now_ms = now_ms
         self._config = log.config
@@ -120,7 +121,7 @@ class Compact:
             begin = dirty[0].segment.base_offset
             transactions.add_aborted(entry for entry in self._aborted if entry.last_offset >= begin)
         for source in dirty:
-            self._stop_if_closed()
+            self._stop_if_gone()
             done = 0
             for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
                 if not self._map_batch(source, position, header, transactions):
@@ -129,7 +130,7 @@ class Compact:
                 if done >= _SLICE_BYTES:
                     done = 0
                     yield
-                    self._stop_if_closed()
+                    self._stop_if_gone()
             self._offsets.latest_offset = source.end_offset - 1
             yield
 
@@ -153,14 +154,17 @@ class Compact:
             return control_type(record.key)
         return None
 
-    def _stop_if_closed(self) -> None:
-        """The directory may belong to another log by now."""
-        if self._log.closed:
+    def _is_gone(self) -> bool:
+        """True if the directory may belong to another log by now, or a later value of a key was cut off."""
+        return self._log.closed or self._log.truncations != self._truncations
+
+    def _stop_if_gone(self) -> None:
+        if self._is_gone():
             raise LogGone(str(self.partition))
 
     def _clean(self, group: list[Source], transactions: WalkedTransactions, keep: BatchFilter) -> Iterator[None]:
         """Write one cleaned segment for a group of neighbours."""
-        self._stop_if_closed()
+        self._stop_if_gone()
         log = self._log
         base = group[0].segment.base_offset
         target = Segment(log.files, log.directory, base, 0, self._budget, CLEANED)
@@ -168,7 +172,7 @@ class Compact:
         target.begin(self._now_ms)
         self._results.append(([source.segment for source in group], target))
         for source in group:
-            self._stop_if_closed()
+            self._stop_if_gone()
             done = 0
             for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
                 kept = keep.retain(header, source.file.read(position, header.size_bytes))
@@ -179,7 +183,7 @@ class Compact:
                 if done >= _SLICE_BYTES:
                     done = 0
                     yield
-                    self._stop_if_closed()
+                    self._stop_if_gone()
             yield
         for entry in transactions.take_retained():
             target.add_aborted(entry)
@@ -194,7 +198,7 @@ class Compact:
         log = self._log
         self._owner.finished(self)
         self._done()
-        if log.closed or not self._results:
+        if self._is_gone() or not self._results:
             self._discard()
             return
         complete = True
@@ -213,7 +217,7 @@ class Compact:
             log.cleaned_offset = max(log.cleaned_offset, self._offsets.latest_offset + 1)
 
     def abandon(self) -> None:
-        self._owner.finished(self, failed=not self._log.closed)
+        self._owner.finished(self, failed=not self._is_gone())
         self._done()
         self._discard()
 

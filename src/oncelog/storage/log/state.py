@@ -102,6 +102,8 @@ class LogState:
         self.ever_cleaned = recovered.ever_cleaned
         """True once compaction may have left gaps; written down (``cleaner-offset-checkpoint``) before the first."""
         self.closed = False
+        self.truncations = 0
+        """How often its end has moved back: jobs that began before go by records that may be gone."""
         self.retired: list[tuple[int, Segment]] = []
         """(when its files may be removed, segment that has left the log), in order."""
         self.tail = TailPositions()
