@@ -34,7 +34,7 @@ def number(text: str, maximum: int = INT64_MAX) -> int | None:
 
 
 class Sync(Enum):
-    """How much of a replaced file is on disk when it was replaced."""
+    """The part of a replaced file that is on disk when the replacement returns."""
 
     NOTHING = 0
     CONTENT = 1
@@ -57,7 +57,7 @@ def replace_file(files: Files, path: str, data: bytes, sync: Sync = Sync.ALL) ->
 
 
 def read_file(files: Files, path: str) -> bytes | None:
-    """All of a small file, None when it does not exist or is absurdly large."""
+    """The content of a small file, None when it does not exist or is absurdly large."""
     try:
         file = files.open(path)
     except FileNotFoundError:

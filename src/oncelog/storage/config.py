@@ -79,7 +79,7 @@ class StorageConfig:
     cleaner_dedupe_buffer_bytes: int = 128 * MIB
     cleaner_enable: bool = True
     max_decompressed_bytes: int = 512 * MIB
-    """Bound on what one batch may decompress to, where it must be looked into."""
+    """Bound on what one batch may decompress to, where its records are validated."""
     jitter_seed: int = field(default=0)
 
 

@@ -133,7 +133,7 @@ class LogDirectory:
         return self._put_aside(partition, token, DELETE_DIRECTORY)
 
     def set_aside(self, partition: TopicPartition, token: bytes) -> None:
-        """Move a log that belongs to no topic we know out of the way; nobody removes it but the operator."""
+        """Move a log that belongs to no known topic out of the way; only the operator removes it."""
         self._put_aside(partition, token, STRAY_DIRECTORY)
 
     def _put_aside(self, partition: TopicPartition, token: bytes, mark: str) -> Job:
@@ -181,8 +181,8 @@ class LogDirectory:
         self._write_cleaned()
 
     def checkpoint_log_starts(self, rising: Mapping[TopicPartition, Offset] = MappingProxyType({})) -> None:
-        """Write down log starts that no file name tells, those that will be raised when it returns as they will be
-        then; durable when it returns."""
+        """Write down log starts that lie inside a segment, those that are about to move (``rising``) as they will be;
+        durable when it returns."""
         starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}
         self._write(LOG_START_OFFSETS, {**starts, **rising})
 

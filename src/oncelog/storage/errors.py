@@ -38,6 +38,11 @@ class AppendRefused(Exception):
         super().__init__(message)
 
 
+class SyncFailed(OSError):
+    """A sync that could not be left to a worker failed: the node must end, as after every failed sync. The page cache
+    may have dropped the data; a retry would lie."""
+
+
 class UnexpectedOffset(AppendRefused):
     """A leader's batch does not follow the end of the log it is for."""
 

@@ -67,7 +67,7 @@ class World:
         assert isinstance(self.files, MemoryFiles)
         return self.files
 
-    def append(self, data: bytearray, **options: bool | int) -> Appended:
+    def append(self, data: bytearray, **options: bool | int | str) -> Appended:
         return self.log.append(data, now_ms=self.now_ms, leader_epoch=self.leader_epoch, **options)  # type: ignore[arg-type]  # by name
 
     def mark(self, producer: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0) -> Appended:

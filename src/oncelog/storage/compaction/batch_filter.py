@@ -22,7 +22,7 @@ from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 
 
 class LastRecord(NamedTuple):
-    """Where a producer's state hangs: the batch with its last data, or its last marker (``offset`` −1)."""
+    """The batch that a producer's state hangs on: that with its last data, or its last marker (``offset`` −1)."""
 
     offset: int
     epoch: int

@@ -47,7 +47,7 @@ class Source(NamedTuple):
 
 
 class Compact:
-    """See the module; a ``Job``."""
+    """A job; its crash order is the module's."""
 
     name = "compact"
 

@@ -30,7 +30,7 @@ NO_TIMESTAMP = -1
 
 
 class Appended(NamedTuple):
-    """Where a batch went; of a duplicate, where the original went and when."""
+    """The place of a batch in the log; of a duplicate, the place and time of the original."""
 
     base_offset: Offset
     last_offset: Offset

@@ -36,7 +36,7 @@ class Maintenance:
         return jobs
 
     def housekeeping(self, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """As :meth:`due_jobs`, without compaction."""
+        """Apply retention (if it is due) and return the jobs that are due, without compaction."""
         if retention:
             self._apply_retention(now_ms)
         jobs: list[Job] = []

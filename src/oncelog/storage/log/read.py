@@ -1,4 +1,4 @@
-"""Reading a log: offsets and timestamps to places in files. Records are read only where a time is looked for."""
+"""Reads of a log: from offsets and timestamps to places in files. Only a search by time reads records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog.storage.segment.segment import Segment
 
 @dataclass(slots=True)
 class Read:
-    """What a read found. ``chunks`` are whole batches but for the last, which may be cut by ``max_bytes``."""
+    """The outcome of a read. ``chunks`` are whole batches but for the last, which may be cut by ``max_bytes``."""
 
     chunks: list[FileRange]
     size_bytes: int
@@ -45,7 +45,7 @@ class TimestampOffset(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a read begins and how far it may go."""
+    """The place where a read begins, and the end of what it may return."""
 
     segment: int
     position: int
@@ -91,7 +91,7 @@ def read(
 def locate(
     segments: Segments, tail: TailPositions, offset: int, upper_offset: int, log_end_offset: int
 ) -> Place | None:
-    """Where the batch with ``offset`` lies, and the end of what is before ``upper_offset`` in its segment."""
+    """The place of the batch with ``offset``, and the end of what is before ``upper_offset`` in its segment."""
     last = len(segments) - 1
     index = segments.floor(offset)
     while index <= last:
@@ -148,11 +148,11 @@ Search = Generator[Scan, "TimestampOffset | None", "TimestampOffset | None"]
 RECORDS_A_STEP: Final = 5000
 RECORDS_AT_ONCE: Final = 500
 AT_ONCE_BYTES: Final = 64 * KIB
-"""What a batch becomes at most that is scanned within the search."""
+"""Decompressed size up to which a batch is scanned within the search."""
 
 
 def found_by(search: Search) -> TimestampOffset | None:
-    """What a search finds, without a pause."""
+    """The record that a search finds, without a pause."""
     found: TimestampOffset | None = None
     try:
         scan = next(search)

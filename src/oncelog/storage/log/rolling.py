@@ -6,6 +6,7 @@ from zlib import crc32
 
 from oncelog.base.ids import Offset
 from oncelog.base.units import INT32_MAX
+from oncelog.storage.errors import SyncFailed
 from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.segment import Segment
 
@@ -43,10 +44,25 @@ def roll_over_gap(log: LogState, base_offset: int, now_ms: int) -> Segment:
 
     Segments that do not meet are a loss to recovery, unless it is written down that the log may have gaps.
     """
+    sync_all(log)
     if not log.ever_cleaned:
         log.ever_cleaned = True
         log.checkpoints.logs_may_have_gaps()
     return roll(log, now_ms, base_offset)
+
+
+def sync_all(log: LogState) -> None:
+    """Sync all of a log that may not be on disk yet, at once. Raises SyncFailed.
+
+    Recovery finds out that a power cut took the end of a segment by the gap behind it, but not in a log that may have
+    gaps of its own: there a follower begins no segment before the one before it is on disk.
+    """
+    if log.durable_offset < log.log_end_offset:
+        try:
+            for file in log.unsynced.files(log.segments.active):
+                file.sync()
+        except OSError as error:
+            raise SyncFailed(error.errno, f"sync of {log.partition} failed: {error.strerror}") from error
 
 
 def roll(log: LogState, now_ms: int, base_offset: int | None = None) -> Segment:

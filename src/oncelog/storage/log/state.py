@@ -69,7 +69,7 @@ class RecoveredLog(NamedTuple):
 
 
 class LogState:
-    """See the module's rule and invariants."""
+    """The state of one log; the invariants are the module's."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class LogState:
         """True once compaction may have left gaps; written down (``cleaner-offset-checkpoint``) before the first."""
         self.closed = False
         self.truncations = 0
-        """How often its end has moved back: jobs that began before go by records that may be gone."""
+        """Number of times that the end has moved back: jobs that began before go by records that may be gone."""
         self.retired: list[tuple[int, Segment]] = []
         """(when its files may be removed, segment that has left the log), in order."""
         self.tail = TailPositions()
@@ -161,7 +161,7 @@ class LogState:
             self.high_watermark = Offset(max(self.high_watermark, offset))
 
     def follow(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Take over both offsets as the leader told them, as far as this log goes; True when the high watermark moved.
+        """Take over both offsets from the leader's answer, as far as this log goes; True when the high watermark moved.
 
         The log start never passes the high watermark: a follower that is behind the leader's log start finds out when
         its fetch is refused, and begins anew there (``truncate_fully_and_start_at``).
@@ -178,9 +178,9 @@ class LogState:
         snapshot = self.snapshots.file_at(end_offset)
         return segment.files_with_data() + ([] if snapshot is None else [snapshot])
 
-    def write_leader_epochs(self, sync: Sync = Sync.NOTHING) -> None:
+    def write_leader_epochs(self, sync: Sync = Sync.CONTENT) -> None:
         """Bring the file of leader epochs up to date: at a roll and at the end, as recovery reads the active segment's
-        epochs off its batches. Not synced then, for the same reason."""
+        epochs off its batches. The content is synced: what is known of older segments stands nowhere else."""
         if self.leader_epochs.changed:
             write_leader_epochs(self.files, self.directory, self.leader_epochs.entries, sync)
             self.leader_epochs.changed = False

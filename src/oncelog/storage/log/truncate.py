@@ -54,7 +54,9 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     _roll_back_producers(log, now_ms)
     _sync_directory(log)
     if log.segments.active.next_offset() < end:
-        roll_over_gap(log, end, now_ms)  # compaction took what lay before: now a name says where the log ends
+        # Compaction took what lay before the end: from now on the name of a segment says where the log ends.
+        roll_over_gap(log, end, now_ms)
+        log.files.sync_directory(log.directory)
     return True
 
 

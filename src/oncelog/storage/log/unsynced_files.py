@@ -57,14 +57,14 @@ class UnsyncedFiles:
         """True until the first sync: the directory may be new in the data directory, and the last run may not have
         synced what is in it."""
         self._cut: int | None = None
-        """Where the log was truncated to since the sync that is under way began."""
+        """Offset to which the log was truncated since the sync that is under way began, if it was."""
 
     def sealed(self, files: list[OpenFile], end_offset: int) -> None:
-        """A segment does not grow any more; its files, and the snapshot at its end, may not be on disk."""
+        """Keep the files of a segment that does not grow any more, and the snapshot at its end, for the next sync."""
         self._sealed.append((end_offset, files))
 
     def file_appeared(self, offset: int) -> None:
-        """A file that is needed for the record at ``offset`` was created or replaced."""
+        """Let the next sync make a name durable: a file that the record at ``offset`` needs was created or replaced."""
         self._new.append(offset)
 
     @property
@@ -85,22 +85,22 @@ class UnsyncedFiles:
         return found
 
     def sync_begins(self) -> None:
-        """Whatever is in the log now is covered by the sync that begins."""
+        """Take note that a sync of all that is in the log begins."""
         self._cut = None
 
     def still_there(self, upto: int) -> int:
-        """How far the finished sync of everything before ``upto`` counts: what was appended in the place of truncated
-        records is not on disk by it."""
+        """The offset up to which the finished sync of all before ``upto`` counts: records that were appended in the
+        place of truncated ones are not on disk by it."""
         return upto if self._cut is None else min(upto, self._cut)
 
     def truncated(self, offset: int) -> None:
-        """Everything from ``offset`` on has left the log, and the directory was synced since."""
+        """Drop files from ``offset`` on: their records have left the log, and the directory was synced since."""
         self._cut = offset if self._cut is None else min(self._cut, offset)
         self._sealed = [(end, files) for end, files in self._sealed if end <= offset]
         self._new.clear()
 
     def synced(self, upto: int) -> None:
-        """Everything before ``upto`` is on disk."""
+        """Drop the files of records before ``upto``: they are on disk."""
         if self._sealed:
             self._sealed = [(end, files) for end, files in self._sealed if end > upto]
         self._first = False

@@ -27,7 +27,7 @@ class IndexBudget:
         self._bytes = 0
 
     def used(self, segment: HoldsIndexes) -> None:
-        """``segment``'s indexes were loaded or looked at."""
+        """Count the indexes of ``segment`` as used last."""
         key = id(segment)
         if key in self._held:
             self._held.move_to_end(key)
@@ -40,6 +40,6 @@ class IndexBudget:
             oldest.forget_indexes()
 
     def forget(self, segment: HoldsIndexes) -> None:
-        """``segment`` is gone or became the newest one again."""
+        """Stop counting ``segment``: it is gone, or became the newest one again."""
         if self._held.pop(id(segment), None) is not None:
             self._bytes -= segment.index_bytes()

@@ -27,7 +27,7 @@ _MAX_INDEX_BYTES: Final = 64 * MIB
 
 
 class Segment:
-    """See the module's rule. ``size_bytes`` is how much of the file is log."""
+    """One segment of a log; the rule is the module's. ``size_bytes``: length of the part of the file that is log."""
 
     __slots__ = (
         "_aborted",
@@ -163,7 +163,7 @@ class Segment:
         self._transaction_file.append([entry.encode() for entry in self.aborted])
 
     def files_with_data(self) -> list[OpenFile]:
-        """What must be synced for the segment's records to be durable, aborted transactions included."""
+        """The files to sync for the segment's records to be durable, aborted transactions included."""
         files = [self.file]
         if self._transaction_file is not None:
             files.append(self._transaction_file)
@@ -176,7 +176,7 @@ class Segment:
         return files
 
     def is_full(self, more_bytes: int, segment_bytes: int, index_bytes: int) -> bool:
-        """Whether ``more_bytes`` do not fit any more, into the file or its indexes."""
+        """True if ``more_bytes`` do not fit any more, into the file or its indexes."""
         if self.size_bytes > segment_bytes - more_bytes:
             return True
         return len(self.offset_index) >= index_bytes // 8 or len(self.time_index) >= index_bytes // 12 - 1
@@ -247,7 +247,7 @@ class Segment:
 
     @property
     def needs_index(self) -> bool:
-        """Whether an index file was found damaged: lookups are slow until it is rebuilt."""
+        """True if an index file was found damaged: lookups are slow until it is rebuilt."""
         return self._damaged
 
     def batches(self, position: int = 0, *, chunk_size: int = LOOKUP_CHUNK) -> Iterator[tuple[int, BatchHeader]]:
@@ -255,7 +255,7 @@ class Segment:
         return iter_batches(self.file, position, self.size_bytes, chunk_size)
 
     def start_of(self, offset: int) -> int:
-        """Where to begin reading to find ``offset``: where the index says, or at 0 when that batch is not there."""
+        """The position to begin at in a search for ``offset``: from the index, or 0 when that batch is not there."""
         claimed, position = self.offset_index.entry_before(offset)
         if position and not self._ends_with(claimed, position):
             self._distrust_index()
@@ -286,7 +286,7 @@ class Segment:
         return following
 
     def ends_whole(self) -> bool:
-        """Whether the file ends with its last batch: what is appended behind bytes that are none is never read."""
+        """True if the file ends with its last batch: no reader gets past bytes that are none."""
         position = self.offset_index.last()[1] if self.size_bytes else 0
         for at, header in self.batches(position, chunk_size=SCAN_CHUNK):
             position = at + header.size_bytes
@@ -303,7 +303,7 @@ class Segment:
         return self.first_timestamp
 
     def largest_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp, or the file's time where records have none."""
+        """The time that retention goes by: the largest timestamp, or the file's time where records have none."""
         timestamp = self.max_timestamp[0]
         return timestamp if timestamp >= 0 else self._files.modified_ms(self.path(LOG))
 
@@ -348,13 +348,14 @@ class Segment:
             raise CorruptFile("offset index says that {} is at {}".format(*index.last()))
 
     def _ends_with(self, offset: int, position: int) -> bool:
-        """Whether the batch at ``position`` ends with ``offset``, as an entry of the index says."""
+        """True if the batch at ``position`` ends with ``offset``, as an entry of the index says."""
         for _, header in iter_batches(self.file, position, self.size_bytes, HEADER_SIZE):
             return header.last_offset == offset
         return False
 
     def _distrust_index(self) -> None:
-        """An entry lies. Lookups begin at the segment's start until the index is made anew, once nothing is added."""
+        """Drop the index, an entry of which lies. Lookups begin at the segment's start until it is built anew, once the
+        segment is sealed."""
         self._offset_index, self._index_written, self._damaged = OffsetIndex(self.base_offset), -1, True
 
     def _load_aborted(self) -> list[AbortedTransaction]:

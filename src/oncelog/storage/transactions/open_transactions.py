@@ -70,7 +70,7 @@ class OpenTransaction:
         """The broker's word for what its coordinator says (``base.transaction_verdicts``); None while it is young."""
         self.ended = False
         self.written = False
-        """Whether its id is in the partition's file."""
+        """True once its id is in the partition's file."""
 
     def known(self) -> KnownTransaction | None:
         """Its entry in the file, None without an id."""
@@ -81,36 +81,36 @@ class OpenTransaction:
 
 
 class OpenTransactions:
-    """See the module."""
+    """The open transactions of one data directory; the invariant is the module's."""
 
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, dict[int, OpenTransaction]] = {}
         """By producer id, in the order in which they began."""
         self.begun: deque[OpenTransaction] = deque()
-        """Those that nobody has taken from here yet, in the order in which they began."""
+        """Transactions that the node has not taken from here yet, in the order in which they began."""
         self._entries: dict[TopicPartition, int] = {}
-        """How many entries the file of a partition holds, where that is known."""
+        """Number of entries in the file of a partition, where that is known."""
 
     def get(self, partition: TopicPartition, producer_id: int) -> OpenTransaction | None:
-        """What the producer has open there."""
+        """The transaction that the producer has open on the partition, or None."""
         open_here = self.partitions.get(partition)
         return None if open_here is None else open_here.get(producer_id)
 
-    # What logs tell
+    # From the logs
 
     def began(self, transaction: OpenTransaction) -> None:
-        """Its first batch was appended, or was found in the log."""
+        """Take in a transaction whose first batch was appended, or was found in the log."""
         self.partitions.setdefault(transaction.partition, {})[transaction.producer_id] = transaction
         self.begun.append(transaction)
 
     def named(self, partition: TopicPartition, producer_id: int, transactional_id: str) -> None:
-        """A later batch of an open transaction came with an id."""
+        """Take in the transactional id that a later batch of an open transaction came with."""
         transaction = self.get(partition, producer_id)
         if transaction is not None and transaction.transactional_id is None:
             transaction.transactional_id = transactional_id
 
     def ended(self, partition: TopicPartition, producer_id: int) -> None:
-        """Its marker was appended."""
+        """End a transaction: its marker was appended."""
         open_here = self.partitions.get(partition)
         if open_here is None:
             return
@@ -121,7 +121,7 @@ class OpenTransactions:
             del self.partitions[partition]
 
     def dropped(self, partition: TopicPartition) -> None:
-        """The partition is gone."""
+        """End all transactions of a partition that is gone."""
         for transaction in self.partitions.pop(partition, {}).values():
             transaction.ended = True
         self._entries.pop(partition, None)

@@ -263,6 +263,7 @@ def test_a_marker_that_is_none_is_refused() -> None:
     assert refused(World(), bytes(wrong)).error_code == ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_batches_or_nothing() -> None:
     data = log_bytes(led(8).log)
     stops = set()
