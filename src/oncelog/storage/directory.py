@@ -64,7 +64,6 @@ class LogDirectory:
         """The content of the checkpoints by now: they are written when that changes."""
         self._compacting: Compact | None = None
         self.transactions = OpenTransactions()
-        self._shared = SharedByLogs(files, self.storage, self._budget, self.transactions, self)
 
     @staticmethod
     def open(files: Files, *, config_of: ConfigOf, now_ms: int, storage: StorageConfig | None = None) -> LogDirectory:
@@ -115,7 +114,7 @@ class LogDirectory:
         names = self.files.list(directory)
         topic_id = read_topic_id(self.files, directory) if PARTITION_METADATA in names else NO_TOPIC_ID
         recovered = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, known)
-        return PartitionLog(self._shared, partition, topic_id, config, recovered)
+        return PartitionLog(self._shared(), partition, topic_id, config, recovered)
 
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """A new, empty log."""
@@ -124,9 +123,12 @@ class LogDirectory:
         self.files.make_directory(directory)
         write_topic_id(self.files, directory, topic_id, Sync.NOTHING)
         recovery = Recovery(self.files, directory, config, self.storage, self._budget, now_ms)
-        log = PartitionLog(self._shared, partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
+        log = PartitionLog(self._shared(), partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
         self.logs[partition] = log
         return log
+
+    def _shared(self) -> SharedByLogs:
+        return SharedByLogs(self.files, self.storage, self._budget, self.transactions, self)
 
     def delete(self, partition: TopicPartition, token: bytes) -> Job:
         """Take a log away: its directory is renamed at once, the job removes it. ``token``: 16 random bytes."""

@@ -74,9 +74,7 @@ class ReplicaMachine(RuleBasedStateMachine):
     def elect(self) -> None:
         """The follower leads, whatever it has; the other one will find out where they part."""
         self.leader, self.follower = self.follower, self.leader
-        self.epoch += 1
-        self.leader.leader_epoch = self.epoch
-        self.leader.log.begin_epoch(self.epoch)
+        self._lead_on(self.leader)
 
     # The follower
 
@@ -142,6 +140,7 @@ class ReplicaMachine(RuleBasedStateMachine):
         assert world.log.log_end_offset == end
         if clean:
             self.synced[id(world)] = end
+        self._lead_on(world)
 
     @rule(leads=st.booleans(), seed=st.integers(0, 1 << 30))
     def lose_power(self, leads: bool, seed: int) -> None:
@@ -186,7 +185,11 @@ class ReplicaMachine(RuleBasedStateMachine):
         else:
             world.reopen()
         assert world.log.log_end_offset >= self.synced.get(id(world), 0)
-        if world is self.leader:  # it has lost what it wrote: it leads on in a new epoch, as after an unclean election
+        self._lead_on(world)
+
+    def _lead_on(self, world: World) -> None:
+        """A leader that comes back is elected anew, whatever it has lost: an epoch without records was forgotten."""
+        if world is self.leader:
             self.epoch += 1
             world.leader_epoch = self.epoch
             world.log.begin_epoch(self.epoch)

@@ -61,6 +61,7 @@ class PartitionLog(LogState):
 
         Followers that have records of an epoch which this log never saw learn from it where theirs must be cut.
         """
+        self.has_replicas = True
         before = self.leader_epochs.entries[:]
         self.leader_epochs.assign(epoch, self.log_end_offset)
         try:

@@ -102,6 +102,8 @@ class LogState:
         self.ever_cleaned = recovered.ever_cleaned
         """True once compaction may have left gaps; written down (``cleaner-offset-checkpoint``) before the first."""
         self.closed = False
+        self.has_replicas = False
+        """True once this run has followed a leader here, or begun a leader epoch for others to follow."""
         self.truncations = 0
         """Number of times that the end has moved back: jobs that began before go by records that may be gone."""
         self.retired: list[tuple[int, Segment]] = []
@@ -178,9 +180,11 @@ class LogState:
         snapshot = self.snapshots.file_at(end_offset)
         return segment.files_with_data() + ([] if snapshot is None else [snapshot])
 
-    def write_leader_epochs(self, sync: Sync = Sync.CONTENT) -> None:
+    def write_leader_epochs(self, sync: Sync | None = None) -> None:
         """Bring the file of leader epochs up to date: at a roll and at the end, as recovery reads the active segment's
-        epochs off its batches. The content is synced: what is known of older segments stands nowhere else."""
+        epochs off its batches. The content is synced where other replicas go by it: what is known of older segments
+        stands nowhere else."""
         if self.leader_epochs.changed:
+            sync = sync or (Sync.CONTENT if self.has_replicas else Sync.NOTHING)
             write_leader_epochs(self.files, self.directory, self.leader_epochs.entries, sync)
             self.leader_epochs.changed = False
