@@ -23,7 +23,7 @@ def diverging(leader: PartitionLog, offset: int, epoch: int) -> Divergence | Non
     """The leader's answer to a replica whose last record, before ``offset``, is of ``epoch``: where they part."""
     if epoch < 0:
         return None
-    found, end = leader.epoch_end_offset(epoch)
+    found, end = leader.epoch_end_offset(epoch, leader.leader_epoch)
     return None if found == epoch and end >= offset else (found, end)
 
 
@@ -37,7 +37,7 @@ def fetch_once(leader: PartitionLog, follower: PartitionLog, max_bytes: int = 1 
         return True
     if (parted := diverging(leader, end, follower.leader_epoch)) is not None:
         epoch, leader_end = parted
-        follower.truncate_to(min(leader_end, follower.epoch_end_offset(epoch)[1], end), now_ms)
+        follower.truncate_to(min(leader_end, follower.epoch_end_offset(epoch, follower.leader_epoch)[1], end), now_ms)
         return True
     data = answer(leader, end, max_bytes)
     done = follower.append_replicated(data, now_ms=now_ms, leader_epoch=leader.leader_epoch)

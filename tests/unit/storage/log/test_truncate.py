@@ -104,15 +104,15 @@ def test_an_epoch_is_on_disk_before_its_first_record() -> None:
     world.log.begin_epoch(7)
     written = world.memory.content("t-0/leader-epoch-checkpoint")
     assert f"7 {END}\n" in written.decode()
-    assert world.log.epoch_end_offset(7) == (7, END)
-    assert world.log.epoch_end_offset(6) == (2, END)
+    assert world.log.epoch_end_offset(7, world.log.leader_epoch) == (7, END)
+    assert world.log.epoch_end_offset(6, world.log.leader_epoch) == (2, END)
     world.leader_epoch = 7
     world.append(batch())
     world.sync()
     assert world.memory.content("t-0/leader-epoch-checkpoint") == written
     world.memory.crash(3)
     world.reopen()
-    assert world.log.epoch_end_offset(2) == (2, END)
+    assert world.log.epoch_end_offset(2, world.log.leader_epoch) == (2, END)
     assert world.log.leader_epoch == 7
 
 
@@ -350,7 +350,7 @@ def test_epochs_that_were_cut_do_not_come_back(power: bool) -> None:
     world.log.truncate_to(20, NOW)
     for _ in range(2):
         assert [world.log.epoch_of(offset) for offset in range(20)] == [0] * 20
-        assert world.log.epoch_end_offset(1) == (-1, -1)
+        assert world.log.epoch_end_offset(1, world.log.leader_epoch) == (-1, -1)
         world.sync()
         world.directory.checkpoints()
         if power:
