@@ -27,8 +27,9 @@ from tests.interop.faults.workload import (
     all_partitions,
     drain,
 )
+from tests.waiting import HANG_S
 
-REST_S: Final = 90.0
+REST_S: Final = HANG_S
 """How long clients may take to come to rest once all is healed; the checker's bound for liveness."""
 
 
@@ -75,7 +76,7 @@ def run(plan: Plan, directory: Path, *, seconds: float, tmpfs: bool = False, log
         admin = AdminClient({"bootstrap.servers": host.bootstrap_servers, **QUICK})
         topics = [NewTopic(name, PARTITIONS, 1) for name in (TRANSACTIONAL, PLAIN)]
         for created in admin.create_topics(topics).values():
-            created.result(30)
+            created.result(HANG_S)
         workload = Workload(host.bootstrap_servers, plan.seed)
         for worker in workload.workers:
             worker.start()
