@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.sim.kernel import Kernel
 from oncelog.sim.loop import SimulatedLoop
-from oncelog.sim.network import DOWN, UP, Connection, Network, Weather, may_be_repeated
+from oncelog.sim.network import DOWN, UP, Connection, Network, NetworkConditions, may_be_repeated
 
 T = TypeVar("T")
 SERVER = ("server", 1)
@@ -71,10 +71,10 @@ class World:
         return transport, client
 
 
-def run(story: Callable[[World], Awaitable[T]], weather: Weather | None = None, seed: int = 1) -> T:
+def run(story: Callable[[World], Awaitable[T]], conditions: NetworkConditions | None = None, seed: int = 1) -> T:
     kernel = Kernel(seed)
     loop = SimulatedLoop(kernel)  # type: ignore[abstract]  # what it lacks it refuses
-    network = loop.network = Network(kernel, weather or Weather(split=0))
+    network = loop.network = Network(kernel, conditions or NetworkConditions(split=0))
     server = Server()
     network.listen(SERVER, server.accept)
 
@@ -93,7 +93,7 @@ def test_one_direction_keeps_its_order_and_loses_nothing() -> None:
         return b"".join(data for _, data in world.server.seen), client.seen
 
     wanted = b"".join(b"%d," % number for number in range(50))
-    assert run(story, Weather(most_us=50_000, lost=0.3, split=0.5)) == (wanted, wanted)
+    assert run(story, NetworkConditions(most_us=50_000, lost=0.3, split=0.5)) == (wanted, wanted)
 
 
 def test_two_connections_have_no_order_between_them() -> None:
@@ -105,7 +105,7 @@ def test_two_connections_have_no_order_between_them() -> None:
         await asyncio.sleep(60)
         return [number for number, _ in world.server.seen]
 
-    numbers = run(story, Weather(most_us=50_000, split=0))
+    numbers = run(story, NetworkConditions(most_us=50_000, split=0))
     assert sorted(numbers) == [1] * 10 + [2] * 10
     assert numbers != [1, 2] * 10
 
@@ -188,10 +188,10 @@ def test_of_a_client_that_was_killed_the_server_hears_or_does_not(silent: bool) 
 
 def test_nobody_listens_or_nobody_answers() -> None:
     async def story(world: World) -> None:
-        world.network.deaf(SERVER, silent=False)
+        world.network.stop_listening(SERVER, silent=False)
         with pytest.raises(ConnectionRefusedError):
             await world.connect()
-        world.network.deaf(SERVER, silent=True)
+        world.network.stop_listening(SERVER, silent=True)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
                 await world.connect()
@@ -212,7 +212,7 @@ def test_what_may_be_repeated_arrives_again_on_another_connection_later() -> Non
         return [number for number, _ in world.server.seen]
 
     assert may_be_repeated(frame)
-    assert run(story, Weather(repeated=1.0, split=0)) == [1, 2]
+    assert run(story, NetworkConditions(repeated=1.0, split=0)) == [1, 2]
 
 
 def test_an_end_of_transaction_may_be_repeated_only_with_its_epoch() -> None:

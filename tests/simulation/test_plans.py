@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from oncelog.sim.delta_debugging import minimise
 from oncelog.sim.faults import KINDS, Fault, draw_plan, format_plan, parse_plan
-from oncelog.sim.minimising import minimise
 
 
 def test_a_plan_is_read_back_as_it_was_written() -> None:

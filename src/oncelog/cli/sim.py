@@ -63,14 +63,14 @@ def sim(
 
     The same seed gives the same run, byte for byte. Nothing is written to disk and no port is opened.
     """
-    from oncelog.sim.plants import PLANTS
+    from oncelog.sim.mutants import MUTANTS
 
     if list_plants:
-        for name, known in PLANTS.items():
+        for name, known in MUTANTS.items():
             print_json_line({"name": name, "what": known.what}) if as_json else print(name)
         return
-    if plant is not None and plant not in PLANTS:
-        raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(PLANTS)}")
+    if plant is not None and plant not in MUTANTS:
+        raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(MUTANTS)}")
     faults = None if plan is None else _read_plan(plan)
     again = "" if plan is None else f" --plan {shlex.quote(str(plan))}"
     if replay is not None:
@@ -101,15 +101,15 @@ def _run(
     runs: list[int], plant: str | None, faults: list[Fault] | None, *, trace: bool, as_json: bool, command: str
 ) -> Outcome | None:
     """Run seeds until one fails, and return that one. ``command`` runs it again."""
-    from oncelog.sim.plants import PLANTS
+    from oncelog.sim.mutants import MUTANTS
     from oncelog.sim.simulation import simulate
 
     begun, virtual_s, requests = time.monotonic(), 0.0, 0
     log = (partial(print, file=sys.stderr) if as_json else print) if trace else None
     with progress("simulating" if len(runs) > 1 and not as_json else None) as told:
         for number, seed in enumerate(runs):
-            planted = nullcontext() if plant is None else PLANTS[plant].planted()
-            outcome = simulate(seed, plan=faults, plant=planted, log=log)
+            applied = nullcontext() if plant is None else MUTANTS[plant].applied()
+            outcome = simulate(seed, plan=faults, mutant=applied, log=log)
             virtual_s += outcome.virtual_s
             requests += outcome.requests
             told(number + 1, len(runs))
@@ -165,13 +165,13 @@ def _quiet_end() -> Iterator[None]:
 
 def _minimise(failed: Outcome, plant: str | None) -> list[Fault]:
     from oncelog.sim.faults import format_plan
-    from oncelog.sim.minimising import minimise
-    from oncelog.sim.plants import PLANTS
+    from oncelog.sim.delta_debugging import minimise
+    from oncelog.sim.mutants import MUTANTS
     from oncelog.sim.simulation import simulate
 
     def fails(plan: Any) -> bool:
-        planted = nullcontext() if plant is None else PLANTS[plant].planted()
-        return bool(simulate(failed.seed, plan=plan, plant=planted).violations)
+        applied = nullcontext() if plant is None else MUTANTS[plant].applied()
+        return bool(simulate(failed.seed, plan=plan, mutant=applied).violations)
 
     shortest = minimise(failed.plan, fails)
     sys.stderr.write(f"{len(shortest)} of {len(failed.plan)} faults are enough (at ms, kind, span ms, choice):\n")
@@ -229,7 +229,7 @@ def _is_recording(path: Path) -> bool:
 def _replay_recording(path: Path, *, trace: bool, as_json: bool) -> None:
     """Run a broker's flight recording again; exit 1 when it fails again, or something else happens."""
     from oncelog.node.monitoring.flight_recorder import RecordingUnreadable, read_recording
-    from oncelog.sim.replaying import replay
+    from oncelog.sim.flight_replay import replay
 
     try:
         with path.open("rb") as file:

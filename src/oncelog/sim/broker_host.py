@@ -47,9 +47,9 @@ from oncelog.node.node import Node
 from oncelog.node.settings import read_settings
 from oncelog.ports import Conflict, OpenFile
 from oncelog.sim.files import MemoryFiles, PowerLost, ProcessKilled
-from oncelog.sim.kernel import Happening, Kernel
+from oncelog.sim.kernel import Kernel, ScheduledCall
 from oncelog.sim.network import Address, Connection, Network
-from oncelog.sim.observing import NobodyWatches, Watcher
+from oncelog.sim.wire_tap import NoTap, WireTap
 from oncelog.storage.file_range import FileRange
 from oncelog.wire.framing import FrameSplitter, request_limit
 
@@ -57,11 +57,11 @@ LONGEST_SHUTDOWN_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Latencies:
     """How long this machine takes for things, in microseconds: (least, most)."""
 
     sync_us: tuple[int, int] = (100, 3_000)
-    facts_us: tuple[int, int] = (200, 5_000)
+    metadata_us: tuple[int, int] = (200, 5_000)
     slice_us: tuple[int, int] = (50, 2_000)
     read_us: tuple[int, int] = (0, 300)
 
@@ -84,7 +84,7 @@ class _Process:
     session: MemorySession
     alive: bool = True
     peers: dict[int, _Peer] = field(default_factory=dict)
-    alarm: Happening | None = None
+    alarm: ScheduledCall | None = None
     alarm_ms: int | None = None
     facts: deque[WriteMetadata] = field(default_factory=deque)
     stopping: bool = False
@@ -116,13 +116,13 @@ class _Peer:
             self._host.drop(self)
             return
         for frame in frames:
-            self._host.watcher.received(self.connection, frame)
+            self._host.tap.received(self.connection, frame)
             self._host.dispatch(self._process, RequestReceived(self.connection.number, frame))
 
     def closed(self) -> None:
         """The client is gone."""
         if self._process.peers.pop(self.connection.number, None) is not None:
-            self._host.watcher.disconnected(self.connection)
+            self._host.tap.disconnected(self.connection)
             self._host.dispatch(self._process, ConnectionClosed(self.connection.number))
 
     def pause(self) -> None:
@@ -148,7 +148,7 @@ class BrokerHost:
         config: Mapping[str, str],
         *,
         broker_id: int = 1,
-        pace: Pace | None = None,
+        latencies: Latencies | None = None,
     ) -> None:
         self.kernel = kernel
         self.network = network
@@ -161,13 +161,13 @@ class BrokerHost:
             int(broker_config.get("socket.request.max.bytes")), int(broker_config.get("oncelog.request.max.bytes"))
         )
         self.files = MemoryFiles(now_ms=self.now_ms)
-        self.usual_pace = pace or Pace()
-        self.pace = self.usual_pace
+        self.usual_latencies = latencies or Latencies()
+        self.latencies = self.usual_latencies
         self.on_death: Callable[[bool], None] = lambda power_lost: None
         """Told when the process is gone, and whether the power is, before it starts again."""
         self.clock_ms = 0
         """How far this machine's clock is ahead."""
-        self.watcher: Watcher = NobodyWatches()
+        self.tap: WireTap = NoTap()
         self.reports: list[str] = []
         self.audits: list[AuditRecord] = []
         """What the broker has written into its audit log."""
@@ -278,18 +278,18 @@ class BrokerHost:
 
     def _bury(self, *, silent: bool) -> None:
         process, self._process = self._process, None
-        self.network.deaf(self.address, silent=silent)
+        self.network.stop_listening(self.address, silent=silent)
         self._frozen = None
         if silent:
             self.files.crash(self._entropy.getrandbits(64))
         if process is None:
             if silent:  # in the middle of a start: the kill before it may have kept what this has not
-                self.watcher.died(power_lost=True)
+                self.tap.died(power_lost=True)
             return
         if not self.stays_down:
             self._come_back()
         process.alive = False
-        self.watcher.died(power_lost=silent)
+        self.tap.died(power_lost=silent)
         if process.alarm is not None:
             process.alarm.cancel()
         process.session.close()
@@ -362,7 +362,7 @@ class BrokerHost:
         if not later:
             self._flush(process, peer)
         elif len(peer.queue) == 1:  # ranges of files are read when the socket has room, which may be later
-            self.kernel.after(self._takes(self.pace.read_us), self._flush, process, peer)
+            self.kernel.after(self._takes(self.latencies.read_us), self._flush, process, peer)
 
     def _flush(self, process: _Process, peer: _Peer) -> None:
         while peer.queue and process.alive:
@@ -375,7 +375,7 @@ class BrokerHost:
             except OSError:
                 self.drop(peer)
                 return
-            self.watcher.sent(peer.connection, data)
+            self.tap.sent(peer.connection, data)
             peer.connection.send(data)
 
     def _close(self, process: _Process, effect: Close) -> None:
@@ -393,7 +393,7 @@ class BrokerHost:
             self.kernel.soon(process.peers[effect.connection_id].resume)
 
     def _sync(self, process: _Process, effect: Sync) -> None:
-        self.kernel.after(self._takes(self.pace.sync_us), self._synced, process, effect)
+        self.kernel.after(self._takes(self.latencies.sync_us), self._synced, process, effect)
 
     def _synced(self, process: _Process, effect: Sync) -> None:
         if not process.alive:
@@ -415,7 +415,7 @@ class BrokerHost:
         file.sync()
 
     def _run_job(self, process: _Process, effect: RunJob) -> None:
-        self.kernel.after(self._takes(self.pace.slice_us), self._slice, process, effect.token, effect.slices)
+        self.kernel.after(self._takes(self.latencies.slice_us), self._slice, process, effect.token, effect.slices)
 
     def _slice(self, process: _Process, token: int, slices: Iterator[None]) -> None:
         if not process.alive:
@@ -429,12 +429,12 @@ class BrokerHost:
         except Exception as error:  # noqa: BLE001 - a failed job is told to the node, as the runtime does
             self.dispatch(process, JobFinished(token, error))
         else:
-            self.kernel.after(self._takes(self.pace.slice_us), self._slice, process, token, slices)
+            self.kernel.after(self._takes(self.latencies.slice_us), self._slice, process, token, slices)
 
     def _write_facts(self, process: _Process, effect: WriteMetadata) -> None:
         process.facts.append(effect)
         if len(process.facts) == 1:
-            self.kernel.after(self._takes(self.pace.facts_us), self._facts_written, process)
+            self.kernel.after(self._takes(self.latencies.metadata_us), self._facts_written, process)
 
     def _facts_written(self, process: _Process) -> None:
         if not process.alive:
@@ -446,7 +446,7 @@ class BrokerHost:
         except Conflict:
             outcome.conflict = True
         if process.facts:
-            self.kernel.after(self._takes(self.pace.facts_us), self._facts_written, process)
+            self.kernel.after(self._takes(self.latencies.metadata_us), self._facts_written, process)
         self.dispatch(process, outcome)
 
     def _continue(self, process: _Process, _effect: Continue) -> None:

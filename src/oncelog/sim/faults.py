@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from oncelog.sim.network import DOWN, UP, Weather
+from oncelog.sim.network import DOWN, UP, NetworkConditions
 from oncelog.sim.world import ClientHost, World
 
 
@@ -81,7 +81,7 @@ def heal(world: World) -> None:
     """Mend everything: the network, the disks, and whoever is down comes up."""
     world.network.heal_all()
     for broker in world.brokers:
-        broker.pace = broker.usual_pace
+        broker.latencies = broker.usual_latencies
         broker.files.be_well()
         broker.thaw()
         broker.stays_down = False
@@ -162,9 +162,9 @@ async def _stall(world: World, fault: Fault) -> None:
 async def _slow_disk(world: World, fault: Fault) -> None:
     """Every sync takes long."""
     most_us = 1_000 * (1 + fault.choice % 3_000)
-    world.broker.pace = replace(world.broker.pace, sync_us=(most_us // 2, most_us), slice_us=(1_000, 200_000))
+    world.broker.latencies = replace(world.broker.latencies, sync_us=(most_us // 2, most_us), slice_us=(1_000, 200_000))
     await _span(fault)
-    world.broker.pace = world.broker.usual_pace
+    world.broker.latencies = world.broker.usual_latencies
 
 
 async def _failing_sync(world: World, fault: Fault) -> None:
@@ -197,9 +197,9 @@ async def _tight_disk(world: World, fault: Fault) -> None:
 async def _slow_facts(world: World, fault: Fault) -> None:
     """The coordination tree takes its time."""
     most_us = 1_000 * (1 + fault.choice % 4_000)
-    world.broker.pace = replace(world.broker.pace, facts_us=(most_us // 2, most_us))
+    world.broker.latencies = replace(world.broker.latencies, metadata_us=(most_us // 2, most_us))
     await _span(fault)
-    world.broker.pace = world.broker.usual_pace
+    world.broker.latencies = world.broker.usual_latencies
 
 
 async def _clock_jump(world: World, fault: Fault) -> None:
@@ -260,16 +260,18 @@ async def _hold_connection(world: World, fault: Fault) -> None:
 
 async def _lossy_network(world: World, fault: Fault) -> None:
     """Packets are lost and sent again: delays of 200 ms and more."""
-    world.network.weather = Weather(100, 1_000 + fault.choice % 100_000, lost=0.02 + fault.choice % 20 / 100)
+    world.network.conditions = NetworkConditions(
+        100, 1_000 + fault.choice % 100_000, lost=0.02 + fault.choice % 20 / 100
+    )
     await _span(fault)
-    world.network.weather = world.network.usual
+    world.network.conditions = world.network.usual
 
 
 async def _repeated_requests(world: World, fault: Fault) -> None:
     """Requests that are made to be repeated arrive a second time, on another connection, later."""
-    world.network.weather = replace(world.network.weather, repeated=0.05 + fault.choice % 30 / 100)
+    world.network.conditions = replace(world.network.conditions, repeated=0.05 + fault.choice % 30 / 100)
     await _span(fault)
-    world.network.weather = world.network.usual
+    world.network.conditions = world.network.usual
 
 
 def _pick(world: World, fault: Fault) -> ClientHost | None:

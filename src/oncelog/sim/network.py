@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from oncelog.sim.kernel import Kernel
 
 Address = tuple[str, int]
-HERE: Final[ContextVar[str]] = ContextVar("oncelog_sim_host", default="client")
+CURRENT_HOST: Final[ContextVar[str]] = ContextVar("oncelog_sim_host", default="client")
 """Name of the host whose code is running."""
 
 UP: Final = "up"
@@ -50,7 +50,7 @@ Acceptor = Callable[["Connection"], ServerEnd]
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class NetworkConditions:
     """What the network is like. Delays in microseconds, one way."""
 
     least_us: int = 100
@@ -86,7 +86,7 @@ class Direction:
             self._held.append(data)
             return
         network = self._network
-        if data is not None and len(data) > 1 and network.draw() < network.weather.split:
+        if data is not None and len(data) > 1 and network.draw() < network.conditions.split:
             at = network.pick(1, len(data) - 1)
             self._carry(data[:at])
             data = data[at:]
@@ -306,11 +306,11 @@ def may_be_repeated(frame: bytes) -> bool:
 class Network:
     """All connections, and the weather."""
 
-    def __init__(self, kernel: Kernel, usual: Weather) -> None:
+    def __init__(self, kernel: Kernel, usual: NetworkConditions) -> None:
         self.kernel = kernel
         self.usual = usual
         """The weather when nothing is wrong."""
-        self.weather = usual
+        self.conditions = usual
         self.connections: dict[int, Connection] = {}
         """Those that at least one end believes in, by number."""
         self.dead: set[str] = set()
@@ -333,9 +333,9 @@ class Network:
 
     def delay_us(self) -> int:
         """How long the next packet takes."""
-        weather = self.weather
-        delay = weather.least_us + int(self._entropy.random() * (weather.most_us - weather.least_us))
-        while weather.lost and self._entropy.random() < weather.lost:
+        conditions = self.conditions
+        delay = conditions.least_us + int(self._entropy.random() * (conditions.most_us - conditions.least_us))
+        while conditions.lost and self._entropy.random() < conditions.lost:
             delay += RETRANSMISSION_US
         return delay
 
@@ -346,7 +346,7 @@ class Network:
         self._listening[address] = acceptor
         self._silent.discard(address)
 
-    def deaf(self, address: Address, *, silent: bool) -> None:
+    def stop_listening(self, address: Address, *, silent: bool) -> None:
         """Nobody listens any more: connecting is refused, or (``silent``) nothing answers at all."""
         self._listening.pop(address, None)
         if silent:
@@ -359,7 +359,7 @@ class Network:
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         """A connection from the host that asks. Raises OSError; hangs where nothing answers."""
         loop = asyncio.get_running_loop()
-        client, address = HERE.get(), (host, port)
+        client, address = CURRENT_HOST.get(), (host, port)
         if client in self.dead:
             raise OSError(errno.ENETDOWN, "the host is down")
         established = loop.create_future()
@@ -399,7 +399,7 @@ class Network:
 
     def sent(self, connection: Connection, frame: bytes) -> None:
         """A client has written one request."""
-        if self.weather.repeated and self.draw() < self.weather.repeated and may_be_repeated(frame):
+        if self.conditions.repeated and self.draw() < self.conditions.repeated and may_be_repeated(frame):
             self.kernel.after(self.pick(1, 2_000_000), self._repeat, connection, frame)
 
     def _repeat(self, connection: Connection, frame: bytes) -> None:
@@ -426,7 +426,7 @@ class Network:
 
     def heal_all(self) -> None:
         """Every way is free, and the weather good."""
-        self.weather = self.usual
+        self.conditions = self.usual
         self._cuts.clear()
         for connection in list(self.connections.values()):
             connection.up.heal()

@@ -18,18 +18,18 @@ from typing import Final, NoReturn
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.sim import faults
-from oncelog.sim.aftermath import drain, groups_of, offsets_of, partitions_of, transactions_of
 from oncelog.sim.checkers.anomalies import check
 from oncelog.sim.checkers.disk.administrative import ends_of
 from oncelog.sim.checkers.disk.logs import Kept
 from oncelog.sim.checkers.disk.observer import check_disk
-from oncelog.sim.checkers.liveness import WITHOUT_MEMBERS, Aftermath, check_liveness
+from oncelog.sim.checkers.liveness import WITHOUT_MEMBERS, EndState, check_liveness
 from oncelog.sim.checkers.wire.observer import WireObserver
+from oncelog.sim.end_state import drain, groups_of, offsets_of, partitions_of, transactions_of
 from oncelog.sim.faults import Fault
-from oncelog.sim.observing import WireWatcher
-from oncelog.sim.scene import Scene, draw_scene
-from oncelog.sim.workloads.base import Stage, Topic
-from oncelog.sim.workloads.recording import Recorder
+from oncelog.sim.scenario import Scenario, draw_scenario
+from oncelog.sim.wire_tap import DecodingTap
+from oncelog.sim.workloads.recorder import Recorder
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
 from oncelog.sim.world import ClientHost, World
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -67,29 +67,29 @@ def simulate(
     seed: int,
     *,
     plan: Sequence[Fault] | None = None,
-    plant: AbstractContextManager[object] | None = None,
+    mutant: AbstractContextManager[object] | None = None,
     safety_s: int = SAFETY_S,
     log: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run one seed. ``plan`` replaces the faults that it draws, ``plant`` breaks the code meanwhile on purpose."""
-    with plant or nullcontext(), _one_collection():
-        return Simulation(seed, draw_scene(seed, safety_s * 1000, plan), safety_s, log).run()
+    with mutant or nullcontext(), _one_collection():
+        return Simulation(seed, draw_scenario(seed, safety_s * 1000, plan), safety_s, log).run()
 
 
 class Simulation:
     """See the module."""
 
-    def __init__(self, seed: int, scene: Scene, safety_s: int, log: Callable[[str], None] | None) -> None:
-        self.scene = scene
+    def __init__(self, seed: int, scenario: Scenario, safety_s: int, log: Callable[[str], None] | None) -> None:
+        self.scenario = scenario
         self.safety_s = safety_s
-        self.world = World(seed, scene.config, pace=scene.pace, weather=scene.weather)
+        self.world = World(seed, scenario.config, latencies=scenario.latencies, conditions=scenario.conditions)
         self.recorder = Recorder(self.world.kernel)
-        self.stage = Stage(self.world, self.recorder, scene.transaction_version)
-        self.topics: list[Topic] = [topic for workload in scene.workloads for topic in workload.topics()]
+        self.context = WorkloadContext(self.world, self.recorder, scenario.transaction_version)
+        self.topics: list[Topic] = [topic for workload in scenario.workloads for topic in workload.topics()]
         self.world.kernel.log = log
         self.observer = WireObserver()
-        self.watcher = WireWatcher(self.observer, self.world.kernel.now_ms, _violated)
-        self.world.broker.watcher = self.watcher
+        self.tap = DecodingTap(self.observer, self.world.kernel.now_ms, _violated)
+        self.world.broker.tap = self.tap
         self.world.broker.on_death = self._died
         self._deaths_ms: list[int] = []
         """By the broker's own clock, which its markers have, too."""
@@ -101,7 +101,7 @@ class Simulation:
         kernel = self.world.kernel
         try:
             self.world.run(self._main(), until_s=self.safety_s + 4 * LIVENESS_S)
-            self._check_disk(torn=False, settled=not any(workload.leaves_open for workload in self.scene.workloads))
+            self._check_disk(torn=False, settled=not any(workload.leaves_open for workload in self.scenario.workloads))
         except Violated as violated:
             violations = [str(violated)]
         except ClientError as error:
@@ -113,11 +113,11 @@ class Simulation:
             seed=kernel.seed,
             violations=violations,
             events=kernel.happened,
-            requests=self.watcher.requests,
+            requests=self.tap.requests,
             virtual_s=kernel.now_us / 1_000_000,
             trace_sha256=kernel.trace_sha256(),
-            plan=list(self.scene.plan),
-            workloads=[repr(workload) for workload in self.scene.workloads],
+            plan=list(self.scenario.plan),
+            workloads=[repr(workload) for workload in self.scenario.workloads],
             last_lines=kernel.last_lines() if violations else [],
         )
         kernel.log = None
@@ -130,16 +130,16 @@ class Simulation:
         world = self.world
         world.broker.start_until_up()
         await world.on_host("setup", self._set_up)
-        for workload in self.scene.workloads:
-            workload.start(self.stage)
-        troubles = asyncio.create_task(faults.carry_out(world, self.scene.plan))
+        for workload in self.scenario.workloads:
+            workload.start(self.context)
+        troubles = asyncio.create_task(faults.carry_out(world, self.scenario.plan))
         await asyncio.sleep(self.safety_s)
         troubles.cancel()
         world.kernel.trace("heal")
         faults.heal(world)
         self._look_at_broker()
         await asyncio.sleep(SETTLING_S)
-        self.watcher.calm_since_ms = world.kernel.now_ms()
+        self.tap.calm_since_ms = world.kernel.now_ms()
         await asyncio.sleep(CALM_S)
         await self._come_to_rest()
         await world.on_host("drain", self._drain)
@@ -163,7 +163,7 @@ class Simulation:
 
     async def _set_up(self, host: ClientHost) -> None:
         async with host.client() as client:
-            version = self.scene.transaction_version
+            version = self.scenario.transaction_version
             if version != 2:
                 update = FeatureUpdateKey(
                     feature="transaction.version", max_version_level=version, upgrade_type=_DOWNGRADE
@@ -176,7 +176,7 @@ class Simulation:
         async with host.client() as client:
             await self._let_time_outs_pass(host, client)
             partitions = await partitions_of(client, self.topics)
-            aftermath = Aftermath(
+            end_state = EndState(
                 healed_at_ms=healed_at_ms,
                 bound_ms=LIVENESS_S * 1000,
                 partitions=await offsets_of(client, partitions),
@@ -184,9 +184,9 @@ class Simulation:
                 groups=await groups_of(client),
                 waiting=self.observer.waiting(healed_at_ms),
             )
-            self._raise(check_liveness(aftermath))
-            for workload in self.scene.workloads:
-                await workload.look_back(self.stage, client)
+            self._raise(check_liveness(end_state))
+            for workload in self.scenario.workloads:
+                await workload.record_final_state(self.context, client)
             await drain(client, self.recorder, partitions)
 
     async def _let_time_outs_pass(self, host: ClientHost, client: AsyncClient) -> None:
@@ -208,7 +208,7 @@ class Simulation:
         """The broker's process is gone: what is on its disk must do."""
         self._deaths_ms.append(self.world.broker.now_ms())
         entropy = self.world.kernel.entropy("disk checks")
-        if entropy.random() < self.scene.disk_checks:
+        if entropy.random() < self.scenario.disk_checks:
             self._check_disk(torn=power_lost, settled=False)
 
     def _check_disk(self, *, torn: bool, settled: bool) -> None:

@@ -16,10 +16,10 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ClientError
 from oncelog.coordination.memory import MemoryTree
-from oncelog.sim.broker_host import BrokerHost, Pace
+from oncelog.sim.broker_host import BrokerHost, Latencies
 from oncelog.sim.kernel import Kernel
 from oncelog.sim.loop import SimulatedLoop
-from oncelog.sim.network import HERE, Network, Weather
+from oncelog.sim.network import CURRENT_HOST, Network, NetworkConditions
 
 T = TypeVar("T")
 
@@ -93,15 +93,20 @@ class World:
     """See the module."""
 
     def __init__(
-        self, seed: int, config: Mapping[str, str], *, pace: Pace | None = None, weather: Weather | None = None
+        self,
+        seed: int,
+        config: Mapping[str, str],
+        *,
+        latencies: Latencies | None = None,
+        conditions: NetworkConditions | None = None,
     ) -> None:
         self.kernel = Kernel(seed)
         self.loop = SimulatedLoop(self.kernel)  # type: ignore[abstract]  # what it lacks it refuses, see there
-        self.network = Network(self.kernel, weather or Weather())
+        self.network = Network(self.kernel, conditions or NetworkConditions())
         self.loop.network = self.network
         self.loop.on_task = self._note_task
         self.tree = MemoryTree()
-        self.brokers = [BrokerHost(self.kernel, self.network, self.tree, config, pace=pace or Pace())]
+        self.brokers = [BrokerHost(self.kernel, self.network, self.tree, config, latencies=latencies or Latencies())]
         self.hosts: dict[str, ClientHost] = {}
         """The client hosts that run, by name."""
         self.stopping = False
@@ -125,7 +130,7 @@ class World:
         """Run a program on a new host until its end. Raises what it raises, CancelledError when the host is killed."""
         host = self.hosts[name] = ClientHost(self, name)
         context = copy_context()
-        context.run(HERE.set, name)
+        context.run(CURRENT_HOST.set, name)
         try:
             return await self.loop.create_task(_as_coroutine(program(host)), context=context)
         finally:

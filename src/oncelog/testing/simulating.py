@@ -85,9 +85,9 @@ class Simulation:
         self.plan += drawn
 
         async def pass_time() -> None:
-            happening = asyncio.create_task(faults.carry_out(self.world, drawn))
+            call = asyncio.create_task(faults.carry_out(self.world, drawn))
             await asyncio.sleep(seconds)
-            happening.cancel()
+            call.cancel()
 
         self.world.run(pass_time(), until_s=self.now_s + _LONGEST_S)
 

@@ -6,6 +6,6 @@ production tool during the faults, ``closing`` after them; ``ground`` knows what
 
 from __future__ import annotations
 
-from oncelog.sim.workloads.hangs.workload import Hangs, draw_hangs
+from oncelog.sim.workloads.hangs.workload import HangingTransactions, draw_hangs
 
-__all__ = ["Hangs", "draw_hangs"]
+__all__ = ["HangingTransactions", "draw_hangs"]
