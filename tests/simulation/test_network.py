@@ -11,7 +11,10 @@ import pytest
 
 from oncelog.sim.kernel import Kernel
 from oncelog.sim.loop import SimulatedLoop
-from oncelog.sim.network import DOWN, UP, Connection, Network, NetworkConditions, may_be_repeated
+from oncelog.sim.network.conditions import ANY_HOST, NetworkConditions
+from oncelog.sim.network.connection import Connection
+from oncelog.sim.network.duplicates import may_be_repeated
+from oncelog.sim.network.network import Network
 
 T = TypeVar("T")
 SERVER = ("server", 1)
@@ -113,11 +116,11 @@ def test_two_connections_have_no_order_between_them() -> None:
 def test_what_is_sent_into_a_cut_arrives_after_it_was_mended() -> None:
     async def story(world: World) -> tuple[list[bytes], list[bytes]]:
         transport, _ = await world.connect()
-        world.network.cut("client", UP)
+        world.network.cut("client", ANY_HOST)
         transport.write(b"late")
         await asyncio.sleep(10)
         before = [data for _, data in world.server.seen]
-        world.network.heal("client", UP)
+        world.network.heal("client", ANY_HOST)
         await asyncio.sleep(1)
         return before, [data for _, data in world.server.seen]
 
@@ -127,11 +130,11 @@ def test_what_is_sent_into_a_cut_arrives_after_it_was_mended() -> None:
 def test_a_cut_one_way_lets_the_request_through_and_not_its_answer() -> None:
     async def story(world: World) -> tuple[list[bytes], bytes, bytes]:
         transport, client = await world.connect()
-        world.network.cut("client", DOWN)
+        world.network.cut(ANY_HOST, "client")
         transport.write(b"done")
         await asyncio.sleep(5)
         unheard = client.seen
-        world.network.heal("client", DOWN)
+        world.network.heal(ANY_HOST, "client")
         await asyncio.sleep(1)
         return [data for _, data in world.server.seen], unheard, client.seen
 
@@ -141,7 +144,7 @@ def test_a_cut_one_way_lets_the_request_through_and_not_its_answer() -> None:
 def test_a_request_arrives_after_its_client_has_given_up_and_come_again() -> None:
     async def story(world: World) -> list[bytes]:
         transport, _ = await world.connect()
-        [old] = world.network.of("client")
+        [old] = world.network.connections_of("client")
         old.up.cut("test")
         transport.write(b"old")
         transport.close()
@@ -160,7 +163,7 @@ def test_a_reset_breaks_it_for_both_and_may_deliver_what_was_sent(deliver: bool)
     async def story(world: World) -> tuple[list[bytes], list[int], list[type]]:
         transport, client = await world.connect()
         transport.write(b"last")
-        [connection] = world.network.of("client")
+        [connection] = world.network.connections_of("client")
         connection.reset(deliver=deliver)
         await asyncio.sleep(1)
         return [data for _, data in world.server.seen], world.server.gone, [type(error) for error in client.lost]
@@ -172,9 +175,8 @@ def test_a_reset_breaks_it_for_both_and_may_deliver_what_was_sent(deliver: bool)
 def test_of_a_client_that_was_killed_the_server_hears_or_does_not(silent: bool) -> None:
     async def story(world: World) -> tuple[list[int], bytes]:
         transport, client = await world.connect()
-        world.network.dead.add("client")
-        [connection] = world.network.of("client")
-        connection.client_died(silent=silent)
+        [connection] = world.network.connections_of("client")
+        world.network.host_died("client", silent=silent)
         transport.write(b"not sent")
         connection.send(b"not received")
         await asyncio.sleep(60)

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from oncelog.sim.faults import KINDS
+from oncelog.sim.faults.plan import KINDS
 from oncelog.sim.scenario import draw_scenario
 from oncelog.sim.simulation import simulate
 from oncelog.sim.workloads.hangs.workload import HangingTransactions

@@ -19,7 +19,7 @@ import typer
 from oncelog.cli.output import print_json_line, progress
 
 if TYPE_CHECKING:
-    from oncelog.sim.faults import Fault
+    from oncelog.sim.faults.fault import Fault
     from oncelog.sim.simulation import Outcome
 
 EPILOG: Final = """\b
@@ -164,8 +164,8 @@ def _quiet_end() -> Iterator[None]:
 
 
 def _minimise(failed: Outcome, plant: str | None) -> list[Fault]:
-    from oncelog.sim.faults import format_plan
     from oncelog.sim.delta_debugging import minimise
+    from oncelog.sim.faults.plan import format_plan
     from oncelog.sim.mutants import MUTANTS
     from oncelog.sim.simulation import simulate
 
@@ -186,7 +186,7 @@ def _fresh_seeds(count: int) -> list[int]:
 
 
 def _read_plan(path: Path) -> list[Fault]:
-    from oncelog.sim.faults import parse_plan
+    from oncelog.sim.faults.plan import parse_plan
 
     try:
         return parse_plan(path.read_text())
@@ -196,7 +196,7 @@ def _read_plan(path: Path) -> list[Fault]:
 
 
 def _write_dump(path: Path, seed: int, plant: str | None, plan: list[Fault], failed: Outcome) -> None:
-    from oncelog.sim.faults import format_plan
+    from oncelog.sim.faults.plan import format_plan
 
     content = {
         "oncelog": "simulation",
@@ -212,7 +212,7 @@ def _write_dump(path: Path, seed: int, plant: str | None, plan: list[Fault], fai
 
 
 def _read_dump(path: Path) -> tuple[int, str | None, list[Fault]]:
-    from oncelog.sim.faults import parse_plan
+    from oncelog.sim.faults.plan import parse_plan
 
     try:
         content = json.loads(path.read_text())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from oncelog.sim.faults import Fault
+from oncelog.sim.faults.fault import Fault
 
 
 def minimise(plan: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool]) -> list[Fault]:

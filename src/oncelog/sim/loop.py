@@ -13,7 +13,7 @@ from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, cast
 
 from oncelog.sim.kernel import Kernel
-from oncelog.sim.network import CURRENT_HOST, Network
+from oncelog.sim.network.network import CURRENT_HOST, Network
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

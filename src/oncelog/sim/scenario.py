@@ -6,10 +6,10 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oncelog.sim import faults
-from oncelog.sim.broker_host import Latencies
-from oncelog.sim.faults import Fault
-from oncelog.sim.network import NetworkConditions
+from oncelog.sim.faults.fault import Fault
+from oncelog.sim.faults.plan import draw_plan
+from oncelog.sim.machine import Latencies
+from oncelog.sim.network.conditions import NetworkConditions
 from oncelog.sim.workloads.hangs import draw_hangs
 from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION, tight_moments
 from oncelog.sim.workloads.selection import draw_workloads, with_refused_batches
@@ -28,13 +28,14 @@ class Scenario:
     plan: Sequence[Fault]
     disk_checks: float
     """How often the disk is read after a crash; always at the end."""
+    brokers: int = 1
 
 
 def draw_scenario(seed: int, length_ms: int, plan: Sequence[Fault] | None) -> Scenario:
     """The scene of a seed; ``plan`` replaces the faults it draws."""
     draws = random.Random(f"{seed}/scene")
     transaction_version = 1 if draws.random() < 0.15 else 2
-    drawn = faults.draw_plan(random.Random(f"{seed}/faults"), length_ms)
+    drawn = draw_plan(random.Random(f"{seed}/faults"), length_ms)
     slowest_us = draws.choice((1_000, 5_000, 50_000))
     refusals = random.Random(f"{seed}/refusals")  # streams of their own: the other seeds stay what they are
     hangs = random.Random(f"{seed}/hangs")

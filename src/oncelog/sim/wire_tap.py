@@ -12,7 +12,8 @@ from typing import Any, Final, Protocol
 from oncelog.base.errors import PeerError
 from oncelog.sim.checkers.wire.exchange import name_of
 from oncelog.sim.checkers.wire.observer import WireObserver
-from oncelog.sim.network import PRODUCE, Connection
+from oncelog.sim.network.connection import Connection
+from oncelog.sim.network.duplicates import PRODUCE
 from oncelog.wire.apis import WIRE_APIS
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header

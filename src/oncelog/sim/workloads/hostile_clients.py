@@ -20,7 +20,7 @@ from oncelog.client.machine.requests import produce_request
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.sim.checkers.history import Outcome, Transaction, Write
-from oncelog.sim.network import Connection
+from oncelog.sim.network.connection import Connection
 from oncelog.sim.workloads.expected_errors import FENCED, WRONG_ID, expect
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.repeated_batches import RepeatingProducer
@@ -309,7 +309,7 @@ def _seen(task: asyncio.Task[EndTxnResponse]) -> None:
 
 def newest_connection(host: ClientHost) -> Connection:
     """The connection that was opened last. Raises ClientError when the broker has closed it already."""
-    connections = [one for one in host.world.network.of(host.name) if one.transport is not None]
+    connections = [one for one in host.world.network.connections_of(host.name) if one.client_end is not None]
     if not connections:
         raise ClientError("the broker has gone")
     return max(connections, key=lambda one: one.number)

@@ -13,7 +13,7 @@ from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.sim.faults import Fault
+from oncelog.sim.faults.fault import Fault
 from oncelog.sim.workloads.group_members import note_group
 from oncelog.sim.workloads.hangs.administrator import Administrator
 from oncelog.sim.workloads.hangs.final_verdict import FinalVerdict
