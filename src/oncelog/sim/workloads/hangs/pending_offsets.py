@@ -6,7 +6,7 @@ When an administrator aborts it the offset must vanish, and what was committed i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
@@ -14,6 +14,8 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused
 from oncelog.sim.checkers.history import GroupPartition, Transaction
+from oncelog.sim.workloads.hangs.injector import HangInjector
+from oncelog.sim.workloads.hangs.scripted_producer import ScriptedProducer
 from oncelog.sim.world import ClientHost
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog.wire.messages.txn_offset_commit import (
@@ -21,10 +23,6 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-
-if TYPE_CHECKING:
-    from oncelog.sim.workloads.hangs.injector import HangInjector
-    from oncelog.sim.workloads.hangs.scripted_producer import ScriptedProducer
 
 IN_TIME: Final = 5
 LATE: Final = 9

@@ -22,6 +22,7 @@ from oncelog.sim.workloads.hangs.injector import HangInjector
 from oncelog.sim.workloads.hangs.live_lookalikes import Keeper, Reader, SlowTransactions
 from oncelog.sim.workloads.hangs.log_damage import LogDamager
 from oncelog.sim.workloads.hangs.offset_committer import OffsetCommitter
+from oncelog.sim.workloads.hangs.request_hangs import REQUEST_KINDS
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.two_phase_committers import Committers
 from oncelog.sim.workloads.workload import Topic, WorkloadContext
@@ -78,7 +79,7 @@ class HangingTransactions:
         live_ids = [f"{self.writers.name}-{index}" for index in range(self.writers.producers)]
         for index in range(self.injectors):
             name = f"{self.name}-plant{index}"
-            counted.supervise(name, HangInjector(context, self.truth, name, places, live_ids))
+            counted.supervise(name, HangInjector(context, self.truth, name, places, live_ids, REQUEST_KINDS))
         if self.log_damager:
             counted.supervise(f"{self.name}-vandal", LogDamager(context, self.truth, f"{self.name}-vandal", places))
         for index in range(self.administrators):
