@@ -221,3 +221,55 @@ def test_an_end_of_transaction_may_be_repeated_only_with_its_epoch() -> None:
     assert may_be_repeated(b"\x00\x00\x00\x08" + b"\x00\x1a\x00\x05" + bytes(4))
     assert not may_be_repeated(b"\x00\x00\x00\x08" + b"\x00\x1a\x00\x04" + bytes(4))
     assert not may_be_repeated(b"\x00\x00")
+
+
+OTHER = ("other", 1)
+
+
+def test_a_cut_between_two_hosts_leaves_the_other_pairs_and_the_other_direction() -> None:
+    async def story(world: World) -> tuple[list[bytes], bytes, bytes]:
+        other = Server()
+        world.network.listen(OTHER, other.accept)
+        transport, client = await world.connect()
+        beside, heard = await world.network.connect(Client, *OTHER)
+        assert isinstance(beside, asyncio.WriteTransport)
+        assert isinstance(heard, Client)
+        world.network.cut("client", "server")
+        transport.write(b"held")
+        beside.write(b"through")
+        [connection] = [one for one in world.network.connections_of("client") if one.server == SERVER]
+        connection.send(b"down")
+        await asyncio.sleep(5)
+        return [data for _, data in world.server.seen], client.seen, heard.seen
+
+    assert run(story) == ([], b"down", b"THROUGH")
+
+
+def test_each_directed_pair_has_conditions_of_its_own() -> None:
+    async def story(world: World) -> tuple[int, int]:
+        network = world.network
+        network.set_conditions("client", "server", NetworkConditions(5_000_000, 5_000_000, split=0))
+        there, back = network.delay_us(("client", "server")), network.delay_us(("server", "client"))
+        network.set_conditions("client", "server", None)
+        assert network.delay_us(("client", "server")) < 2_000
+        return there, back
+
+    there, back = run(story)
+    assert there == 5_000_000
+    assert back < 2_000
+
+
+def test_conditions_and_cuts_of_any_host_hold_for_all_pairs_with_it() -> None:
+    async def story(world: World) -> None:
+        network, slow = world.network, NetworkConditions(9, 9)
+        network.set_conditions(ANY_HOST, "server", slow)
+        assert network.conditions_of(("client", "server")) is network.conditions_of(("x", "server")) is slow
+        assert network.conditions_of(("server", "client")) is network.usual
+        network.cut("server", ANY_HOST)
+        assert network.is_cut(("server", "client"))
+        assert not network.is_cut(("client", "server"))
+        network.heal_all()
+        assert network.conditions_of(("client", "server")) is network.usual
+        assert not network.is_cut(("server", "client"))
+
+    run(story)

@@ -15,6 +15,7 @@ from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import Shutdown
 from oncelog.node.node import Node
 from oncelog.node.settings import read_settings
+from oncelog.sim.answer_kill import AnswerKill, KilledAtAnswer
 from oncelog.sim.broker_process import BrokerProcess, BrokerRecords
 from oncelog.sim.files import MemoryFiles, PowerLost, ProcessKilled
 from oncelog.sim.kernel import Kernel
@@ -197,10 +198,14 @@ class BrokerHost:
             self._process.stopping = True
             self._process.dispatch(Shutdown(self.now_ms() + LONGEST_SHUTDOWN_MS))
 
-    def kill(self) -> None:
-        """End the process; what it wrote is in the page cache."""
+    def kill(self, *, answers_arrive: bool = False) -> None:
+        """End the process; what it wrote is in the page cache. Answers on their way are lost, or still arrive."""
         self.kernel.trace(f"broker {self.broker_id} killed")
-        self._bury(silent=False)
+        self._bury(silent=False, answers_arrive=answers_arrive)
+
+    def kill_at_answer(self, api_key: int, killed: Callable[[], object]) -> None:
+        """End the process when its next answer to a request of this kind leaves, and call ``killed``."""
+        self.records.answer_kill = AnswerKill(api_key, killed)
 
     def lose_power(self) -> None:
         """End the machine: what was not synced may be lost, or torn."""
@@ -212,7 +217,7 @@ class BrokerHost:
         if end is None:
             self._bury(silent=False)
         elif self._was_killed(end):
-            self.kill()
+            self.kill(answers_arrive=isinstance(end, KilledAtAnswer))
         else:
             self.lose_power()
 
@@ -223,7 +228,7 @@ class BrokerHost:
         self.files.let_process_die()
         return True
 
-    def _bury(self, *, silent: bool) -> None:
+    def _bury(self, *, silent: bool, answers_arrive: bool = False) -> None:
         """The process is gone; with ``silent`` the power is, and nobody on the network is told."""
         process, self._process = self._process, None
         self.network.stop_listening(self.address, silent=silent)
@@ -239,7 +244,10 @@ class BrokerHost:
             self._come_back()
         process.alive = False
         self.records.tap.died(power_lost=silent)
-        process.end(lambda one: one.server_died(silent_us=entropy.randint(0, 2_000_000) if silent else 0))
+        if answers_arrive:
+            process.end(Connection.server_exited)
+        else:
+            process.end(lambda one: one.server_died(silent_us=entropy.randint(0, 2_000_000) if silent else 0))
         self.network.host_died(self.name, silent=silent)
         for told in self._on_death:
             told(silent)

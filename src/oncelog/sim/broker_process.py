@@ -39,6 +39,7 @@ from oncelog.node.events import (
 )
 from oncelog.node.node import Node
 from oncelog.ports import OpenFile
+from oncelog.sim.answer_kill import AnswerKill, KilledAtAnswer
 from oncelog.sim.files import PowerLost
 from oncelog.sim.kernel import ScheduledCall
 from oncelog.sim.machine import Machine
@@ -65,6 +66,8 @@ class BrokerRecords:
     """Why it stopped by itself, each time."""
     tap: WireTap = field(default_factory=NoTap)
     """Told of everything that crosses its network."""
+    answer_kill: AnswerKill | None = None
+    """Kills the process when a certain answer leaves."""
 
 
 class BrokerProcess:
@@ -136,6 +139,8 @@ class BrokerProcess:
 
     def frame_received(self, peer: ServerConnection, frame: memoryview | bytes) -> None:
         """A whole request arrived."""
+        if self.records.answer_kill is not None:
+            self.records.answer_kill.received(peer.connection.number, frame)
         self.records.tap.received(peer.connection, frame)
         self.dispatch(RequestReceived(peer.connection.number, frame))
 
@@ -199,6 +204,14 @@ class BrokerProcess:
                 return
             self.records.tap.sent(peer.connection, data)
             peer.connection.send(data)
+            if self.records.answer_kill is not None:
+                self._kill_at_answer(self.records.answer_kill, peer.connection, data)
+
+    def _kill_at_answer(self, kill: AnswerKill, connection: Connection, data: bytes) -> None:
+        if kill.strikes(connection.number, data):
+            self.records.answer_kill = None
+            self._ended(KilledAtAnswer("at an answer"))
+            kill.killed()
 
     def _close(self, effect: Close) -> None:
         peer = self.peers.get(effect.connection_id)

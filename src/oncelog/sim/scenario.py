@@ -1,4 +1,4 @@
-"""What a seed draws before anything happens: configuration, speed of the machine, the weather, workloads, faults."""
+"""The scenario of a seed, drawn before anything happens: configuration, latencies, network, workloads, faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
 from oncelog.sim.workloads.hangs import draw_hangs
 from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION, tight_moments
-from oncelog.sim.workloads.selection import draw_workloads, with_refused_batches
+from oncelog.sim.workloads.old_copiers import kill_moments
+from oncelog.sim.workloads.selection import OLD_CLIENTS, draw_workloads, with_old_copiers, with_refused_batches
 from oncelog.sim.workloads.workload import Workload
 
 
@@ -31,8 +32,10 @@ class Scenario:
     brokers: int = 1
 
 
-def draw_scenario(seed: int, length_ms: int, plan: Sequence[Fault] | None) -> Scenario:
-    """The scene of a seed; ``plan`` replaces the faults it draws."""
+def draw_scenario(
+    seed: int, length_ms: int, plan: Sequence[Fault] | None, *, old_clients: bool = OLD_CLIENTS
+) -> Scenario:
+    """The scenario of a seed; ``plan`` replaces the faults it draws, ``old_clients`` adds clients of the old kind."""
     draws = random.Random(f"{seed}/scene")
     transaction_version = 1 if draws.random() < 0.15 else 2
     drawn = draw_plan(random.Random(f"{seed}/faults"), length_ms)
@@ -49,13 +52,24 @@ def draw_scenario(seed: int, length_ms: int, plan: Sequence[Fault] | None) -> Sc
         disk_checks=draws.choice((0.0, 0.2)),
     )
     if hangs.random() >= SHARE:
-        return scenario
+        if not old_clients:
+            return scenario
+        old = random.Random(f"{seed}/old clients")
+        return _with_old_clients(scenario, old, kill_moments(old, length_ms) if plan is None else [])
     workload, config = draw_hangs("hang", hangs)
     return _hanging(scenario, workload, config, [*drawn, *tight_moments(hangs, length_ms)] if plan is None else plan)
 
 
+def _with_old_clients(scenario: Scenario, entropy: random.Random, moments: Sequence[Fault]) -> Scenario:
+    """In some seeds copiers of the old kind; their late requests would decide the wrong transaction, as in V1."""
+    workloads = with_old_copiers(list(scenario.workloads), entropy, scenario.transaction_version)
+    if workloads == scenario.workloads:
+        return scenario
+    return replace(scenario, workloads=workloads, plan=_suitable([*scenario.plan, *moments], 1))
+
+
 def _hanging(scenario: Scenario, workload: Workload, config: Mapping[str, str], plan: Sequence[Fault]) -> Scenario:
-    """The same machine and weather, and the world of hanging transactions."""
+    """The same machine and network, and the world of hanging transactions."""
     return replace(
         scenario,
         config={**scenario.config, **config},

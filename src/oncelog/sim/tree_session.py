@@ -7,8 +7,8 @@ ZooKeeper, which these are:
 1. A session ends when the tree has heard nothing of it for its time-out (virtual time at the tree, whatever the clock
    of the machine says). Its ephemeral nodes vanish then, while the broker may believe in it for long.
 2. The broker learns of the end when an answer of the tree reaches it again, and not before.
-3. A broker that hears nothing for two thirds of the time-out gives its connection up and opens another: a commit that
-   has no answer by then has an unknown outcome (done, and the answer lost; or not done).
+3. A broker that hears nothing from one heartbeat to the next (a third of the time-out) gives its connection up and
+   opens another: a commit that has no answer by then has an unknown outcome (done, and the answer lost; or not done).
 4. Once the tree has answered on a new connection, nothing of an older one can happen any more. Until then it can.
 
 A session without a time-out (None) sends no heartbeats and never ends by itself: the tree of a world of one broker.
@@ -140,8 +140,8 @@ class TreeSession:
         """Who waits for the outcome of a commit."""
         self._answer_to_lose: bool | None = None
         """Of the next commit the answer is lost: after it was done (True), or together with the request (False)."""
-        self._heard_us = host.kernel.now_us
-        """When the broker heard of the tree last."""
+        self._heartbeat_unanswered = False
+        """The broker has heard nothing of the tree since it sent its last heartbeat."""
         self._expiry: ScheduledCall | None = None
         if self.timeout_us is not None:
             self._heard_at_tree()
@@ -181,8 +181,9 @@ class TreeSession:
         self._kernel.after(self.timeout_us // HEARTBEATS, self._heartbeat)
         if self._machine.frozen:
             return
-        if self._kernel.now_us - self._heard_us >= 2 * self.timeout_us // HEARTBEATS:
+        if self._heartbeat_unanswered:
             self._reconnect()
+        self._heartbeat_unanswered = True
         connection = self._connection
         self._up.send(self._one_way_us(), lambda: self._heartbeat_at_tree(connection))
 
@@ -192,7 +193,6 @@ class TreeSession:
     def _reconnect(self) -> None:
         """Give the connection up: what is asked and not answered has an unknown outcome."""
         self._connection += 1
-        self._heard_us = self._kernel.now_us
         waiting, self._pending = self._pending, deque()
         for answered in waiting:
             answered(CommitResult.UNKNOWN)
@@ -201,7 +201,7 @@ class TreeSession:
         """An answer of the tree has arrived."""
         if self._closed or connection != self._connection:
             return
-        self._heard_us = self._kernel.now_us
+        self._heartbeat_unanswered = False
         if result is CommitResult.SESSION_LOST:
             self._learn_of_end()
         elif answered is not None and answered in self._pending:

@@ -30,9 +30,9 @@ from oncelog.spark.sink.asks import (
     ListOpen,
     Publish,
     Read,
+    Stage,
     Ticket,
     WereAborted,
-    WorkloadContext,
     Write,
 )
 from oncelog.spark.sink.cluster import is_fencing
@@ -76,9 +76,9 @@ class AsyncCluster:
             case Read():
                 return await self.read()
             case Write(register):
-                return await self.context(register) and await self.publish()
-            case WorkloadContext(register):
-                return await self.context(register)
+                return await self.stage(register) and await self.publish()
+            case Stage(register):
+                return await self.stage(register)
             case Publish():
                 return await self.publish()
             case Describe(names):
@@ -119,7 +119,7 @@ class AsyncCluster:
                         found = decode(record.value or b"")
             return found
 
-    async def context(self, register: Register) -> bool:
+    async def stage(self, register: Register) -> bool:
         assert self.driver is not None
         try:
             self.driver.begin()

@@ -52,4 +52,12 @@ def test_a_refusal_costs_its_transaction_and_nothing_else(kind: str, version: in
 
 def test_what_needs_transactions_v2_is_not_drawn_without() -> None:
     names = {repr(one).partition("(")[0] for seed in range(200) for one in draw_workloads(random.Random(seed), 1)}
-    assert names == {"Administrators", "Churn", "Cleaning", "Consumers", "Copiers", "Plain", "Producers"}
+    assert names == {
+        "Administrators",
+        "Consumers",
+        "Copiers",
+        "LogCleanup",
+        "PlainProducers",
+        "Producers",
+        "TopicChurn",
+    }

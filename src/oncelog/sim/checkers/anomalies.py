@@ -271,4 +271,5 @@ ANOMALIES: Final[Mapping[str, Rule]] = {
     "H18 unread before commit": offsets.unread_before_commit,
     "H19 not copied exactly once": copies.not_exactly_once,
     "H20 committed without a part": commits_without_a_part,
+    "H21 committed offset went back": offsets.went_back,
 }

@@ -70,6 +70,8 @@ class Transaction:
     prepared: bool = False
     """In two phases: from then on only ``completions`` decide."""
     completions: Sequence[Completion] = ()
+    answered_at: int | None = None
+    """When the commit was agreed to, where the client noted it."""
 
 
 def outcome_of(completions: Iterable[Completion]) -> Outcome:
@@ -126,6 +128,15 @@ class Commit(NamedTuple):
     answered_at: int | None
 
 
+class OffsetRead(NamedTuple):
+    """A group's offset by OffsetFetch; −1: none. ``version``: of the request, without ``require_stable``."""
+
+    key: GroupPartition
+    offset: int
+    asked_at: int
+    version: int
+
+
 class Deletion(NamedTuple):
     """A topic was deleted. ``answered_at``: None when nobody knows whether it was."""
 
@@ -169,6 +180,8 @@ class History:
     drained: Mapping[TopicPartition, Sequence[Seen]] = field(default_factory=dict)
     """Everything a read_committed consumer finds at the end, from the beginning."""
     commits: Sequence[Commit] = ()
+    offset_reads: Sequence[OffsetRead] = ()
+    """What OffsetFetch answered for groups whose committed offsets only rise."""
     committed_offsets: Mapping[GroupPartition, int] | None = None
     """What the groups have committed at the end; None: not looked at."""
     followed_groups: frozenset[str] = frozenset()

@@ -1,7 +1,8 @@
-"""The rules about the offsets that groups commit: with transactions (H10), without (H17), and what they claim (H18)."""
+"""Rules of committed offsets: in transactions (H10) and outside (H17), what they claim (H18), that they stay (H21)."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from oncelog.sim.checkers.history import Commit, GroupPartition, Outcome, Transaction
@@ -86,3 +87,23 @@ def unread_before_commit(index: HistoryIndex) -> Iterator[str]:
         unread = [r.offset for r in index.history.drained.get(key.partition, ()) if r[0] < offset and r[0] not in got]
         if unread:
             yield f"{key.group} committed {key.partition}@{offset}, {unread[0]} and {len(unread) - 1} more are unread"
+
+
+def went_back(index: HistoryIndex) -> Iterator[str]:
+    """OffsetFetch answered less than an offset whose transaction had been committed for its client before it asked."""
+    if not index.history.offset_reads:
+        return
+    ends: dict[GroupPartition, list[tuple[int, int]]] = {}
+    for transaction in index.history.transactions:
+        if transaction.outcome is Outcome.COMMITTED and transaction.answered_at is not None:
+            for key, offset in transaction.offsets.items():
+                ends.setdefault(key, []).append((transaction.answered_at, offset))
+    for answered in ends.values():
+        answered.sort()
+    for key, offset, asked_at, version in index.history.offset_reads:
+        before = ends.get(key, [])
+        until = bisect_left(before, (asked_at, -1))
+        least = max((committed for _, committed in before[:until]), default=-1)
+        if offset < least:
+            where = f"{key.group} of {key.partition}"
+            yield f"{where}: {offset} by OffsetFetch {version} at {asked_at}, {least} was committed"

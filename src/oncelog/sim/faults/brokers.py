@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Final
 
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.network.duplicates import END_TXN
 from oncelog.sim.world import World
 
 
@@ -60,6 +62,14 @@ async def _damaged_files(world: World, fault: Fault) -> None:
             broker.files.flip_bit(path, entropy.randrange(8 * (broker.files.size(path) or 0)))
 
     await _down_for(world, fault, end)
+
+
+async def _kill_at_end_txn(world: World, fault: Fault) -> None:
+    """kill -9 in the instant in which an answer to EndTxn leaves; the disk is slow for the span when it comes back."""
+    killed = asyncio.Event()
+    broker_of(world, fault).kill_at_answer(END_TXN, killed.set)
+    await killed.wait()
+    await slower(world, fault, sync_us=(1_000, 1_000 * (1 + fault.choice % 2_000)))
 
 
 async def _restart(world: World, fault: Fault) -> None:
@@ -159,3 +169,5 @@ TIME: Final[Mapping[str, Kind]] = {
 }
 BY_WORKLOADS: Final[Mapping[str, Kind]] = {"tight-disk": _tight_disk}
 """Drawn by the workload that wants it."""
+AT_ANSWERS: Final[Mapping[str, Kind]] = {"kill-at-end-txn": _kill_at_end_txn}
+"""Drawn for clients of the old kind."""

@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from oncelog.sim.faults.brokers import BY_WORKLOADS, DISK, POWER, PROCESS, TIME
+from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PROCESS, TIME
 from oncelog.sim.faults.fault import Fault, Kind
 from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
 from oncelog.sim.faults.tree import TREE_PATHS
@@ -22,7 +22,7 @@ KINDS: Final[Mapping[str, Kind]] = {**PROCESS, **POWER, **DISK, **CLIENTS, **TIM
 """The kinds that seeds draw, by themselves or by their workloads."""
 OF_CLUSTERS: Final[Mapping[str, Kind]] = {**TREE_PATHS, **BETWEEN_BROKERS}
 """Kinds that only plans name: no seed draws them while worlds have one broker."""
-ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **OF_CLUSTERS}
+ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS}
 _FAMILIES: Final = (
     (sorted(PROCESS), 2, 0.5),
     (sorted(POWER), 2, 0.6),
@@ -86,6 +86,7 @@ def heal(world: World) -> None:
     for broker in world.brokers:
         broker.machine.latencies = broker.machine.usual_latencies
         broker.files.be_well()
+        broker.records.answer_kill = None
         broker.thaw()
         broker.stays_down = False
         if not broker.is_up:

@@ -185,6 +185,11 @@ class Connection:
             error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
             self._medium.kernel.after(silent_us, self.client_end.lose, error)
 
+    def server_exited(self) -> None:
+        """The server's process is gone; what it had sent arrives, then the end of the stream."""
+        self._server_end = None
+        self.close()
+
     def client_died(self, *, silent: bool) -> None:
         """The client is gone; the server is told of it, or (``silent``) has a half-open connection."""
         if self.client_end is not None:

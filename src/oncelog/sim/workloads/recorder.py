@@ -16,6 +16,7 @@ from oncelog.sim.checkers.history import (
     Deletion,
     GroupPartition,
     History,
+    OffsetRead,
     Outcome,
     Poll,
     Seen,
@@ -96,6 +97,7 @@ class Recorder:
         self.streams: list[Stream] = []
         self.polls: list[Poll] = []
         self.commits: list[Commit] = []
+        self.offset_reads: list[OffsetRead] = []
         self.deletions: list[Deletion] = []
         self.trims: list[Trim] = []
         self.drained: dict[TopicPartition, list[Seen]] = {}
@@ -139,6 +141,7 @@ class Recorder:
             polls=list(self.polls),
             drained=dict(self.drained),
             commits=list(self.commits),
+            offset_reads=list(self.offset_reads),
             committed_offsets=self.committed_offsets,
             followed_groups=frozenset(self.followed_groups),
             deletions=list(self.deletions),

@@ -11,6 +11,7 @@ from oncelog.sim.workloads.consumers import Consumers
 from oncelog.sim.workloads.copiers import Copiers
 from oncelog.sim.workloads.hostile_clients import HostileClients
 from oncelog.sim.workloads.log_cleanup import LogCleanup
+from oncelog.sim.workloads.old_copiers import OldCopiers
 from oncelog.sim.workloads.plain_producers import PlainProducers
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.refused_batches import RefusedBatches
@@ -43,6 +44,10 @@ KINDS: Final[Mapping[str, Kind]] = {
 not draw it stay what they were without it: the last, because a choice by weight never comes to it then."""
 REFUSING: Final = 0.15
 """Of the seeds."""
+OLD_CLIENTS: Final = False
+"""Seeds draw clients of the old kind: off while a broker answers them the offset from before a decided transaction."""
+OLD: Final = 0.15
+"""Of the seeds, where they do."""
 
 
 def draw_workloads(entropy: random.Random, transaction_version: int) -> list[Workload]:
@@ -58,3 +63,10 @@ def with_refused_batches(drawn: list[Workload], entropy: random.Random, transact
     if entropy.random() >= REFUSING:
         return drawn
     return [*drawn[:1], KINDS["refuse"].draw("refuse1", entropy, transaction_version)]
+
+
+def with_old_copiers(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
+    """In some seeds copiers of the old kind, beside the first that was drawn; a stream of chance of their own."""
+    if entropy.random() >= OLD:
+        return drawn
+    return [*drawn[:1], OldCopiers.draw("old1", entropy, transaction_version)]

@@ -13,7 +13,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.sim.checkers.hanging_verdicts import InjectedHang
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
-from oncelog.sim.workloads.hangs.scripted_producer import DAY_MS, ScriptedProducer
+from oncelog.sim.workloads.scripted_producer import DAY_MS, ScriptedProducer
 from oncelog.sim.workloads.workload import WorkloadContext
 from oncelog.sim.world import ClientHost
 

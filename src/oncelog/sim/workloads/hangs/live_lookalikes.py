@@ -19,8 +19,8 @@ from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.sim.checkers.history import GroupPartition, Write
 from oncelog.sim.workloads.group_members import note_seek
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
-from oncelog.sim.workloads.hangs.scripted_producer import DAY_MS
 from oncelog.sim.workloads.recorder import Writes
+from oncelog.sim.workloads.scripted_producer import DAY_MS
 from oncelog.sim.workloads.sender import SETTINGS
 from oncelog.sim.workloads.transaction import one_transaction
 from oncelog.sim.workloads.two_phase_committers import Committer, Committers

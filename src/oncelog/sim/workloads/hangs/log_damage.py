@@ -18,7 +18,7 @@ from oncelog.records.record import Record
 from oncelog.sim.checkers.hanging_verdicts import InjectedHang
 from oncelog.sim.files import MemoryFiles
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
-from oncelog.sim.workloads.hangs.scripted_producer import ScriptedProducer
+from oncelog.sim.workloads.scripted_producer import ScriptedProducer
 from oncelog.sim.workloads.workload import WorkloadContext
 from oncelog.sim.world import ClientHost
 from oncelog.storage.segment.batch_scan import iter_checked

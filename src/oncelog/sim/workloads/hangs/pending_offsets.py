@@ -8,25 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.client.errors import BrokerRefused
 from oncelog.sim.checkers.history import GroupPartition, Transaction
 from oncelog.sim.workloads.hangs.injector import HangInjector
-from oncelog.sim.workloads.hangs.scripted_producer import ScriptedProducer
 from oncelog.sim.world import ClientHost
-from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from oncelog.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 
 IN_TIME: Final = 5
 LATE: Final = 9
-ADD_VERSION: Final = 3
 COMMIT_VERSION: Final = 3
 
 
@@ -36,8 +26,8 @@ async def late_offsets(injector: HangInjector, host: ClientHost, client: AsyncCl
     await producer.initialise()
     injector.truth.groups.append(producer.name)
     try:
-        await _add(producer)
-        if await _commit(producer, place, IN_TIME):
+        await producer.add_offsets(producer.name)
+        if await producer.commit_offset(producer.name, place, IN_TIME, COMMIT_VERSION):
             return
         await producer.end(commit=injector.entropy.random() < 0.6)
         await producer.completed()
@@ -50,30 +40,5 @@ async def late_offsets(injector: HangInjector, host: ClientHost, client: AsyncCl
     count = int(context.world.broker.settings.config.get("offsets.topic.num.partitions"))
     kept = TopicPartition(CONSUMER_OFFSETS, coordinator_partition(producer.name, count))
     injector.inject("offsets", producer, kept)
-    injector.answered(await _commit(producer, place, LATE), producer, kept)
-
-
-async def _add(producer: ScriptedProducer) -> None:
-    request = AddOffsetsToTxnRequest(
-        transactional_id=producer.name,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        group_id=producer.name,
-    )
-    code = (await (await producer.coordinator()).call(request, ADD_VERSION)).error_code
-    if code:
-        raise BrokerRefused(code, "AddOffsetsToTxn")
-
-
-async def _commit(producer: ScriptedProducer, place: TopicPartition, offset: int) -> int:
-    """TxnOffsetCommit of one offset; the error code."""
-    partition = TxnOffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset)
-    request = TxnOffsetCommitRequest(
-        transactional_id=producer.name,
-        group_id=producer.name,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        topics=[TxnOffsetCommitRequestTopic(name=place.topic, partitions=[partition])],
-    )
-    link = await producer.client.link(await producer.client.coordinator(producer.name))
-    return (await link.call(request, COMMIT_VERSION)).topics[0].partitions[0].error_code or ErrorCode.NONE
+    code = await producer.commit_offset(producer.name, place, LATE, COMMIT_VERSION)
+    injector.answered(code, producer, kept)

@@ -14,8 +14,8 @@ from oncelog.client.aio.link import AsyncLink
 from oncelog.client.errors import ClientError
 from oncelog.sim.workloads.hangs.injector import HangInjector, Injection
 from oncelog.sim.workloads.hangs.pending_offsets import late_offsets
-from oncelog.sim.workloads.hangs.scripted_producer import DAY_MS, ScriptedProducer
 from oncelog.sim.workloads.hostile_clients import LATE, newest_connection
+from oncelog.sim.workloads.scripted_producer import DAY_MS, ScriptedProducer
 from oncelog.sim.world import CLIENT_CONFIG, ClientHost
 from oncelog.wire.messages.produce import PartitionProduceResponse
 

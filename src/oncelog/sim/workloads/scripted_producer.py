@@ -21,11 +21,17 @@ from oncelog.records.record import Record
 from oncelog.sim.checkers.history import Outcome, Transaction, Write
 from oncelog.sim.workloads.workload import WorkloadContext
 from oncelog.sim.world import CLIENT_CONFIG, ClientHost
+from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceRequest
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 INIT_VERSION: Final = 4
 ADD_VERSION: Final = 3
@@ -76,6 +82,10 @@ class ScriptedProducer:
         self._count = 0
         self._sequences: dict[TopicPartition, int] = {}
 
+    def begin(self) -> None:
+        """Begin another transaction: what the last one wrote and how it ended is kept by who asked for it."""
+        self.writes, self.outcome, self.ending_at = [], Outcome.ABORTED, None
+
     async def initialise(self) -> None:
         """Get a producer id."""
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=self.timeout_ms)
@@ -97,9 +107,29 @@ class ScriptedProducer:
             for result in topic.results_by_partition:
                 _check(result.partition_error_code, "AddPartitionsToTxn")
 
-    async def write(self, partition: TopicPartition) -> None:
-        """A record that is part of the transaction."""
-        value = self.new_value()
+    async def add_offsets(self, group: str) -> None:
+        """Announce a group's offsets to the coordinator."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
+        )
+        _check((await (await self.coordinator()).call(request, ADD_VERSION)).error_code, "AddOffsetsToTxn")
+
+    async def commit_offset(self, group: str, place: TopicPartition, offset: int, version: int) -> int:
+        """Send an offset of a group by TxnOffsetCommit; the error code."""
+        partition = TxnOffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset)
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=place.topic, partitions=[partition])],
+        )
+        link = await self.client.link(await self.client.coordinator(group))
+        return (await link.call(request, version)).topics[0].partitions[0].error_code
+
+    async def write(self, partition: TopicPartition, value: str | None = None) -> None:
+        """A record that is part of the transaction; without a value, with one that nobody else writes."""
+        value = self.new_value() if value is None else value
         self.writes.append(Write(partition, value, sent_at=self.context.world.kernel.now_us))
         answer = await self.send(await self.leader(partition), self.request(partition, value))
         _check(answer.error_code, "Produce")
