@@ -78,7 +78,7 @@ class BrokerHost:
 
     @property
     def reports(self) -> list[str]:
-        """What the broker has reported, over all its lives."""
+        """Reports of the broker, over all its lives."""
         return self.records.reports
 
     @property

@@ -57,7 +57,7 @@ class TreeUnavailable(Exception):
 
 @dataclass(slots=True)
 class BrokerRecords:
-    """What a broker has said of itself over all its lives."""
+    """Reports, audit entries and causes of death of a broker over all its lives, and its observers."""
 
     reports: list[str] = field(default_factory=list)
     audits: list[AuditRecord] = field(default_factory=list)

@@ -31,7 +31,7 @@ class ProcessKilled(PowerLost):
 
 
 class _Node:
-    """What a file holds now, and what it surely holds after a crash."""
+    """A file's bytes now, and the bytes it surely has after a crash."""
 
     __slots__ = ("cold", "data", "durable", "modified_ms", "rewritten")
 
@@ -126,7 +126,7 @@ class MemoryFile:
 Names = dict[str, "_Node | None"]
 """Path to file; None is a directory."""
 Change = tuple[str, "_Node | None", bool]
-"""What became of a path: what it names now, and whether it names anything."""
+"""A change of a path: the node it names, and whether it names one at all."""
 
 
 class MemoryFiles:
@@ -362,7 +362,7 @@ class MemoryFiles:
             self._children[parent].add(name)
 
     def _note(self, *directories: str) -> None:
-        """What was changed since the last time is one change of these directories: it survives whole or not at all."""
+        """Join the changes since the last time into one change of these directories: it survives whole or not at all."""
         self._journal.append((frozenset(directories), self._changed))
         self._changed = []
 

@@ -18,13 +18,13 @@ from oncelog.sim.files import MemoryFiles
 
 @dataclass(slots=True)
 class ReplayResult:
-    """What came of it."""
+    """The outcome of a replay."""
 
     events: int
     differs_at: int | None
     """Number of the first event whose effects were others than recorded (0: the start), None if all agreed."""
     failure: str | None
-    """What the node stopped with."""
+    """The message with which the node stopped, None if it did not."""
     end: str | None
     """Why the recording ends."""
 
@@ -89,7 +89,7 @@ class _Replay:
         return assemble(outside, settings, self._recording.listen, self._now_ms)
 
     def _before(self, event: Event) -> None:
-        """What workers had done by the time of their completion."""
+        """Do the work of a job or a commit that has completed by the time of the event."""
         if isinstance(event, JobFinished):
             for _ in self._jobs.pop(event.token, iter(())):
                 pass

@@ -42,7 +42,7 @@ class ScheduledCall:
         self._arguments = ()
 
     def cancelled(self) -> bool:
-        """Whether it will not happen (or has happened)."""
+        """True when the call is cancelled, or was made."""
         return self._callback is None
 
     def when(self) -> float:
@@ -69,13 +69,13 @@ class Kernel:
         self.seed = seed
         self.now_us = 0
         self.happened = 0
-        """How many things have happened."""
+        """Number of calls that were made."""
         self.log: Callable[[str], None] | None = None
         """Told every line of the trace, for who wants to read it."""
         self._lines: list[str] = []
         """Of the trace, the last that the digest has taken in, and those that it has not."""
         self._digested = 0
-        """How many of them it has."""
+        """Number of lines that the digest has taken in."""
         self._asked = 0
         self._later: list[tuple[int, int, ScheduledCall]] = []
         self._soon: deque[ScheduledCall] = deque()

@@ -15,7 +15,7 @@ from oncelog.sim.kernel import Kernel
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """How long a machine takes for things, in microseconds: (least, most)."""
+    """Latencies of a machine in microseconds, each as (least, most)."""
 
     sync_us: tuple[int, int] = (100, 3_000)
     metadata_us: tuple[int, int] = (200, 5_000)
@@ -37,7 +37,7 @@ class Machine:
         """The latencies when nothing is wrong."""
         self.latencies = latencies
         self.clock_ms = 0
-        """How far its clock is ahead."""
+        """The error of its clock; positive: ahead."""
         self.frozen = False
         """Its processes stand still: events wait until they go on."""
 
@@ -46,7 +46,7 @@ class Machine:
         return self.kernel.now_ms() + self.clock_ms
 
     def takes(self, span_us: tuple[int, int]) -> int:
-        """How long something takes this time, drawn from (least, most)."""
+        """A latency drawn from (least, most)."""
         return self.entropy.randint(*span_us)
 
 

@@ -28,7 +28,7 @@ class Scenario:
     workloads: Sequence[Workload]
     plan: Sequence[Fault]
     disk_checks: float
-    """How often the disk is read after a crash; always at the end."""
+    """Probability that the disk is checked after a crash; at the end it always is."""
     brokers: int = 1
 
 

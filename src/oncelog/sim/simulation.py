@@ -52,7 +52,7 @@ _EXCUSES: Final = (
 
 @dataclass(slots=True)
 class Outcome:
-    """What a seed came to."""
+    """The outcome of a seed."""
 
     seed: int
     violations: list[str]
@@ -106,7 +106,7 @@ class Simulation:
         self._deaths_ms: list[int] = []
         """By the clock of the broker that died, which its markers have, too."""
         self._reported = [0] * scenario.brokers
-        """How many reports of each broker were looked at."""
+        """Number of reports of each broker that were looked at."""
 
     def run(self) -> Outcome:
         """All of it."""
@@ -207,7 +207,7 @@ class Simulation:
             await drain(client, self.recorder, partitions)
 
     async def _let_time_outs_pass(self, host: ClientHost, client: AsyncClient) -> None:
-        """What dead clients left open ends by its time-out: wait for that, within the bound.
+        """Wait, within the bound, until the transactions and groups of dead clients have ended by their time-outs.
 
         A group of dead members is "Stable" until the first of their sessions ends, and rebalances then.
         """

@@ -137,7 +137,7 @@ class TreeSession:
         self._connection_at_tree = 1
         """The newest from which the tree has heard; older ones are refused."""
         self._pending: deque[Callable[[CommitResult], None]] = deque()
-        """Who waits for the outcome of a commit."""
+        """Callbacks of the commits that have no answer yet."""
         self._answer_to_lose: bool | None = None
         """Of the next commit the answer is lost: after it was done (True), or together with the request (False)."""
         self._heartbeat_unanswered = False

@@ -1,4 +1,4 @@
-"""What an observer of a broker's network sees: whole requests in, whole responses out, decoded once for all.
+"""Taps on a broker's network: whole requests in, whole responses out, decoded once for all rules.
 
 What no rule looks at is not decoded: of such a request only the class is handed on.
 """
@@ -26,7 +26,7 @@ LONGEST_WAIT_MS: Final = 2_500
 _MODULES: Final = {api.key: api.module for api in WIRE_APIS}
 _CLASSES: dict[int, Any] = {}
 _MAY_WAIT: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
-"""What is answered when others have done their part, however long that takes."""
+"""Requests that are answered when others have done their part, however long that takes."""
 
 
 class WireTap(Protocol):
@@ -124,7 +124,7 @@ class DecodingTap:
 
 
 def _may_wait(header: RequestHeader, request: Any) -> bool:
-    """Whether it is right that there is no answer: others have to come first, or none is wanted."""
+    """True for requests that may go unanswered: others have to come first, or no answer is wanted."""
     return header.api_key in _MAY_WAIT or (header.api_key == PRODUCE and request.acks == 0)
 
 

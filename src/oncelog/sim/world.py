@@ -59,7 +59,7 @@ class ClientHost:
 
     @property
     def stopping(self) -> bool:
-        """Whether programs are to come to their end."""
+        """True when programs are to come to their end."""
         return self.world.stopping
 
     def client(self, config: ClientConfig = CLIENT_CONFIG) -> AsyncClient:

@@ -1,7 +1,7 @@
-"""A1 to A3, A6 and A7: what was said and done about open transactions, beside what was planted.
+"""Rules A1 to A3, A6 and A7: verdicts on open transactions and their ends, compared with the hangs that were injected.
 
-Whatever has no entry among the planted ones is excused: live, prepared, completing. The checkers know the truth from
-those who planted it, the tool's words from who ran it, and the broker's deeds from its audit log.
+A transaction that was not injected is no hang: live, prepared, completing. The checkers know the truth from the
+injectors, the tool's verdicts from who ran it, and the broker's ends from its audit log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOT_ENDED: Final = "A3 orphan that the broker has not ended"
 TOO_EARLY: Final = "A6 orphan ended before its time"
 WRONG_AGE: Final = "A7 not the age since its first record"
 SET_BACK_MS: Final = 4_000
-"""The broker's clock may be, between planting and ending."""
+"""The broker's clock may be set back so far between injection and end."""
 
 
 class InjectedHang(NamedTuple):
@@ -80,11 +80,11 @@ def ended_too_early(ends: Iterable[End], truth: InjectedHangs, grace_ms: int) ->
         if end.action == ORPHAN_ABORT and injected is not None:
             waited_ms = end.at_ms - injected.injected_ms
             if waited_ms < injected.timeout_ms + grace_ms - SET_BACK_MS:
-                yield f"{TOO_EARLY}: {end.partition}, producer {end.producer_id}, {waited_ms} ms after it was planted"
+                yield f"{TOO_EARLY}: {end.partition}, producer {end.producer_id}, {waited_ms} ms after it was injected"
 
 
 def _known_to_broker(one: OpenTransaction) -> bool:
-    """True if the broker has found it hanging, and knows its time-out: a coordinator still has the id."""
+    """True when the broker has found the transaction hanging and a coordinator still has its id and time-out."""
     return one.producer.found == REPORTED_HANGING and one.code is not ReasonCode.FORGOTTEN
 
 

@@ -1,4 +1,4 @@
-"""What several rules ask of a history, worked out once, so that a check stays linear in the records.
+"""An index of a history for its rules, worked out once, so that a check stays linear in the records.
 
 The rule of what may be missing is here, once: a record is excused when its topic was deleted after it was sent, when
 it lies below the log start, or when its key has a later value on a compacted topic.
@@ -17,7 +17,7 @@ Incarnation = tuple[TopicPartition, TopicId]
 
 
 class HistoryIndex:
-    """A history and what follows from it."""
+    """A history with its writes by value, its reads by consumer, and its missing records."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -88,7 +88,7 @@ class HistoryIndex:
         return found
 
     def excused(self, write: Write) -> bool:
-        """Whether a write may be missing though it was acknowledged."""
+        """True when a write may be missing though it was acknowledged."""
         deletion = self.deleted.get(write.partition.topic)
         if deletion is not None and write.sent_at <= deletion[1]:
             return True

@@ -39,7 +39,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True)
 class EndState:
-    """What is to be seen ``bound_ms`` after the network, the disk and the broker were healed at ``healed_at_ms``."""
+    """The state of the cluster ``bound_ms`` after network, disk and broker were healed at ``healed_at_ms``."""
 
     healed_at_ms: int
     bound_ms: int

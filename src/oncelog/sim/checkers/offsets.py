@@ -34,7 +34,7 @@ def beside_the_data(index: HistoryIndex) -> Iterator[str]:
 
 
 def _shown(index: HistoryIndex, transaction: Transaction) -> bool | None:
-    """Whether it was committed; None when nothing tells."""
+    """True if the transaction was committed; None when nothing tells."""
     if transaction.outcome is not Outcome.UNKNOWN:
         return transaction.outcome is Outcome.COMMITTED
     if any(write[1] in index.visible for write in transaction.writes):

@@ -1,7 +1,7 @@
-"""Bugs to plant: each breaks the production code in one place, and the simulator must notice.
+"""Mutants: each breaks the production code in one place, and the simulator must notice (a mutation score).
 
-They are its own test (a mutation score): a simulator that finds nothing proves nothing. ``PLANTS`` names those that
-fall; a plant is a context manager that breaks the code while it is open and mends it after. See ``planting`` for how.
+A simulator that finds nothing proves nothing. ``MUTANTS`` names those that fall (``oncelog sim --plant NAME``); each is
+a context manager that breaks the code while it is open and mends it after. See ``mutant`` for how.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How a bug is planted: one attribute of production code is replaced for a while.
+"""Mutants: one attribute of production code is replaced for a while.
 
-A plant gets what it replaces and returns what takes its place, so that it says only what is different. State that a
-plant needs (every third time …) lives in its closure and begins anew each time it is planted: same seed, same trace.
+A mutant gets the attribute and returns its replacement, so that it says only what is different. State that a mutant
+needs (every third time …) lives in its closure and begins anew each time it is applied: same seed, same trace.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Network:
         self.conditions = usual
         """Of every pair that has none of its own."""
         self.connections: dict[int, Connection] = {}
-        """Those that at least one end believes in, by number."""
+        """Connections that at least one end believes in, by number."""
         self.dead: set[str] = set()
         """Hosts that are down: nothing comes from them."""
         self.over = False

@@ -1,4 +1,4 @@
-"""What administrators ask, each in one call: topics, partitions, configurations, producers."""
+"""Requests of administrators, each as one call: topics, partitions, configurations, producers."""
 
 from __future__ import annotations
 

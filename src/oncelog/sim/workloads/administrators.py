@@ -45,7 +45,7 @@ class Administrators:
         return cls(name, entropy.randint(1, 2), writers, committers)
 
     def topics(self) -> list[Topic]:
-        """Those of whom they look at."""
+        """The topics of the writers and committers that they look at."""
         return [*self.writers.topics(), *([] if self.committers is None else self.committers.topics())]
 
     def start(self, context: WorkloadContext) -> None:
@@ -58,7 +58,7 @@ class Administrators:
             context.supervise(name, _Administrator(context, self, name))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """What the committers have in their log."""
+        """Write down the committers' log."""
         if self.committers is not None:
             await self.committers.record_final_state(context, client)
 
@@ -106,7 +106,7 @@ class _Administrator:
             await self.send(client, where, state, {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
     def remember(self, partition: TopicPartition, found: list[ProducerState]) -> None:
-        """What was open here before and is not now has gone for good."""
+        """Note as gone for good the transactions that were open on the partition before and are not now."""
         open_now = {(one.producer_id, one.current_txn_start_offset) for one in found}
         for where, state in self.seen:
             if where == partition and (state.producer_id, state.current_txn_start_offset) not in open_now:

@@ -62,7 +62,7 @@ class Consumers:
             context.supervise(f"{self.name}-l{index}", _Loner(context, self, f"{self.name}-l{index}"))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """What the group has committed."""
+        """Write down the group's committed offsets."""
         await note_group(context, client, self.name)
 
 

@@ -76,12 +76,12 @@ class Copiers:
                     context.supervise(f"{name}-twin", _AssignedCopies(context, self, f"{name}-twin", index))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """What the group has committed."""
+        """Write down the group's committed offsets."""
         await note_group(context, client, self.name)
 
 
 class _Copies:
-    """What both kinds share: one transaction for what was fetched."""
+    """Base of both kinds of copiers: one transaction for the records that were fetched."""
 
     def __init__(self, context: WorkloadContext, workload: Copiers, name: str, index: int) -> None:
         self.context = context

@@ -1,4 +1,4 @@
-"""What a broker may answer to who does not ask what it should; anything else is objected to."""
+"""Errors that a broker may answer to wrong requests; any other answer is a violation (S4)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSING: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""What the state of the broker may say to anybody."""
+"""Errors that come from the state of the broker, to any request."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 WRONG_ID: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 

@@ -91,7 +91,7 @@ class Member(AsyncGroupConsumer):
         await recorded_commit(self._stage, self._doubting, self._group, offsets, self._commit)
 
     async def _commit(self) -> bool:
-        """Whether it was agreed to: the consumer takes what is not for a reason to join again, and says nothing."""
+        """True if the commit was agreed to; a refusal makes the consumer join again, and is not raised."""
         refused, self._membership.refused = self._membership.refused, self._note_refusal  # type: ignore[method-assign]  # for this call
         self._refusals.clear()
         try:
@@ -143,7 +143,7 @@ async def recorded_commit(
 
 
 async def note_group(context: WorkloadContext, client: AsyncClient, group: str) -> None:
-    """What the group has committed at the end, into the history."""
+    """Write the group's committed offsets at the end into the history."""
     recorder = context.recorder
     found = recorder.committed_offsets = recorder.committed_offsets or {}
     for partition, committed in (await committed_offsets(client, group, require_stable=True)).items():

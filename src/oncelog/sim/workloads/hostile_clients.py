@@ -60,7 +60,7 @@ class HostileClients:
         return cls(name, victims, entropy.randint(1, 2), entropy.randint(1, 2))
 
     def topics(self) -> list[Topic]:
-        """That of the victims."""
+        """The topic of the victims."""
         return self.victims.topics()
 
     def start(self, context: WorkloadContext) -> None:
@@ -73,7 +73,7 @@ class HostileClients:
         context.supervise(f"{self.name}-again", RepeatingProducer(context, self.name, f"{self.name}-again"))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing but the records counts."""
+        """Nothing: only the records count."""
 
 
 class _Attacker:

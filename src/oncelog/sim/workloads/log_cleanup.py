@@ -79,7 +79,7 @@ class LogCleanup:
             context.supervise(f"{self.name}-{index}", _Sending(context, self, f"{self.name}-{index}"))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing but the records counts."""
+        """Nothing: only the records count."""
 
 
 class _Trimming:

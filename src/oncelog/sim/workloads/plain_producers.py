@@ -74,7 +74,7 @@ class PlainProducers:
         context.supervise(f"{self.name}-read", _Reading(context, self.name, self.partitions))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing but the records counts."""
+        """Nothing: only the records count."""
 
 
 class _PlainProducer(AsyncProducer):

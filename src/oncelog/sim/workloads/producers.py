@@ -52,7 +52,7 @@ class Producers:
             context.supervise(name, _Sending(context, self, name))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing but the records counts."""
+        """Nothing: only the records count."""
 
 
 class _Sending(SendingProgram):

@@ -49,9 +49,9 @@ class ReadingProgram:
     # What a workload may say otherwise.
 
     def fetch(self) -> FetchSettings:
-        """How much at once."""
+        """The limits of a fetch."""
         return FetchSettings(max_wait_ms=POLL_MS)
 
     def is_over(self, refused: Fetched) -> bool:
-        """Whether an error of a partition ends the reading; or raise."""
+        """True when an error of a partition ends the reading; or raise."""
         raise ClientError(f"{refused.partition}: {refused.error_code}")

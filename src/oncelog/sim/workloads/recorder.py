@@ -50,7 +50,7 @@ class Writes:
         self._waiting.setdefault(write.partition, deque()).append(write.value)
 
     def take(self, outcome: BatchOutcome) -> None:
-        """What came of a batch: for the producer's ``on_outcome``."""
+        """Complete the writes of a batch by its outcome: the producer's ``on_outcome``."""
         waiting = self._waiting.get(outcome.partition, deque())
         if isinstance(outcome, Failed):
             for record in outcome.records:
@@ -74,7 +74,7 @@ class Writes:
 
 
 def value_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> str:
-    """What the history calls a record's value."""
+    """A record's value in the history: for a tombstone, the value of its header."""
     if value is not None:
         return value.decode()
     return next(((found or b"").decode() for name, found in headers if name == TOMBSTONE_HEADER), "")
@@ -114,7 +114,7 @@ class Recorder:
         self.retained_for: dict[str, int] = {}
         """Microseconds, by topic."""
         self.objections: list[str] = []
-        """What programs have found wrong, with its rule."""
+        """Violations that programs have found, each with its rule."""
 
     def polled(
         self,
@@ -126,7 +126,7 @@ class Recorder:
         group: str | None = None,
         topic_id: TopicId = NO_TOPIC_ID,
     ) -> list[Seen]:
-        """What a consumer got; its records. Raises UnreadableRecords for what is damaged."""
+        """Write down records that a consumer got, and return them. Raises UnreadableRecords for what is damaged."""
         records = seen(fetched, read_committed=read_committed)
         if records or sought:
             poll = Poll(consumer, fetched.partition, self.kernel.now_us, records, sought, read_committed)

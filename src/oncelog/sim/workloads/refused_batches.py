@@ -36,11 +36,11 @@ LEAST_MESSAGE_BYTES: Final = 1_000
 ENDED: Final = frozenset(
     {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
 )
-"""What a batch is told whose transaction is over, or that comes after one that was refused."""
+"""Errors for a batch whose transaction is over, or that comes after one that was refused."""
 
 
 class Limit(NamedTuple):
-    """What a topic refuses: its configuration, the error, and whether the limit is set while they send."""
+    """A limit of a topic: its configuration, the error of a refusal, and whether it is set while producers send."""
 
     configs: Mapping[str, str]
     error: ErrorCode
@@ -85,7 +85,7 @@ class RefusedBatches:
 
     @property
     def limit(self) -> Limit:
-        """What the topic refuses."""
+        """The limit of the topic."""
         return LIMITS[self.kind]
 
     def topics(self) -> list[Topic]:
@@ -103,7 +103,7 @@ class RefusedBatches:
         context.supervise(f"{self.name}-read", _Reading(context, self.name, self.partitions))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing but the records counts."""
+        """Nothing: only the records count."""
 
 
 class _Lowering:
@@ -182,7 +182,7 @@ class _Sending(SendingProgram):
         )
 
     def heard(self, writes: Writes, outcome: BatchOutcome) -> None:
-        """What came of a batch: who has the bad record is refused for it, or for what befell its transaction."""
+        """Check a batch's outcome: the one with the bad record is refused for it, or for the end of its transaction."""
         writes.take(outcome)
         if isinstance(outcome, Failed):
             error = self.workload.limit.error

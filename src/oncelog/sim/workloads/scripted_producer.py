@@ -1,8 +1,8 @@
 """A transactional producer of Transactions V1 that does what it is told, request by request, wrong or right.
 
-Its epoch stays over the end of a transaction, which is how KAFKA-9144 could happen. Each has a transactional id that is
-used once, so nothing it does late can meet its own next transaction. Any refusal is a ClientError: whoever plants gives
-that transaction up, and its time-out ends it.
+Its epoch stays over the end of a transaction, which is how KAFKA-9144 could happen. Any refusal is a ClientError: the
+transaction is given up, and its time-out or the producer's next life ends it. Injectors of hangs use each transactional
+id once, so nothing late can meet the next transaction of its own.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class ScriptedProducer:
         self.name = name
         self.timeout_ms = timeout_ms
         self.age_ms = age_ms
-        """How old its records say they are."""
+        """Subtracted from the timestamps of its records."""
         self.producer_id = producer_id
         self.epoch = epoch
         self.writes: list[Write] = []
         self.outcome = Outcome.ABORTED
         self.ending_at: int | None = None
         self.last: dict[TopicPartition, Sent] = {}
-        """What was sent last to each partition."""
+        """The last record sent to each partition."""
         self._count = 0
         self._sequences: dict[TopicPartition, int] = {}
 
@@ -159,7 +159,7 @@ class ScriptedProducer:
     async def send(
         self, link: AsyncLink, message: ProduceRequest, timeout_ms: int | None = None
     ) -> PartitionProduceResponse:
-        """What the leader answers."""
+        """The leader's answer for the one partition of a Produce request."""
         answer = await link.call(message, PRODUCE_VERSION, timeout_ms)
         return answer.responses[0].partition_responses[0]
 
@@ -189,7 +189,7 @@ class ScriptedProducer:
         raise ClientError(f"{self.name} does not complete")
 
     def record(self) -> None:
-        """What it did is history."""
+        """Write the transaction into the history."""
         name = f"{self.label}@{self.host.name}"
         ended = Transaction(name, self.label, list(self.writes), self.outcome, self.ending_at)
         self.context.recorder.transactions.append(ended)

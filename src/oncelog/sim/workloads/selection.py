@@ -21,7 +21,7 @@ from oncelog.sim.workloads.workload import Workload
 
 
 class Kind(NamedTuple):
-    """How often it is drawn, and from which transaction.version on."""
+    """A kind of workload: its weight among the drawn, and the transaction.version it needs."""
 
     weight: int
     least_version: int

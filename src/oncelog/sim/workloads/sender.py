@@ -27,7 +27,7 @@ class SendingProgram:
 
     settings: ProducerSettings = SETTINGS
     aborts: ClassVar[float] = 0.2
-    """How often a transaction is aborted."""
+    """Probability that a transaction is aborted."""
     timeout_ms: int = 10_000
     """Of a transaction."""
 
@@ -56,7 +56,7 @@ class SendingProgram:
     async def fill(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer, writes: Writes
     ) -> None:
-        """What a transaction holds."""
+        """Send the records of one transaction."""
         await self.send_some(client, producer, writes)
 
     async def one_transaction(
@@ -77,7 +77,7 @@ class SendingProgram:
         return AsyncProducer(client, self.settings)
 
     def stream(self, host: ClientHost, writes: Writes) -> Stream:
-        """What the history has of one life outside of transactions."""
+        """The stream of one life outside of transactions, for the history."""
         return Stream(host.name, writes.all())
 
     # The two kinds.

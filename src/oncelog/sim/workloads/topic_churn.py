@@ -48,7 +48,7 @@ class TopicChurn:
     transactional: bool
     pause_ms: int
     life_ms: int
-    """How long the topic lives, about."""
+    """Mean life of the topic."""
     leaves_open: ClassVar[bool] = False
 
     @classmethod
@@ -174,7 +174,7 @@ class _Reading(ReadingProgram):
                     await host.sleep(300)
 
     def is_over(self, refused: Fetched) -> bool:
-        """What is gone may come again."""
+        """False: a topic that is gone may come again."""
         return False
 
 

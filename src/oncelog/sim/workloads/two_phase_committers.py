@@ -65,9 +65,9 @@ class Committers:
     partitions: int
     pause_ms: int
     deadly: float
-    """How often a life ends between two steps."""
+    """Probability that a life ends between two steps."""
     outsiders: bool
-    """Whether others end prepared transactions, too."""
+    """Others end prepared transactions, too."""
     leaves_open: ClassVar[bool] = False
     log: list[Decided] = field(default_factory=list, repr=False)
 
@@ -95,7 +95,7 @@ class Committers:
             context.supervise(f"{self.name}-outside", _Outsider(context, self, f"{self.name}-outside"))
 
     def open_of(self, transactional_id: str) -> Decided | None:
-        """What the log has of the id that is not over."""
+        """The transaction of an id that is not over by the log, None if there is none."""
         ours = (one for one in self.log if not one.is_over and one.name.startswith(f"{transactional_id}."))
         return next(ours, None)
 
@@ -260,7 +260,7 @@ class _Outsider:
         return self.check((await link.call(request, END_TXN_VERSION)).error_code, "EndTxn")
 
     async def terminate(self, client: AsyncClient, decided: Decided, stored: StoredTransaction) -> int:
-        """What ``kafka-transactions.sh --force-terminate`` does."""
+        """Terminate by InitProducerId, as ``kafka-transactions.sh --force-terminate`` does."""
         link = await client.link(await client.coordinator(stored.transactional_id, TRANSACTION_KEY))
         request = InitProducerIdRequest(transactional_id=stored.transactional_id, transaction_timeout_ms=10_000)
         return self.check((await link.call(request)).error_code, "InitProducerId")

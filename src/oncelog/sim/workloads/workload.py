@@ -1,4 +1,4 @@
-"""What a workload is: topics it needs, programs it runs, drawn by seed.
+"""The contract of workloads: topics they need, programs they run, drawn by seed.
 
 A workload must come to an end by itself once ``host.stopping`` is true and the world is healed; it must write into the
 recorder before it asks the broker for anything that could take effect, and complete it with what was answered; and its
@@ -28,7 +28,7 @@ class Topic:
 
 @dataclass(slots=True)
 class WorkloadContext:
-    """What the programs of a simulation share."""
+    """Shared by the programs of a simulation: world, recorder, version of transactions."""
 
     world: World
     recorder: Recorder
@@ -56,7 +56,7 @@ class WorkloadContext:
 
 
 class Program(Protocol):
-    """What a client host runs."""
+    """A program for a client host."""
 
     async def __call__(self, host: ClientHost) -> None:
         """Until the end; a ClientError or a kill starts it again."""
@@ -67,7 +67,7 @@ class Workload(Protocol):
 
     @property
     def leaves_open(self) -> bool:
-        """Whether it may leave transactions in two phases open for ever."""
+        """True when the workload may leave transactions in two phases open for ever."""
 
     def topics(self) -> list[Topic]:
         """Topics to create before it starts."""

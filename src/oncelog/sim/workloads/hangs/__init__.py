@@ -1,7 +1,8 @@
-"""Hanging transactions planted on purpose, what looks like them and is not, and administrators that end them.
+"""Hanging transactions injected on purpose, live ones that look like them, and administrators that end them.
 
-``planting`` and ``damaging`` make them, ``excused`` makes what must not be touched, ``administering`` runs the
-production tool during the faults, ``closing`` after them; ``ground`` knows what was planted, ``workload`` starts all.
+``injector`` (with ``request_hangs`` and ``pending_offsets``) and ``log_damage`` make them, ``live_lookalikes`` makes what
+must not be touched; ``administrator`` runs the production tool during the faults, ``final_verdict`` after them;
+``ground_truth`` holds what was injected, ``workload`` starts all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Administrators with the production tool (``oncelog.admin.transactions``), while everything goes wrong.
 
-They believe the tool: what it says hangs they end. What it may not say: that something hangs which was not planted.
+They believe the tool: what it says hangs they end. What it may not say: that something hangs which was not injected.
 Each works on the blocking client, in virtual time (``sim.blocking``); what fails is tried again the next time round.
 """
 
@@ -41,7 +41,7 @@ _MAY_REFUSE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""What a leader may say to a marker with a start offset."""
+"""Errors that a leader may answer to a marker with a start offset."""
 
 
 class Administrator:

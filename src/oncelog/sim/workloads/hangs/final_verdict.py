@@ -1,4 +1,4 @@
-"""After the faults: everything planted is found, nothing excused is, and administrators set every partition free.
+"""After the faults: every injected hang is found, nothing live is, and administrators set every partition free.
 
 When all who write have ended and no coordinator has anything left to end, each open transaction must be called what it
 is (A1, A2), and as old as its first record (A7). Where the broker ends orphans itself it has had the time (A3), and did

@@ -1,6 +1,6 @@
-"""What was planted where: the truth that administrators' verdicts are compared with. They do not see it.
+"""Ground truth: hangs by partition and producer, which administrators' verdicts are compared with and they do not see.
 
-A producer id hangs on a partition, or it does not: planted transactions have producer ids of their own, so what such a
+A producer id hangs on a partition, or it does not: injected transactions have producer ids of their own, so what such a
 producer has open on such a partition hangs, whichever of its batches arrived; on its other partitions it is live.
 Whoever is not in here is excused.
 """
@@ -38,7 +38,7 @@ class GroundTruth:
     """See the module."""
 
     verifies: bool
-    """Whether leaders ask coordinators before a transaction begins: then no late write may get in."""
+    """Leaders ask coordinators before a transaction begins: no late write may get in."""
     coordinators: int
     """Partitions of ``__transaction_state``."""
     orphan_action: str
@@ -52,7 +52,7 @@ class GroundTruth:
 
     @property
     def lost(self) -> int:
-        """The coordinator that loses its log now and then; only what is planted for that has its ids there."""
+        """The coordinator that loses its log now and then; only hangs injected for that have their ids there."""
         return self.coordinators - 1
 
     def inject(self, injected: InjectedHang) -> None:

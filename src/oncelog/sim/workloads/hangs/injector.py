@@ -65,7 +65,7 @@ class HangInjector:
         return self.entropy.sample(self.places, 2)
 
     def inject(self, kind: str, producer: ScriptedProducer, place: TopicPartition) -> None:
-        """What ``hand`` sends there next hangs, if it arrives when it should."""
+        """Note that the next batch of ``producer`` to a partition hangs, if it arrives when it should."""
         now_ms = self.context.world.broker.now_ms()
         self.truth.inject(
             InjectedHang(

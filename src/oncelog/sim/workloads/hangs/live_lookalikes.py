@@ -1,4 +1,4 @@
-"""What looks like a hang and is none: transactions that are old, slow, paused, or prepared and left.
+"""Live transactions that look like hanging ones: old, slow, paused, or prepared and left.
 
 Old ones say in their records that they are from yesterday. Whoever touches one tears it, and the history tells.
 """
@@ -110,7 +110,7 @@ class Keeper(Committer):
 
 
 class _Left(Exception):
-    """It stays as it is."""
+    """Raised to leave a transaction prepared for ever."""
 
 
 class Reader:

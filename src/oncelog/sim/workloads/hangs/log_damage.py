@@ -1,4 +1,4 @@
-"""Coordinators that forget, planted where no request can: their log is changed while the broker is down.
+"""Coordinators that forget, as no request can make them: their log is changed while the broker is down.
 
 What happens to real ones: a restored disk or an unclean election loses a coordinator's log (``lost``), a record is
 compacted away or written by a tool (``tombstone``), and a decision is thought complete although its markers never
@@ -97,7 +97,7 @@ class LogDamager:
         return done
 
     def record(self, kind: str, producer: ScriptedProducer) -> Record:
-        """What the coordinator will read last about the transaction."""
+        """The record that the coordinator will read last about the transaction."""
         value = None
         now_ms = self.context.world.broker.now_ms()
         if kind == "unmarked":

@@ -35,7 +35,7 @@ TRANSACTION_VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class HangingTransactions:
-    """Producers and committers, planters among them, and who has to tell them apart."""
+    """Producers and committers, injectors of hangs among them, and administrators that have to tell them apart."""
 
     name: str
     partitions: int
@@ -51,7 +51,7 @@ class HangingTransactions:
 
     @property
     def leaves_open(self) -> bool:
-        """Whether a prepared transaction is never ended."""
+        """True when a prepared transaction is never ended."""
         return self.left_for_ever
 
     def topics(self) -> list[Topic]:
@@ -88,7 +88,7 @@ class HangingTransactions:
         context.supervise(f"{self.name}-closing", FinalVerdict(context, counted, self.truth))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """What committers and keepers have in their logs, and what groups have committed."""
+        """Write down the logs of committers and keepers, and committed offsets of groups."""
         await self.committers.record_final_state(context, client)
         await self.kept.record_final_state(context, client)
         for group in self.truth.groups:
