@@ -57,7 +57,7 @@ class BrokerHost:
         )
         entropy = kernel.entropy(f"broker {broker_id}")
         self.machine = Machine(kernel, self.address[0], entropy, latencies or Latencies())
-        self.records = BrokerRecords()
+        self.records = BrokerRecords(broker_id)
         self.stays_down = False
         """Somebody else will start it again; otherwise it comes up by itself after it died."""
         tokens = "tokens" if broker_id == FIRST_BROKER else f"tokens {broker_id}"

@@ -59,6 +59,7 @@ class TreeUnavailable(Exception):
 class BrokerRecords:
     """Reports, audit entries and causes of death of a broker over all its lives, and its observers."""
 
+    broker_id: int
     reports: list[str] = field(default_factory=list)
     audits: list[AuditRecord] = field(default_factory=list)
     """Entries of its audit log."""
@@ -296,7 +297,7 @@ class BrokerProcess:
         self._kernel.trace(f"audit {effect.record.action} {effect.record.outcome}")
 
     def _fatal(self, effect: Fatal) -> None:
-        self._kernel.trace(f"broker {self.node.broker_id} stops: {effect.message.splitlines()[-1]}")
+        self._kernel.trace(f"broker {self.records.broker_id} stops: {effect.message.splitlines()[-1]}")
         self.records.deaths.append(effect.message)
         self._ended(None)
 
@@ -310,7 +311,7 @@ class BrokerProcess:
             if error.errno not in (errno.ENOSPC, errno.EIO):
                 raise
             self.records.deaths.append(f"at the end: {error}")
-        self._kernel.trace(f"broker {self.node.broker_id} stopped")
+        self._kernel.trace(f"broker {self.records.broker_id} stopped")
         self._ended(None)
 
 

@@ -362,7 +362,7 @@ class MemoryFiles:
             self._children[parent].add(name)
 
     def _note(self, *directories: str) -> None:
-        """Join the changes since the last time into one change of these directories: it survives whole or not at all."""
+        """Join the changes since the last time into one of these directories: it survives whole or not at all."""
         self._journal.append((frozenset(directories), self._changed))
         self._changed = []
 

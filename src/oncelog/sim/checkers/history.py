@@ -70,8 +70,6 @@ class Transaction:
     prepared: bool = False
     """In two phases: from then on only ``completions`` decide."""
     completions: Sequence[Completion] = ()
-    answered_at: int | None = None
-    """When the commit was agreed to, where the client noted it."""
 
 
 def outcome_of(completions: Iterable[Completion]) -> Outcome:
@@ -128,6 +126,14 @@ class Commit(NamedTuple):
     answered_at: int | None
 
 
+class OffsetCommitted(NamedTuple):
+    """A group's offset in a transaction whose commit was answered; of groups whose committed offsets only rise."""
+
+    key: GroupPartition
+    offset: int
+    answered_at: int
+
+
 class OffsetRead(NamedTuple):
     """A group's offset by OffsetFetch; −1: none. ``version``: of the request, without ``require_stable``."""
 
@@ -180,6 +186,7 @@ class History:
     drained: Mapping[TopicPartition, Sequence[Seen]] = field(default_factory=dict)
     """Everything a read_committed consumer finds at the end, from the beginning."""
     commits: Sequence[Commit] = ()
+    offsets_committed: Sequence[OffsetCommitted] = ()
     offset_reads: Sequence[OffsetRead] = ()
     """Answers of OffsetFetch for groups whose committed offsets only rise."""
     committed_offsets: Mapping[GroupPartition, int] | None = None

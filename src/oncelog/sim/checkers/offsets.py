@@ -94,10 +94,8 @@ def went_back(index: HistoryIndex) -> Iterator[str]:
     if not index.history.offset_reads:
         return
     ends: dict[GroupPartition, list[tuple[int, int]]] = {}
-    for transaction in index.history.transactions:
-        if transaction.outcome is Outcome.COMMITTED and transaction.answered_at is not None:
-            for key, offset in transaction.offsets.items():
-                ends.setdefault(key, []).append((transaction.answered_at, offset))
+    for key, offset, answered_at in index.history.offsets_committed:
+        ends.setdefault(key, []).append((answered_at, offset))
     for answered in ends.values():
         answered.sort()
     for key, offset, asked_at, version in index.history.offset_reads:

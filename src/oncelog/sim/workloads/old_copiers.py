@@ -21,7 +21,7 @@ from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.offsets import committed_in, offset_fetch_request
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.sim.checkers.history import GroupPartition, OffsetRead, Seen, Transaction
+from oncelog.sim.checkers.history import GroupPartition, OffsetCommitted, OffsetRead, Seen, Transaction
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.scripted_producer import ScriptedProducer
@@ -122,9 +122,8 @@ class _OldCopier:
         """Copies of records with the offset that follows them; committed. Raises ClientError: then the life is over."""
         if not records:
             return
-        offsets = {GroupPartition(self.workload.name, self.source): next_offset}
-        target = TopicPartition(self.workload.target, 0)
-        name, answered_at = f"{host.name}@{self.context.world.kernel.now_us}", None
+        recorder, kernel = self.context.recorder, self.context.world.kernel
+        target, name = TopicPartition(self.workload.target, 0), f"{host.name}@{kernel.now_us}"
         producer.begin()
         try:
             await producer.add([target])
@@ -134,19 +133,12 @@ class _OldCopier:
             await producer.add_offsets(self.workload.name)
             await self._commit_offset(producer, next_offset)
             await producer.end(commit=True)
-            answered_at = self.context.world.kernel.now_us
+            key = GroupPartition(self.workload.name, self.source)
+            recorder.offsets_committed.append(OffsetCommitted(key, next_offset, kernel.now_us))
             await producer.completed()
         finally:
-            self.context.recorder.transactions.append(
-                Transaction(
-                    name,
-                    host.name,
-                    producer.writes,
-                    producer.outcome,
-                    producer.ending_at,
-                    offsets,
-                    answered_at=answered_at,
-                )
+            recorder.transactions.append(
+                Transaction(name, host.name, producer.writes, producer.outcome, producer.ending_at)
             )
 
     async def _commit_offset(self, producer: ScriptedProducer, offset: int) -> None:

@@ -16,6 +16,7 @@ from oncelog.sim.checkers.history import (
     Deletion,
     GroupPartition,
     History,
+    OffsetCommitted,
     OffsetRead,
     Outcome,
     Poll,
@@ -97,6 +98,7 @@ class Recorder:
         self.streams: list[Stream] = []
         self.polls: list[Poll] = []
         self.commits: list[Commit] = []
+        self.offsets_committed: list[OffsetCommitted] = []
         self.offset_reads: list[OffsetRead] = []
         self.deletions: list[Deletion] = []
         self.trims: list[Trim] = []
@@ -141,6 +143,7 @@ class Recorder:
             polls=list(self.polls),
             drained=dict(self.drained),
             commits=list(self.commits),
+            offsets_committed=list(self.offsets_committed),
             offset_reads=list(self.offset_reads),
             committed_offsets=self.committed_offsets,
             followed_groups=frozenset(self.followed_groups),

@@ -1,8 +1,8 @@
 """Hanging transactions injected on purpose, live ones that look like them, and administrators that end them.
 
-``injector`` (with ``request_hangs`` and ``pending_offsets``) and ``log_damage`` make them, ``live_lookalikes`` makes what
-must not be touched; ``administrator`` runs the production tool during the faults, ``final_verdict`` after them;
-``ground_truth`` holds what was injected, ``workload`` starts all.
+``injector`` (with ``request_hangs`` and ``pending_offsets``) and ``log_damage`` make them, ``live_lookalikes`` makes
+the live ones; ``administrator`` runs the production tool during the faults, ``final_verdict`` after them;
+``ground_truth`` holds the hangs that were injected, ``workload`` starts all.
 """
 
 from __future__ import annotations
