@@ -16,7 +16,8 @@ from oncelog.node.events import Shutdown
 from oncelog.node.node import Node
 from oncelog.node.settings import read_settings
 from oncelog.sim.answer_kill import AnswerKill, KilledAtAnswer
-from oncelog.sim.broker_process import BrokerProcess, BrokerRecords
+from oncelog.sim.broker_process import BrokerProcess
+from oncelog.sim.broker_records import BrokerRecords
 from oncelog.sim.files import MemoryFiles, PowerLost, ProcessKilled
 from oncelog.sim.kernel import Kernel
 from oncelog.sim.machine import Latencies, Machine, SeededEntropy

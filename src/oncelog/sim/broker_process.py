@@ -9,10 +9,8 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.events import (
     Audit,
     Close,
@@ -40,35 +38,19 @@ from oncelog.node.events import (
 from oncelog.node.node import Node
 from oncelog.ports import OpenFile
 from oncelog.sim.answer_kill import AnswerKill, KilledAtAnswer
+from oncelog.sim.broker_records import BrokerRecords
 from oncelog.sim.files import PowerLost
 from oncelog.sim.kernel import ScheduledCall
 from oncelog.sim.machine import Machine
 from oncelog.sim.network.connection import Address, Connection
 from oncelog.sim.server_connection import ServerConnection
 from oncelog.sim.tree_session import CommitResult, TreeSession
-from oncelog.sim.wire_tap import NoTap, WireTap
 from oncelog.storage.file_range import FileRange
 from oncelog.wire.framing import FrameLimit
 
 
 class TreeUnavailable(Exception):
     """A commit to the coordination tree has no certain outcome: its answer was lost, or the session was."""
-
-
-@dataclass(slots=True)
-class BrokerRecords:
-    """Reports, audit entries and causes of death of a broker over all its lives, and its observers."""
-
-    broker_id: int
-    reports: list[str] = field(default_factory=list)
-    audits: list[AuditRecord] = field(default_factory=list)
-    """Entries of its audit log."""
-    deaths: list[str] = field(default_factory=list)
-    """Why it stopped by itself, each time."""
-    tap: WireTap = field(default_factory=NoTap)
-    """Told of everything that crosses its network."""
-    answer_kill: AnswerKill | None = None
-    """Kills the process when a certain answer leaves."""
 
 
 class BrokerProcess:
