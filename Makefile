@@ -35,12 +35,13 @@ test: lint java ## everything: lint, types, contracts and all tests (under 10 mi
 check: lint ## the answer in under a minute: lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'
 
-lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes
+lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --strict --no-error-summary
 	$(BIN)/lint-imports --config .importlinter > $(VENV)/.contracts 2>&1 || { cat $(VENV)/.contracts; exit 1; }
 	$(BIN)/python -m tests.checks.sizes
+	$(BIN)/python -m tests.checks.circles
 
 bench: $(SETUP) java ## oncelog and Apache Kafka in turn with the same clients, as ratios (python -m bench --help)
 	$(BIN)/python -m bench all

@@ -49,7 +49,7 @@ def load(broker: Broker, plain: str, behind: str, count: int, aborted: int) -> N
 
 
 def figures(broker: Broker, plain: str, behind: str, count: int, aborted: int) -> Figures:
-    """How fast a read_committed consumer is beside a read_uncommitted one, on what was loaded."""
+    """The rates of a read_committed and a read_uncommitted consumer on the loaded records."""
     uncommitted_s = read(broker, plain, count, "read_uncommitted")
     committed_s = read(broker, plain, count, "read_committed")
     behind_uncommitted_s = read(broker, behind, 2 * count + aborted, "read_uncommitted")

@@ -55,8 +55,8 @@ def measure(repeat: int, scale: float, progress: Callable[[str], None]) -> Compa
 
 def _whole(directory: Path) -> tuple[float, int]:
     """CPU seconds of a whole audit in this process, and how much it has found."""
-    from oncelog.spark.audit.layout import plan
-    from oncelog.spark.audit.local import LocalEngine
+    from oncelog.spark.audit.directories.directory_layout import plan
+    from oncelog.spark.audit.engines.local_engine import LocalEngine
     from oncelog.spark.audit.pipeline import audit
 
     busy = time.process_time()
@@ -71,8 +71,8 @@ def _warm_up(directory: Path) -> None:
 
 def _audit_rate(directory: Path, *, check_crc: bool) -> float:
     """What a task does: segments → facts."""
-    from oncelog.spark.audit.layout import plan
-    from oncelog.spark.audit.segment_facts import ReadOptions, read_segment
+    from oncelog.spark.audit.directories.directory_layout import plan
+    from oncelog.spark.audit.segments.segment_facts import ReadOptions, read_segment
 
     planned = plan([directory])
     options = replace(ReadOptions(), check_crc=check_crc, places=planned.partitions)

@@ -45,7 +45,7 @@ from bench.workloads import consume, fill, latencies_ms, percentile, produce, to
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line may change."""
+    """The settings of a benchmark that the command line may change."""
 
     repeat: int = 5
     scale: float = 1.0

@@ -28,7 +28,7 @@ class Comparison:
     pairs: list[tuple[Figures, Figures]] = field(default_factory=list)
 
     def add(self, ours: Figures, theirs: Figures) -> None:
-        """One more repetition."""
+        """Add the figures of a repetition."""
         self.pairs.append((ours, theirs))
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
@@ -63,7 +63,7 @@ class Comparison:
         print(flush=True)
 
     def save(self, name: str, directory: Path = RESULTS) -> Path:
-        """Everything measured, as JSON."""
+        """Write everything measured as JSON."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{name}.json"
         content = {

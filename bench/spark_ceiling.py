@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oncelog.spark.options import parse_options
-from oncelog.spark.source import source_schema
+from oncelog.spark.source.data_source import source_schema
+from oncelog.spark.source.options import parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ def _batch(rows: int, size: int) -> pa.RecordBatch:
     import numpy as np
     import pyarrow as pa
 
-    from oncelog.records.columns.gather import constant_string_column, number_column
+    from oncelog.records.columns.arrow_arrays import constant_string_column, number_column
 
     def same(value: bytes) -> pa.Array[Any]:
         offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(value))

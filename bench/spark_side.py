@@ -43,7 +43,7 @@ def write(spark: SparkSession, wanted: dict[str, Any]) -> float:
 
 def main() -> int:
     """Serve requests until the input ends."""
-    from oncelog.spark.session import local_session
+    from oncelog.spark.local_session import local_session
 
     jars, reason = connector_jars()
     if not jars:

@@ -65,14 +65,14 @@ def label(broker: str, size: int) -> str:
 
 
 def sink_goals(names: tuple[str, ...]) -> dict[str, str]:
-    """What each figure should reach."""
+    """The goals for each figure."""
     return {f"{label(name, size)}, rows/s": SINK_GOAL for name in names for size in ROWS}
 
 
 @contextlib.contextmanager
 def sinks(peers: tuple[Peer, ...], directory: Path, scale: float) -> Iterator[Sinks]:
     """Spark and the brokers, ready. Raises RuntimeError where Spark's own connector is not to be had."""
-    from oncelog.spark.session import local_session
+    from oncelog.spark.local_session import local_session
 
     jars, reason = connector_jars()
     if not jars:

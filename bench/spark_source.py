@@ -29,7 +29,7 @@ from bench.peers import Broker
 from bench.report import narrowed
 from bench.spark_watched import LOG, spark_share
 from bench.workloads import fill
-from oncelog.spark.reading import BATCH_BYTES
+from oncelog.spark.source.read.range_reader import BATCH_BYTES
 
 OURS: Final = "watched"
 """Our source with a watch in each task (`bench.spark_watched`)."""
@@ -51,7 +51,7 @@ _MEMORY: Final = "≤ 1.0 ×"
 
 
 class Case(NamedTuple):
-    """One topic to read."""
+    """A topic to read, as one case of the benchmark."""
 
     record_bytes: int
     partitions: int
@@ -89,7 +89,7 @@ def fill_topic(broker: Broker, case: Case, scale: float) -> tuple[str, int]:
 
 
 class Reading(NamedTuple):
-    """One query: how long it took, and what it cost."""
+    """The time and the cost of one query."""
 
     elapsed_s: float
     cpu_s: float
@@ -290,7 +290,7 @@ def _figures(reading: Reading, count: int) -> dict[str, float]:
 
 
 def goals(cases: Sequence[Case], sinks: Sequence[str]) -> dict[str, str]:
-    """What each figure should reach."""
+    """The goals for each figure."""
     return {
         f"{case.label}, {sink}: {what}": goal
         for case in cases

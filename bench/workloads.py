@@ -117,12 +117,12 @@ def latencies_ms(broker: Broker, topic: str, count: int, record_bytes: int = 100
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
-    """Of sorted values."""
+    """A percentile of sorted values."""
     return values[min(len(values) - 1, int(len(values) * fraction))]
 
 
 def touch_all(broker: Broker, topics: Sequence[str], partitions: int) -> None:
-    """One record into every partition."""
+    """Produce one record into every partition."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 50, **_QUIET})
     for topic in topics:
         for partition in range(partitions):

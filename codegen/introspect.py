@@ -79,7 +79,7 @@ def _nested_first(cls: KioClass) -> Iterator[KioClass]:
 
 
 class _Shape(typing.NamedTuple):
-    """What a kio annotation says: ``tuple[X, ...] | None`` and its parts."""
+    """The parts of a kio annotation: ``tuple[X, ...] | None``."""
 
     inner: KioClass
     is_array: bool
@@ -100,7 +100,7 @@ class _Shape(typing.NamedTuple):
 
 
 def _merge(name: str, by_version: dict[int, KioClass]) -> Struct:
-    """One struct of the classes of all versions that have it."""
+    """Merge the classes of all versions that have a struct into one."""
     order: list[str] = []
     fields: dict[str, dict[int, dataclasses.Field[Any]]] = {}
     for version, cls in sorted(by_version.items(), reverse=True):
@@ -149,7 +149,7 @@ def _merge_field(struct: str, by_version: dict[int, dataclasses.Field[Any]]) -> 
 
 
 def _default(item: dataclasses.Field[Any], merged: Field) -> str | None:
-    """As a Python expression; None where it is the type's own."""
+    """A field's default as a Python expression; None where it is the type's own."""
     value = item.default
     if value is MISSING or value == () or dataclasses.is_dataclass(value) or isinstance(value, uuid.UUID):
         return None

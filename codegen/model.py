@@ -1,4 +1,4 @@
-"""What a message is, for the renderer: structs of fields with their version ranges."""
+"""The model of a message for the renderer: structs of fields with their version ranges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class VersionRange(NamedTuple):
 
 @dataclass
 class Field:
-    """One field of a struct. ``type`` is a primitive of ``primitives.PRIMITIVES`` or the name of a struct."""
+    """A field of a struct. ``type`` is a primitive of ``primitives.PRIMITIVES`` or the name of a struct."""
 
     name: str
     type: str
@@ -65,7 +65,7 @@ class Struct:
 
 @dataclass
 class Api:
-    """One API: its two messages and all their structs, those before that others need."""
+    """An API: its two messages and all their structs, each after those it needs."""
 
     key: int
     module: str

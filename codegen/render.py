@@ -270,7 +270,7 @@ def _call(item: Field) -> tuple[str, list[str]]:
 
 
 def _is_set(item: Field) -> str:
-    """Whether a tagged field differs from its default, without which it is not sent."""
+    """The expression that is true if a tagged field differs from its default; otherwise it is not sent."""
     value = f"self.{item.name}"
     default = _default(item)
     if item.is_struct and not item.is_array:

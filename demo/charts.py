@@ -174,7 +174,7 @@ def day_chart(days: Sequence[Row], alerts: Sequence[Row], width: float = 760) ->
 
 
 def poster(load: Drawing, hours: Drawing, routes: Drawing, carriers: Drawing, headline: str) -> str:
-    """One picture for the README."""
+    """The picture for the README."""
     drawing = Drawing(800, 1062)
     drawing.box(0, 0, 800, 1062, "#ffffff", corner=12)
     drawing.text(20, 38, "A year of flights, loaded exactly once", size=21, bold=True)

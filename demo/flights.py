@@ -20,7 +20,7 @@ _MINUTES_A_DAY = 24 * 60
 
 
 class FlightEvent(NamedTuple):
-    """What is produced: key (tail number), value (JSON) and time in milliseconds."""
+    """A record to produce: key (tail number), value (JSON) and time in milliseconds."""
 
     key: bytes
     value: bytes

@@ -105,7 +105,7 @@ def load(
 
 
 def versions() -> dict[str, Any]:
-    """What took part."""
+    """The versions of the programs that took part."""
     import confluent_kafka
     import pyspark
 
@@ -120,5 +120,5 @@ def versions() -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """For whoever wants the figures."""
+    """Write the figures as JSON."""
     path.write_text(json.dumps(value, indent=2, default=str), encoding="utf-8")

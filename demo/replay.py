@@ -19,7 +19,7 @@ _TELL_EVERY = 50_000
 
 @dataclass(slots=True)
 class Replayed:
-    """What was acknowledged, and what was refused."""
+    """The numbers of acknowledged and of refused records."""
 
     acknowledged: int = 0
     refused: int = 0

@@ -1,4 +1,4 @@
-"""What the data says: the library's reports (``oncelog.spark.reports``) over the loaded table.
+"""The reports of the demo: the library's (``oncelog.spark.reports``) over the loaded table.
 
 Live feed, relevance counts, operational monitoring with alerts, abuse detection, reporting; and the proof that the
 load was exactly once. Times are UTC in the table and New York's where an hour of the day is meant.
@@ -183,7 +183,7 @@ def proof(spark: SparkSession, acknowledged: int) -> Row:
 
 
 def report(spark: SparkSession, name: str) -> list[Row]:
-    """One of the reports, by name."""
+    """A report by its name."""
     return [row.asDict() for row in _REPORTS[name](spark).collect()]
 
 

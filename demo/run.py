@@ -65,7 +65,7 @@ class Told:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the beginning."""
         return time.monotonic() - self._started
 
     def say(self, text: str = "") -> None:
@@ -74,7 +74,7 @@ class Told:
         sys.stdout.flush()
 
     def step(self, text: str) -> None:
-        """What happens now, with the time since the beginning."""
+        """Announce the next step, with the time since the beginning."""
         self.say(f"[{self.seconds:5.1f} s] {text}")
 
     def progress(self, text: str) -> None:
@@ -159,7 +159,7 @@ def replay_and_load(address: str, stream: Sequence[Any], out: Path, told: Told) 
 
 
 def visible_rows(table: Path) -> int:
-    """What a reader who knows nothing of oncelog sees."""
+    """The rows that a plain Parquet reader finds in the table."""
     import pyarrow.dataset as dataset
 
     return int(dataset.dataset(table, format="parquet").count_rows())
@@ -169,7 +169,7 @@ def prove_and_report(
     out: Path, told: Told, replayed: Replayed, first: Loaded, visible: int, second: Loaded, picture: Path | None
 ) -> int:
     """Spark SQL over the table: the proof, the reports, the page. 0 when the proof holds."""
-    from oncelog.spark.session import local_session
+    from oncelog.spark.local_session import local_session
 
     told.step("Spark SQL over the plain table: is it exactly once?")
     config = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"}

@@ -18,7 +18,7 @@ from demo.processes import ONCELOG, broker
 from oncelog.base.ids import TopicName
 from oncelog.base.ids import TopicPartition as Partition
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.client import TRANSACTION_KEY
+from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record

@@ -10,13 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from oncelog.base.tree import ANY_VERSION as ANY_VERSION
+from oncelog.base.tree import Change as Change
 from oncelog.base.tree import Check as Check
+from oncelog.base.tree import CommittedChange as CommittedChange
 from oncelog.base.tree import Conflict as Conflict
 from oncelog.base.tree import Create as Create
 from oncelog.base.tree import Delete as Delete
 from oncelog.base.tree import Operation as Operation
+from oncelog.base.tree import OutcomeUnknown as OutcomeUnknown
+from oncelog.base.tree import SessionLost as SessionLost
 from oncelog.base.tree import Set as Set
 from oncelog.base.tree import TreeNode as TreeNode
+from oncelog.base.tree import TreeUnavailable as TreeUnavailable
 
 Buffer = bytes | bytearray | memoryview
 
@@ -78,7 +83,10 @@ class Files(Protocol):
 
 
 class Coordination(Protocol):
-    """Where cluster facts live: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait."""
+    """Where the cluster's metadata lives: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait.
+
+    All commits of all sessions have one order, and every session can follow it, its own commits included.
+    """
 
     def read(self, path: str) -> TreeNode | None:
         """One node, or None."""
@@ -89,11 +97,26 @@ class Coordination(Protocol):
     def subtree(self, path: str) -> list[TreeNode]:
         """All nodes below ``path``, itself excluded, parents before children, in path order."""
 
-    def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out all operations atomically and durably, or raise Conflict and change nothing."""
+    def position(self) -> int:
+        """Position of the last committed change."""
 
-    def watch(self, callback: Callable[[list[str]], None] | None) -> None:
-        """Call back, from any thread, with the paths that another session changed. None ends it."""
+    def commit(self, operations: Sequence[Operation], token: str = "") -> int:
+        """Carry out all operations atomically and durably, or change nothing; the position of the change.
+
+        ``token`` is the writer's own name for the commit. Raises Conflict and TreeUnavailable (nothing was changed),
+        OutcomeUnknown, SessionLost.
+        """
+
+    def was_committed(self, token: str) -> bool:
+        """Settle an unknown outcome: True if the commit of that name was carried out, False if it never will be.
+        Raises OutcomeUnknown while that cannot be found out, SessionLost."""
+
+    def follow(self, after: int, listener: Callable[[CommittedChange], None] | None) -> None:
+        """Call back, from any thread and in order, with every change after that position that is still kept, and with
+        every one from now on. A gap shows in the positions. None ends it."""
+
+    def renew(self) -> None:
+        """Begin a new session in place of one that was lost; it follows nothing yet. Raises TreeUnavailable."""
 
     def close(self) -> None:
         """End the session; its ephemeral nodes disappear."""

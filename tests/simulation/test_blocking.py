@@ -11,7 +11,7 @@ from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError, NoBrokerReachable
 from oncelog.sim.blocking import with_client
 from oncelog.sim.world import ClientHost
-from oncelog.testing.simulating import Simulation
+from oncelog.testing.simulation import Simulation
 
 
 async def look(host: ClientHost) -> Scan:

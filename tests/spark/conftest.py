@@ -42,7 +42,7 @@ def sink_broker() -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Finds the source by itself: nothing is registered. Has Spark's own connector and Avro where Maven has them."""
-    from oncelog.spark.session import local_session
+    from oncelog.spark.local_session import local_session
 
     jars = [*connector_jars()[0], *avro_jars()[0]]
     config = {"spark.sql.shuffle.partitions": "2", "spark.sql.execution.pyspark.python.traceback.enabled": "true"}

@@ -16,14 +16,14 @@ from oncelog.admin.topics import delete_topics
 from oncelog.arrow import RecordsGone
 from oncelog.client.blocking import Client
 from oncelog.spark import StreamRequest, compact, load, stream
-from oncelog.spark.batch_reader import OncelogReader
 from oncelog.spark.errors import DataLoss
 from oncelog.spark.export import export
-from oncelog.spark.options import parse_options
-from oncelog.spark.shaping import Shape
+from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.sink import modes
+from oncelog.spark.sink.fault_points import NAMES
 from oncelog.spark.sink.options import Mode
-from oncelog.spark.sink.points import NAMES
+from oncelog.spark.source.batch_reader import OncelogReader
+from oncelog.spark.source.options import parse_options
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.jars import PeerMissing, kafka_jars
 from tests.spark.connector_jars import connector_jars
@@ -102,11 +102,11 @@ def test_the_broker_is_killed_under_source_and_sink(spark: SparkSession, kafka: 
 
 
 def test_a_kill_at_every_point_of_two_phase_commit(spark: SparkSession, tmp_path: Path) -> None:
-    """Where an operator has switched on what Apache Kafka 4.3.1 still calls unstable."""
+    """Two-phase commit with the APIs switched on that Apache Kafka 4.3.1 still calls unstable."""
     unstable = {"unstable.api.versions.enable": "true", **TWO_PHASE}
     with ApacheKafka(tmp_path / "kafka", properties=unstable) as kafka:
         with Client(kafka.bootstrap_servers) as client:
-            assert modes.settle(client, Mode.AUTO) is Mode.TWO_PHASE
+            assert modes.choose(client, Mode.AUTO) is Mode.TWO_PHASE
         values = make_input(kafka.bootstrap_servers, "points-in", 100)
         copy = Copy(spark, kafka.bootstrap_servers, "points-in", "points-out", tmp_path)
         copy.order(*(name for name in NAMES if not name.startswith("ledger")))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from oncelog.client.blocking.client import Broker, Client
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.cluster import Broker
 from oncelog.client.errors import BrokerRefused
 from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from oncelog.wire.messages.incremental_alter_configs import (

@@ -4,7 +4,7 @@ The same decoder as the Spark source's (``records.columns``), over the blocking 
 and end, ``reader`` reads. Needs the ``spark`` extra's numpy and pyarrow, and no Java.
 """
 
-from oncelog.arrow.places import Place, RecordsGone
+from oncelog.arrow.offset_ranges import Place, RecordsGone
 from oncelog.arrow.positions import Positions
 from oncelog.arrow.reader import ArrowReader, read_arrow
 

@@ -1,4 +1,4 @@
-"""Where a reader stands, to go on later: offsets by partition, and which topics they are offsets of.
+"""A reader's positions, to go on later: offsets by partition, and the ids of their topics.
 
 As JSON it is what Spark's checkpoints of the ``oncelog`` source have (topic → partition → next offset, ``@topicIds``
 beside the topics), so one can be taken for the other.
@@ -25,7 +25,7 @@ class Positions(dict[tuple[str, int], int]):
         self.topic_ids = dict(topic_ids)
 
     def to_json(self) -> str:
-        """One line of text; the same positions give the same."""
+        """The positions as one line of JSON; equal positions give equal text."""
         nested: dict[str, dict[str, int | str]] = {}
         for (topic, number), offset in sorted(self.items()):
             nested.setdefault(topic, {})[str(number)] = offset
@@ -35,7 +35,7 @@ class Positions(dict[tuple[str, int], int]):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The reverse of :meth:`to_json`. Raises ConfigError."""
+        """The positions in the text of :meth:`to_json`. Raises ConfigError."""
         try:
             nested = json.loads(text)
             offsets = {
@@ -46,4 +46,4 @@ class Positions(dict[tuple[str, int], int]):
             }
             return cls(offsets, nested.get(_TOPIC_IDS, {}))
         except (ValueError, TypeError, AttributeError):
-            raise ConfigError(f'positions are like {{"topic": {{"0": 5}}}}, not {text[:200]}') from None
+            raise ConfigError(f'positions must be JSON like {{"topic": {{"0": 5}}}}, not {text[:200]}') from None

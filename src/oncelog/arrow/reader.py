@@ -1,10 +1,10 @@
-"""Fetched batches → Arrow record batches, as they come, over all partitions of some topics.
+"""Fetched batches → Arrow record batches, as they arrive, over all partitions of some topics.
 
 Rules: the rows of a partition come in offset order, each once; a record batch is of one partition and about 4 MB. The
 next fetch is on its way while a batch is decoded and used. Memory is bounded by a few fetches (8 MB each unless
-``fetch.max.bytes`` says otherwise), whatever the number of partitions. Records that are asked for and not there any
-more are an error that names them, unless ``on_gone="skip"``; so is a topic that is not the one any more that reading
-began with. Whoever follows a topic gets its new partitions from their beginning.
+``fetch.max.bytes`` says otherwise), whatever the number of partitions. Records that were asked for and are no longer in
+the log are an error that names them, unless ``on_gone="skip"``; so is a topic that was replaced since reading began.
+A reader that follows a topic reads its new partitions from their beginning.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from oncelog.arrow.places import OnGone, Place, Question, RecordsGone, Route, route
+from oncelog.arrow.offset_ranges import OffsetRanges, OnGone, Place, ReadRequest, RecordsGone, resolve_ranges
 from oncelog.arrow.positions import Positions
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
 from oncelog.base.units import INT64_MAX, MIB
 from oncelog.client.blocking import Client, ClientConfig, Fetched, Fetcher, FetchSettings
 from oncelog.client.blocking.link import now_ms
-from oncelog.client.blocking.same_topics import OtherTopic, TopicWatch
+from oncelog.client.blocking.topic_identity import ReplacedTopic, TopicWatch
 from oncelog.client.errors import BrokerRefused, ClientError, ConfigError
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.records.columns import Selection, column_schema, decode
@@ -78,7 +78,7 @@ def read_arrow(
     client = Client(bootstrap_servers, config=config)
     try:
         watch = TopicWatch(client)
-        found = route(client, watch, Question(names, start, end, partitions, read_committed, on_gone))
+        found = resolve_ranges(client, watch, ReadRequest(names, start, end, partitions, read_committed, on_gone))
         settings = replace(_fetch_settings(config), read_committed=read_committed)
         return ArrowReader(client, watch, found, _How(settings, include_headers, on_gone, idle_timeout_ms))
     except BaseException:
@@ -98,7 +98,7 @@ class ArrowReader:
     """Record batches of some partitions, once through. From one thread; close it, or use it as a context manager, if it
     is not read to its end."""
 
-    def __init__(self, client: Client, watch: TopicWatch, found: Route, how: _How) -> None:
+    def __init__(self, client: Client, watch: TopicWatch, found: OffsetRanges, how: _How) -> None:
         self._client = client
         self._watch = watch
         self._next = dict(found.begin)
@@ -108,7 +108,7 @@ class ArrowReader:
         self._topic_ids: dict[str, str] = {
             topic: uuid_text(watch.id_of(topic)) for topic in {one.topic for one in found.begin}
         }
-        self._looked_at: dict[str, TopicInfo] = {}
+        self._seen_topics: dict[str, TopicInfo] = {}
         self._batches = self._read()
 
     def __enter__(self) -> Self:
@@ -141,20 +141,20 @@ class ArrowReader:
         return Positions(offsets, {topic: one for topic, one in self._topic_ids.items() if one != nothing})
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """What is still to be read, as pyarrow's stream of batches."""
+        """The batches still to be read, as pyarrow's stream."""
         return pa.RecordBatchReader.from_batches(self.schema, self._batches)
 
     def to_table(self) -> pa.Table:
-        """All of it in memory."""
+        """All batches still to be read, in memory."""
         return self.to_reader().read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All of it as a pandas DataFrame; keys and values are ``bytes``."""
+        """All batches still to be read as a pandas DataFrame; keys and values are ``bytes``."""
         frame: pd.DataFrame = self.to_table().to_pandas()
         return frame
 
     def to_polars(self) -> Any:
-        """All of it as a Polars DataFrame. Needs polars."""
+        """All batches still to be read as a Polars DataFrame. Needs polars."""
         import polars  # type: ignore[import-not-found,unused-ignore]  # optional
 
         return polars.from_arrow(self.to_table())
@@ -170,7 +170,7 @@ class ArrowReader:
         try:
             fetcher.assign(self._next, self._until)
             while len(fetcher):
-                polled, others = fetcher.poll(), self._watch.look()
+                polled, others = fetcher.poll(), self._watch.replaced()
                 refused = []
                 for fetched in polled:
                     if any(fetched.partition.topic == other.topic for other in others):
@@ -209,11 +209,11 @@ class ArrowReader:
             raise ClientError(f"{fetched.partition}, from offset {fetched.position}: {error}") from error
 
     def _move(self, partition: TopicPartition, offset: int) -> None:
-        """A fetch may bring more than is wanted."""
+        """Set a partition's next offset, at most its end: a fetch may return more than was asked for."""
         self._next[partition] = offset if self._until is None else min(offset, self._until.get(partition, offset))
 
     def _after_refusal(self, fetched: Fetched) -> None:
-        """Go on with what is there where what was wanted is gone, or raise."""
+        """After an offset out of range: go on at the nearest offset in the log, or raise RecordsGone."""
         partition = fetched.partition
         if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
@@ -223,14 +223,14 @@ class ArrowReader:
             raise RecordsGone(f"{partition} has offsets {first} to {end}; {fetched.position} was asked for")
         self._move(partition, max(first, min(fetched.position, end)))
 
-    def _after_change(self, other: OtherTopic) -> None:
-        """A topic is not there any more or is another one: its records that are still wanted are gone."""
+    def _after_change(self, other: ReplacedTopic) -> None:
+        """After a topic was deleted or replaced: drop its partitions, or raise RecordsGone if records are missing."""
         self._watch.end(other.topic)
         own = [partition for partition in self._next if partition.topic == other.topic]
         if self._until is not None:
             own = [partition for partition in own if self._next[partition] < self._until[partition]]
         if own and self._how.on_gone == "raise":
-            raise RecordsGone(f"topic {other.topic!r}, at offset {self._next[own[0]]} of {own[0]}: {other.what}")
+            raise RecordsGone(f"topic {other.topic!r}, at offset {self._next[own[0]]} of {own[0]}: {other.description}")
         for partition in own:
             del self._next[partition]
         if self._until is not None:
@@ -242,17 +242,17 @@ class ArrowReader:
             self._topic_ids[other.topic] = uuid_text(self._watch.id_of(other.topic))
 
     def _grown(self) -> bool:
-        """Whether there are new partitions; they are read from their beginning."""
+        """Add new partitions of growing topics, from their beginning; True if there are any."""
         new: list[TopicPartition] = []
         for topic in self._growing:
             age = self._client.view.age_ms(topic, now_ms())
             if age is not None and age > self._client.config.metadata_max_age_ms:
-                with suppress(ClientError):  # whoever fetches will say it
+                with suppress(ClientError):  # the fetcher will raise it
                     self._client.metadata([topic])
             known = self._client.view.topics.get(topic)
-            if known is None or known is self._looked_at.get(topic) or topic not in self._topic_ids:
+            if known is None or known is self._seen_topics.get(topic) or topic not in self._topic_ids:
                 continue
-            self._looked_at[topic] = known
+            self._seen_topics[topic] = known
             named = (TopicPartition(TopicName(topic), number) for number in known.partitions)
             new += [one for one in named if one not in self._next]
         self._next |= dict.fromkeys(new, 0)

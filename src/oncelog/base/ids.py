@@ -64,7 +64,7 @@ def uuid_text(value: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The reverse of :func:`uuid_text`. Raises ValueError when ``text`` is not a 22-character id."""
+    """The 16-byte id that :func:`uuid_text` prints as ``text``. Raises ValueError when it is not such an id."""
     value = base64.urlsafe_b64decode(text + "==")
     if len(value) != 16:
         raise ValueError(f"not a 16-byte id: {text!r}")

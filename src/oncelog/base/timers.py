@@ -19,7 +19,7 @@ class Timers(Generic[K]):
     def __init__(self) -> None:
         self._deadlines: dict[K, int] = {}
         self._surfaces: dict[K, int] = {}
-        """The earliest heap entry of each key: where the key is looked at next."""
+        """The earliest heap entry of each key: when it surfaces, the key's deadline is checked."""
         self._heap: list[tuple[int, int, K]] = []
         self._pushed = 0
 
@@ -65,7 +65,7 @@ class Timers(Generic[K]):
         heapq.heappush(self._heap, (deadline_ms, self._pushed, key))
 
     def _resurface(self) -> None:
-        """Take the top entry, which is stale, away; push its key again where the key's deadline is now."""
+        """Remove the top entry, which is stale; push its key again at its present deadline."""
         surfaces_at, _, key = heapq.heappop(self._heap)
         if self._surfaces.get(key) != surfaces_at:
             return

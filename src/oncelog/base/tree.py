@@ -6,11 +6,16 @@ return operations, and the adapters of ``ports.Coordination`` carry them out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
 ANY_VERSION: Final = -1
 """An ``expected_version`` that any version of the node meets."""
+
+ABSENT: Final = -1
+"""The version of a node that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +70,46 @@ class Conflict(Exception):
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         super().__init__(f"conflict at {operation.path}: {type(operation).__name__}")
+
+
+class OutcomeUnknown(Exception):
+    """The answer to a commit was lost: the tree has carried it out, will, or never does."""
+
+
+class SessionLost(Exception):
+    """The tree has ended this session: its ephemeral nodes are gone, and it commits nothing any more."""
+
+
+class TreeUnavailable(Exception):
+    """The tree cannot be written now (its disk is full, or it cannot be reached); nothing was changed."""
+
+
+class CommitOutcome(Enum):
+    """What became of a commit."""
+
+    COMMITTED = "committed"
+    CONFLICT = "conflict"
+    """Nothing was changed: the tree was not as the operations expect it."""
+    UNAVAILABLE = "unavailable"
+    """Nothing was changed, or it is not known within the time a client waits."""
+    UNKNOWN = "unknown"
+    """The answer was lost; to be settled."""
+    SESSION_LOST = "session lost"
+
+
+class Change(NamedTuple):
+    """A node as it is now: ``value`` None and version ``ABSENT`` when it is gone."""
+
+    path: str
+    value: bytes | None
+    version: int
+
+
+class CommittedChange(NamedTuple):
+    """One commit in the order of all commits."""
+
+    position: int
+    """Rises by one with each commit of any session; the end of a session with ephemeral nodes is one too."""
+    token: str
+    """The writer's own; empty for the end of a session."""
+    changes: Sequence[Change]

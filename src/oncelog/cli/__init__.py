@@ -1,1 +1,1 @@
-"""The command line: argument parsing and printing only. What it prints comes from ``admin`` and ``client``."""
+"""The command line: argument parsing and printing only. The data come from ``admin`` and ``client``."""

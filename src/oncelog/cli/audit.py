@@ -1,4 +1,4 @@
-"""``oncelog audit``: what the log directories of a cluster say about its transactions, and what cannot be right."""
+"""``oncelog audit``: the fate of every transaction in a cluster's log directories, and contradictions in them."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def audit(
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
     """
     from oncelog.cli.main import EXIT_FAILED, complain
-    from oncelog.spark.audit.context import Limits
-    from oncelog.spark.audit.layout import NothingToAudit, plan
+    from oncelog.spark.audit.audit_context import Limits
+    from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
     from oncelog.spark.audit.pipeline import audit as run
 
     limits = Limits(
@@ -129,7 +129,7 @@ def audit(
     with _engine(master, settings, planned.size_bytes, spark=spark) as engine:
         result = run(planned, engine, check_crc=crc, limits=limits, to=to)
     if html is not None:
-        from oncelog.spark.audit.page import page
+        from oncelog.spark.audit.html.page import page
 
         html.write_text(page(result), encoding="utf-8")
     if as_json:
@@ -165,12 +165,12 @@ def _settings(words: list[str] | None) -> dict[str, str]:
 def _engine(master: str | None, settings: dict[str, str], size_bytes: int, *, spark: bool | None) -> Iterator[Engine]:
     asked = master is not None or bool(settings) or size_bytes >= _WORTH_SPARK
     if not (asked if spark is None else spark):
-        from oncelog.spark.audit.local import LocalEngine
+        from oncelog.spark.audit.engines.local_engine import LocalEngine
 
         yield LocalEngine()
         return
-    from oncelog.spark.audit.distributed import SparkEngine
-    from oncelog.spark.session import local_session
+    from oncelog.spark.audit.engines.spark_engine import SparkEngine
+    from oncelog.spark.local_session import local_session
 
     if sys.stderr.isatty():
         print("starting Spark", file=sys.stderr, flush=True)

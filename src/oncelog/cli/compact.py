@@ -28,7 +28,7 @@ def compact(
       oncelog compact ./flights-table
       oncelog compact ./flights-table --json
     """
-    from oncelog.spark.compacting import compact as run
+    from oncelog.spark.table.compact import compact as run
 
     report = run(directory, target_mib * 1024 * 1024)
     if as_json:

@@ -115,7 +115,7 @@ def _where(start: str, to: str | None, group: str | None, partition: list[int] |
 
 
 class Sink:
-    """Writes records to stdout; knows how many are still wanted."""
+    """Writes records to stdout and counts them, up to a maximum."""
 
     def __init__(self, formatter: Formatter, count: int | None, read_committed: bool) -> None:
         self._formatter = formatter
@@ -128,8 +128,8 @@ class Sink:
         return self._left == 0
 
     def write(self, fetched: Fetched, until: int | None = None) -> int:
-        """Write the records of one answer; the offset up to which all is written."""
-        from oncelog.client.machine.reading import read_fetched
+        """Write the records of one answer; returns the offset up to which all are written."""
+        from oncelog.client.machine.consumed_records import read_fetched
 
         formatter, write = self._formatter, self._output.write
         for record in read_fetched(fetched, read_committed=self._read_committed):
@@ -157,7 +157,7 @@ def consume_assigned(
     until_ms: int | None,
     stop_at_end: bool,
 ) -> None:
-    """Read partitions of our own choice until all are at their end, or for ever."""
+    """Read partitions without a group, until all are at their end, or for ever."""
     from oncelog.cli.output import progress
     from oncelog.client.errors import BrokerRefused
 
@@ -277,7 +277,7 @@ def consume_group(
 
 
 def _chosen(client: Client, topics: list[str], partitions: list[int]) -> list[TopicPartition]:
-    """The partitions to read. Raises UnknownTopic for one that is not there."""
+    """The partitions to read. Raises UnknownTopic for one that does not exist."""
     from oncelog.base.ids import TopicName, TopicPartition
 
     chosen = []

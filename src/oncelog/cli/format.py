@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from oncelog.client.machine.reading import ConsumedRecord
+from oncelog.client.machine.consumed_records import ConsumedRecord
 
 Formatter = Callable[[ConsumedRecord], bytes]
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
@@ -89,7 +89,7 @@ def compile_format(text: str, *, null: bytes = b"", encode_base64: bool = False)
 
 
 def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
-    """One line of JSON with kcat's names; bytes that are not UTF-8 become base64 and say so in ``…_encoding``."""
+    """The record as a line of JSON with kcat's names; bytes that are not UTF-8 become base64, see ``…_encoding``."""
     document: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,

@@ -60,7 +60,7 @@ def describe(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show where groups stand: committed offsets, lag, and who reads what.
+    """Show the committed offsets of groups, their lag, and the members that read each partition.
 
     \b
     Examples:
@@ -125,7 +125,7 @@ def reset_offsets(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move a group's committed offsets, while it has no members. Shows the plan unless told to --execute.
+    """Move a group's committed offsets, while it has no members. Shows the plan only; --execute carries it out.
 
     \b
     Examples:

@@ -33,7 +33,7 @@ from oncelog.cli.table_options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.spark.loading import Event, LoadReport
+    from oncelog.spark.jobs.load_job import Event, LoadReport
 
 
 def load(
@@ -70,8 +70,8 @@ def load(
       oncelog load orders --to delta:./orders-delta
     """
     from oncelog.cli.moments import MomentError, parse_time_ms
-    from oncelog.spark.compacting import DEFAULT_TARGET_BYTES
-    from oncelog.spark.targets import load_into as run
+    from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES
+    from oncelog.spark.targets.load_into import load_into as run
 
     try:
         from_ms = None if from_time is None else parse_time_ms(from_time)

@@ -1,4 +1,4 @@
-"""``oncelog log``: looking into a data directory without a broker."""
+"""``oncelog log``: the contents of a data directory, read without a broker."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def _served(arguments: Sequence[str]) -> bool:
     """Run a broker whose command line is plain, in less memory; False where it is not."""
-    from oncelog.cli.plain import read_plainly
+    from oncelog.cli.plain_options import read_plainly
     from oncelog.cli.serve import serve
 
     values = read_plainly(serve, arguments)
@@ -186,7 +186,7 @@ def _failed(error: Exception) -> int:
 
 
 def _usage_failed(error: Any) -> int:
-    """One line for a usage error; the help where a group was called without a sub-command."""
+    """Print a usage error in one line, or the help of a group that was called without a sub-command."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return EXIT_USAGE
@@ -198,13 +198,13 @@ def _usage_failed(error: Any) -> int:
 
 
 def complain(text: str) -> int:
-    """Print one line about a failure; the exit code for it."""
+    """Print one line about a failure, and return its exit code."""
     print(f"oncelog: {' '.join(text.split())}", file=sys.stderr)
     return EXIT_FAILED
 
 
 def _forget_stdout() -> None:
-    """Nobody reads our output any more: keep the interpreter from complaining when it flushes at exit."""
+    """Redirect stdout after the reader closed it, so that the interpreter's flush at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

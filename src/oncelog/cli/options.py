@@ -1,4 +1,4 @@
-"""Options that several sub-commands share, and what they open."""
+"""Options that several sub-commands share, and the client that they open."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def new_app(summary: str) -> typer.Typer:
 
 
 def open_client(bootstrap: str, properties: list[str] | None = None, command_config: Path | None = None) -> Client:
-    """A client for a command: it gives up sooner than one in a program. Raises BadParameter for a wrong property."""
+    """A client for a command, with shorter time-outs than in a program. Raises BadParameter for a wrong property."""
     from oncelog.client.blocking.client import Client
 
     settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}

@@ -38,12 +38,12 @@ def text_or_base64(value: bytes) -> str:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
+    """Print a JSON document on stdout."""
     print(json.dumps(to_json(value), indent=2, ensure_ascii=False))
 
 
 def print_json_line(value: Any) -> None:
-    """One JSON document on one line of stdout."""
+    """Print a JSON document on one line of stdout."""
     sys.stdout.write(json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":")) + "\n")
 
 

@@ -1,7 +1,7 @@
 """``oncelog produce``: records from stdin or files to a topic.
 
-The rule: it ends with 0 only when every record was acknowledged; what has been typed or piped is sent when the input
-pauses, not only when a batch is full.
+The rule: the exit code is 0 only when every record was acknowledged; records are sent when the input pauses, not only
+when a batch is full.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _send_all(producer: Producer, topic: str, pieces: Iterator[bytes | None], pa
 
 
 def parse(piece: bytes, parsing: Parsing) -> Parsed:
-    """One piece of input as a record. Raises InputError."""
+    """The record in a piece of input. Raises InputError."""
     if parsing.is_json:
         return _parse_json(piece, parsing)
     key, value = parsing.key, piece
@@ -263,7 +263,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 def _pieces(files: list[Path], delimiter: bytes, whole: bool) -> Iterator[bytes | None]:
     """The input cut into records; None where it pauses."""
-    from oncelog.cli.lines import split_stream
+    from oncelog.cli.delimited_input import split_stream
 
     if whole:
         yield from (path.read_bytes() for path in files) if files else iter([sys.stdin.buffer.read()])

@@ -30,7 +30,7 @@ from oncelog.cli.table_options import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.spark.loading import LoadReport
+    from oncelog.spark.jobs.load_job import LoadReport
 
 
 def stream(
@@ -70,8 +70,8 @@ def stream(
       oncelog stream flights --to ./flights-table --trigger '30 seconds' --compact-every 20
       oncelog stream orders --to ./orders --value-format json --schema 'id BIGINT' --trigger available-now
     """
-    from oncelog.spark.streaming import StreamRequest
-    from oncelog.spark.streaming import stream as run
+    from oncelog.spark.jobs.stream_job import StreamRequest
+    from oncelog.spark.jobs.stream_job import stream as run
 
     options = source_options(
         client_settings(properties, command_config),
@@ -101,7 +101,7 @@ def _say(report: LoadReport) -> None:
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM asks to stop; the next one does what it always does."""
+    """Handle the first Ctrl-C or SIGTERM as a request to stop; the next one has its default effect."""
     before: dict[int, Any] = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:

@@ -1,4 +1,4 @@
-"""The options that ``load`` and ``stream`` share: what is read, and what becomes of it."""
+"""The options that ``load`` and ``stream`` share: the records to read, and the shape of the table's rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from oncelog.spark.shaping import Shape
+    from oncelog.spark.jobs.shape import Shape
 
 To = Annotated[
     str,
@@ -78,7 +78,7 @@ def shape_of(
     value_format: str, schema: str | None, skip_bytes: int, partition_by: str | None, event_time: str
 ) -> Shape:
     """The table that the options describe. Raises BadParameter and OptionError."""
-    from oncelog.spark.shaping import Shape
+    from oncelog.spark.jobs.shape import Shape
 
     if partition_by not in (None, "day", "hour"):
         raise typer.BadParameter("must be day or hour", param_hint="--partition-by")

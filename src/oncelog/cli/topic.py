@@ -165,7 +165,7 @@ def describe(
 
 
 def _show(one: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | None) -> None:
-    """One topic and a table of its partitions; with their bytes if ``replicas`` are there."""
+    """Print a topic and a table of its partitions; with their sizes if ``replicas`` are given."""
     name = one.topic.name
     print(f"topic {name}  id {one.topic.topic_id or '-'}  partitions {one.topic.partitions}  settings {settings}")
     bytes_of = {(r.partition, r.broker_id): r.size_bytes for r in replicas or () if r.topic == name and not r.is_future}

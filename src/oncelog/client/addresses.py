@@ -1,4 +1,4 @@
-"""Where brokers listen: ``host:port``, as people write it."""
+"""Addresses of brokers: ``host:port``, as people write it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT_PORT: Final = 9092
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The host and port a broker listens on."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""How a client behaves: timeouts, retries and sizes, with Apache Kafka's names where it has one.
+"""Settings of a client: timeouts, retries and sizes, with Apache Kafka's names where it has one.
 
 The rule: values are checked once, here. ``from_properties`` reads Java-style keys (``request.timeout.ms``).
 """
@@ -48,7 +48,7 @@ class ClientConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, token: TokenCallback | None = None) -> ClientConfig:
-        """From Java-style keys; keys that are not a client's (or not ours) are left alone.
+        """The configuration given by Java-style keys; keys that are not a client's (or not ours) are ignored.
 
         ``token`` is asked at each new connection with SASL's OAUTHBEARER. Raises ConfigError for a value that is no
         number, and for settings of security that cannot be honoured.

@@ -1,4 +1,4 @@
-"""What a client operation may fail with. The text of each is one line that says what happened and what to do.
+"""The failures of client operations. The text of each is one line that says what happened and what to do.
 
 Everything expected derives from :class:`ClientError`; the command line prints it and exits with 1.
 """
@@ -144,4 +144,4 @@ class ProducerFenced(ProducerUnusable):
 
 
 class AuthenticationFailed(ClientError):
-    """The broker does not believe who we are, or we do not believe the broker; trying again would not help."""
+    """The broker refused our credentials, or we refused its certificate or proof; retrying would not help."""

@@ -1,4 +1,4 @@
-"""How connections are secured, from settings with librdkafka's names; Java's are taken where the meaning is the same.
+"""Security of connections, from settings with librdkafka's names; Java's are taken where the meaning is the same.
 
 ========================================== ===========================================================================
 ``security.protocol``                      PLAINTEXT (default), SSL, SASL_PLAINTEXT, SASL_SSL
@@ -54,7 +54,7 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Whom to believe, and who we are."""
+    """The certificates to trust, and our own."""
 
     ca_location: str | None = None
     ca_pem: str | None = None
@@ -65,7 +65,7 @@ class TlsSettings:
     verify: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """What a connection is wrapped with. Raises ConfigError for files that cannot be used."""
+        """The SSL context for connections. Raises ConfigError for files that cannot be used."""
         import ssl
 
         try:
@@ -89,7 +89,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """None where that layer is not used."""
+    """TLS and SASL of a connection; None where that layer is not used."""
 
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
@@ -107,7 +107,7 @@ class UnsecuredToken:
     extensions: tuple[tuple[str, str], ...] = ()
 
     def __call__(self) -> Token:
-        """A token from now on."""
+        """A token that is valid from now on for ``life_s``."""
         now_s = time.time_ns() // 10**6 / 1000
         claims: dict[str, object] = {self.principal_claim: self.principal, "iat": now_s, "exp": now_s + self.life_s}
         if self.scopes:
@@ -116,7 +116,7 @@ class UnsecuredToken:
 
 
 def parse_security(properties: Mapping[str, str], token: TokenCallback | None = None) -> SecuritySettings | None:
-    """Of all settings those about security; None for PLAINTEXT. Raises ConfigError naming what is wrong."""
+    """The security settings among all ``properties``; None for PLAINTEXT. Raises ConfigError naming what is wrong."""
     given = {name: value for name, value in properties.items() if name.startswith(("ssl.", "sasl.", "enable.s"))}
     name = properties.get("security.protocol", "PLAINTEXT").upper()
     if name not in PROTOCOLS:

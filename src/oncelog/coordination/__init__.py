@@ -1,1 +1,1 @@
-"""Where cluster facts live: adapters of ``ports.Coordination`` (SQLite embedded, memory for tests and simulation)."""
+"""The store of the cluster's metadata: adapters of ``ports.Coordination`` (SQLite; memory for tests, simulation)."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from oncelog.coordination.paths import WatchCallback, Watchers, changed_paths, check_path, parent_of
-from oncelog.ports import ANY_VERSION, Check, Conflict, Create, Delete, Operation, TreeNode
+from oncelog.base.tree import ABSENT
+from oncelog.coordination.changes import ChangeStream, Listener
+from oncelog.coordination.paths import changed_paths, check_path, parent_of
+from oncelog.ports import ANY_VERSION, Change, Check, Conflict, Create, Delete, Operation, SessionLost, TreeNode
 
 
 @dataclass(slots=True)
@@ -27,28 +29,39 @@ class MemoryTree:
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {"": _Node(b"", 0, None)}
-        self._watchers = Watchers()
+        self.stream = ChangeStream()
         self._last_session = 0
+        self._sessions: set[int] = set()
+        """Sessions that were begun and have not ended."""
 
     def session(self) -> MemorySession:
         """A new session; its ephemeral nodes live until it is closed."""
+        return MemorySession(self, self.begin_session())
+
+    def begin_session(self) -> int:
+        """The id of a new session."""
         self._last_session += 1
-        return MemorySession(self, self._last_session)
+        self._sessions.add(self._last_session)
+        return self._last_session
 
     def end_session(self, session_id: int) -> None:
-        """Remove a session's ephemeral nodes and its watch, as its close or its time-out would."""
-        self._watchers.set(session_id, None)
+        """Remove a session's ephemeral nodes, as its close or its time-out would; it commits nothing any more."""
+        self.stream.follow(session_id, 0, None)
+        self._sessions.discard(session_id)
         gone = sorted(path for path, node in self._nodes.items() if node.owner == session_id)
         for path in gone:
             self._remove(path)
-        self._watchers.tell(session_id, gone)
+        if gone:
+            self.stream.append("", [Change(path, None, ABSENT) for path in gone])
 
     def load(self, nodes: Iterable[TreeNode]) -> None:
         """Put nodes as they were read elsewhere, versions included, parents before children."""
         for node in nodes:
             self._restore(node.path, _Node(node.value, node.version, None))
 
-    def _commit(self, session_id: int, operations: Sequence[Operation]) -> None:
+    def _commit(self, session_id: int, operations: Sequence[Operation], token: str) -> int:
+        if session_id not in self._sessions:
+            raise SessionLost("the session has ended")
         undo: list[tuple[str, _Node | None]] = []
         try:
             for operation in operations:
@@ -57,7 +70,11 @@ class MemoryTree:
             for path, node in reversed(undo):
                 self._restore(path, node)
             raise
-        self._watchers.tell(session_id, changed_paths(operations))
+        return self.stream.append(token, [self._change(path) for path in changed_paths(operations)])
+
+    def _change(self, path: str) -> Change:
+        node = self._nodes.get(path)
+        return Change(path, None, ABSENT) if node is None else Change(path, node.value, node.version)
 
     def _carry_out(self, session_id: int, operation: Operation, undo: list[tuple[str, _Node | None]]) -> None:
         path = operation.path
@@ -122,13 +139,25 @@ class MemorySession:
             for below in sorted(below for below in nodes if below.startswith(prefix))
         ]
 
-    def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out all operations or none (Conflict)."""
-        self._tree._commit(self._session_id, operations)
+    def position(self) -> int:
+        """Position of the last committed change."""
+        return self._tree.stream.position
 
-    def watch(self, callback: WatchCallback | None) -> None:
-        """Be told what other sessions changed; None ends it."""
-        self._tree._watchers.set(self._session_id, callback)
+    def commit(self, operations: Sequence[Operation], token: str = "") -> int:
+        """Carry out all operations or none; the position of the change. Raises Conflict, SessionLost."""
+        return self._tree._commit(self._session_id, operations, token)
+
+    def was_committed(self, token: str) -> bool:
+        """True if the commit of that name was carried out."""
+        return self._tree.stream.has(token)
+
+    def follow(self, after: int, listener: Listener | None) -> None:
+        """Be told of every change after a position, own ones included; None ends it."""
+        self._tree.stream.follow(self._session_id, after, listener)
+
+    def renew(self) -> None:
+        """Begin a new session in place of one that was lost."""
+        self._session_id = self._tree.begin_session()
 
     def close(self) -> None:
         """End the session; its ephemeral nodes disappear."""

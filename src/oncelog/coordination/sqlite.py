@@ -19,8 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from oncelog.coordination.paths import WatchCallback, Watchers, changed_paths, check_path, parent_of
-from oncelog.ports import ANY_VERSION, Check, Conflict, Create, Delete, Operation, Set, TreeNode
+from oncelog.base.tree import ABSENT, TreeUnavailable
+from oncelog.coordination.changes import ChangeStream, Listener
+from oncelog.coordination.paths import changed_paths, check_path, parent_of
+from oncelog.ports import ANY_VERSION, Change, Check, Conflict, Create, Delete, Operation, SessionLost, Set, TreeNode
 
 APPLICATION_ID: Final = 0x6F6E636C
 """Marks the database as ours (``oncl``), in SQLite's own header field."""
@@ -31,6 +33,8 @@ CREATE TABLE node (
     path TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL, session INTEGER
 ) WITHOUT ROWID
 """
+_NOTHING_WRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+"""After these the file is as before; after an I/O error nobody knows what is on disk."""
 _AFTER_SLASH: Final = "0"  # the character that follows "/": everything below p lies between p + "/" and p + "0"
 
 
@@ -44,8 +48,9 @@ class SqliteTree:
     def __init__(self, path: Path | str) -> None:
         self._path = str(path)
         self._lock = threading.Lock()
-        self._watchers = Watchers()
+        self._stream = ChangeStream()
         self._last_session = 0
+        self._sessions: set[int] = set()
         try:
             self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=0.0)
         except sqlite3.Error as error:
@@ -88,37 +93,52 @@ class SqliteTree:
 
     def session(self) -> SqliteSession:
         """A new session; its ephemeral nodes live until it is closed or the process ends."""
+        return SqliteSession(self, self.begin_session())
+
+    def begin_session(self) -> int:
+        """The id of a new session."""
         with self._lock:
             self._last_session += 1
-            return SqliteSession(self, self._last_session)
+            self._sessions.add(self._last_session)
+            return self._last_session
 
     def close(self) -> None:
-        """Let go of the file. Sessions must not be used afterwards."""
+        """Close the file. Sessions must not be used afterwards."""
         with self._lock:
             self._database.close()
 
     def end_session(self, session_id: int) -> None:
-        """Remove a session's ephemeral nodes and its watch."""
-        self._watchers.set(session_id, None)
+        """Remove a session's ephemeral nodes; it commits nothing any more."""
         with self._lock:
+            self._stream.follow(session_id, 0, None)
+            self._sessions.discard(session_id)
             rows = self._database.execute("SELECT path FROM node WHERE session=? ORDER BY path", (session_id,))
             gone = [path for (path,) in rows]
             if gone:
                 self._database.execute("DELETE FROM node WHERE session=?", (session_id,))
-        self._watchers.tell(session_id, gone)
+                self._stream.append("", [Change(path, None, ABSENT) for path in gone])
 
-    def _commit(self, session_id: int, operations: Sequence[Operation]) -> None:
+    def _commit(self, session_id: int, operations: Sequence[Operation], token: str) -> int:
         with self._lock:
-            self._database.execute("BEGIN IMMEDIATE")
+            if session_id not in self._sessions:
+                raise SessionLost("the session has ended")
             try:
+                self._database.execute("BEGIN IMMEDIATE")
                 for operation in operations:
                     self._carry_out(session_id, operation)
+                changes = [self._now(path) for path in changed_paths(operations)]
                 self._database.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode in _NOTHING_WRITTEN:
+                    raise TreeUnavailable(f"cannot write {self._path}: {error}") from error
                 raise
-        self._watchers.tell(session_id, changed_paths(operations))
+            return self._stream.append(token, changes)
+
+    def _now(self, path: str) -> Change:
+        row = self._database.execute("SELECT value, version FROM node WHERE path=?", (path,)).fetchone()
+        return Change(path, None, ABSENT) if row is None else Change(path, *row)
 
     def _carry_out(self, session_id: int, operation: Operation) -> None:
         check_path(operation.path)
@@ -198,13 +218,30 @@ class SqliteSession:
         """All nodes below ``path``, itself excluded, in path order."""
         return self._tree._below(path)
 
-    def commit(self, operations: Sequence[Operation]) -> None:
-        """Carry out all operations, durably, or none (Conflict)."""
-        self._tree._commit(self._session_id, operations)
+    def position(self) -> int:
+        """Position of the last committed change."""
+        with self._tree._lock:
+            return self._tree._stream.position
 
-    def watch(self, callback: WatchCallback | None) -> None:
-        """Be told what other sessions of this tree changed; None ends it."""
-        self._tree._watchers.set(self._session_id, callback)
+    def commit(self, operations: Sequence[Operation], token: str = "") -> int:
+        """Carry out all operations, durably, or none; the position of the change. Raises Conflict, TreeUnavailable,
+        SessionLost."""
+        return self._tree._commit(self._session_id, operations, token)
+
+    def was_committed(self, token: str) -> bool:
+        """True if the commit of that name was carried out."""
+        with self._tree._lock:
+            return self._tree._stream.has(token)
+
+    def follow(self, after: int, listener: Listener | None) -> None:
+        """Be told of every change after a position, own ones included; None ends it. The tree's lock is held during the
+        call: the listener hands the change on and returns."""
+        with self._tree._lock:
+            self._tree._stream.follow(self._session_id, after, listener)
+
+    def renew(self) -> None:
+        """Begin a new session in place of one that was lost."""
+        self._session_id = self._tree.begin_session()
 
     def close(self) -> None:
         """End the session; its ephemeral nodes disappear."""

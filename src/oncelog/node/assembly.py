@@ -9,7 +9,8 @@ from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.image import ClusterImage, load_image
-from oncelog.core.controller.registration import Registration, RegistrationRefused, register
+from oncelog.core.controller.registration import Registration as Registration
+from oncelog.core.controller.registration import RegistrationRefused, register
 from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import Report
 from oncelog.node.node import Node
@@ -38,8 +39,19 @@ class Outside:
     entropy: Entropy
 
 
-def assemble(outside: Outside, settings: Settings, address: Address, now_ms: int) -> tuple[Node, list[Report]]:
-    """Join the cluster under ``address``, open and recover the logs, make the node; and what to tell the operator.
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A node that is ready to start."""
+
+    node: Node
+    registration: Registration
+    """How it joined; a lost session is replaced by the same."""
+    reports: list[Report]
+    """What an operator should read."""
+
+
+def assemble(outside: Outside, settings: Settings, address: Address, now_ms: int) -> Assembled:
+    """Join the cluster under ``address``, open and recover the logs, make the node.
 
     Raises StartRefused. Recovery reads what it must: this may take its time.
     """
@@ -48,9 +60,11 @@ def assemble(outside: Outside, settings: Settings, address: Address, now_ms: int
     except UnusableDirectory as error:
         raise StartRefused(str(error)) from None
     config = BrokerConfig({**settings.config.static, "node.id": str(meta.node_id), "log.dirs": settings.data_directory})
-    image = _join(outside.coordination, meta, config, settings.advertised or address, now_ms)
+    who = _registration(meta, config, settings.advertised or address)
+    position, image = _join(outside.coordination, who, now_ms)
     logs, reports = _open_logs(outside, image, config, meta.node_id, now_ms)
-    return Node(meta.node_id, config, image, logs, outside.entropy, AllowAll()), reports
+    node = Node(meta.node_id, config, image, position, logs, outside.entropy, AllowAll())
+    return Assembled(node, who, reports)
 
 
 def _meta_properties(outside: Outside, config: BrokerConfig) -> MetaProperties:
@@ -71,16 +85,18 @@ def _meta_properties(outside: Outside, config: BrokerConfig) -> MetaProperties:
     return found
 
 
-def _join(
-    coordination: Coordination, meta: MetaProperties, config: BrokerConfig, address: Address, now_ms: int
-) -> ClusterImage:
+def _registration(meta: MetaProperties, config: BrokerConfig, address: Address) -> Registration:
+    return Registration(meta.node_id, *address, config.get("broker.rack"), meta.cluster_id)
+
+
+def _join(coordination: Coordination, who: Registration, now_ms: int) -> tuple[int, ClusterImage]:
     image = load_image(coordination.subtree("/"))
-    who = Registration(meta.node_id, *address, config.get("broker.rack"), meta.cluster_id)
     try:
         coordination.commit(register(image, who, now_ms))
     except RegistrationRefused as error:
         raise StartRefused(str(error)) from None
-    return load_image(coordination.subtree("/"))
+    position = coordination.position()
+    return position, load_image(coordination.subtree("/"))
 
 
 def _open_logs(

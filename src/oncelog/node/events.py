@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import BrokerId
-from oncelog.base.tree import Operation
+from oncelog.base.tree import Change, CommitOutcome, Operation, TreeNode
 from oncelog.ports import Buffer, OpenFile
 from oncelog.storage.file_range import FileRange as FileRange
 
@@ -63,12 +63,32 @@ class JobFinished:
 
 
 @dataclass(slots=True)
-class MetadataWritten:
-    """The outcome of a :class:`WriteMetadata`: committed, refused by the tree, or failed."""
+class MetadataChanged:
+    """The next change in the order of all commits, this broker's own among them."""
 
-    token: int
-    conflict: bool = False
+    position: int
+    token: str
+    changes: Sequence[Change]
+
+
+@dataclass(slots=True)
+class MetadataWritten:
+    """The outcome of a :class:`WriteMetadata` or :class:`SettleMetadata`. ``position``: of the change that was
+    committed, or up to which the tree had changed when it refused."""
+
+    token: str
+    outcome: CommitOutcome
+    position: int = 0
     failure: Exception | None = None
+    """The tree has failed in a way that leaves open what is on its disk: the end of the node."""
+
+
+@dataclass(slots=True)
+class MetadataLoaded:
+    """The answer to :class:`LoadMetadata`: the whole tree at a position, or None where it could not be read."""
+
+    position: int
+    nodes: Sequence[TreeNode] | None
 
 
 @dataclass(slots=True)
@@ -103,7 +123,9 @@ Event = (
     | RequestReceived
     | Synced
     | JobFinished
+    | MetadataChanged
     | MetadataWritten
+    | MetadataLoaded
     | BrokerAnswered
     | DeadlineReached
     | Continued
@@ -161,10 +183,27 @@ class RunJob:
 
 @dataclass(slots=True)
 class WriteMetadata:
-    """Commit operations to the coordination tree, in the order of the effects; :class:`MetadataWritten` answers."""
+    """Commit operations to the tree, in the order of these effects; answered by :class:`MetadataWritten`."""
 
-    token: int
+    token: str
     operations: Sequence[Operation]
+
+
+@dataclass(slots=True)
+class SettleMetadata:
+    """Find out whether a commit whose answer was lost was carried out; answered by :class:`MetadataWritten`."""
+
+    token: str
+
+
+@dataclass(slots=True)
+class LoadMetadata:
+    """Read the whole tree and follow it from there; answered by :class:`MetadataLoaded`.
+
+    ``rejoin``: the session was lost; begin a new one and register in it before.
+    """
+
+    rejoin: bool = False
 
 
 @dataclass(slots=True)
@@ -217,6 +256,8 @@ Effect = (
     | Sync
     | RunJob
     | WriteMetadata
+    | SettleMetadata
+    | LoadMetadata
     | SendToBroker
     | Continue
     | Report

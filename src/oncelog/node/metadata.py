@@ -16,9 +16,13 @@ from oncelog.ports import Entropy
 class Metadata:
     """Implements ``handlers.support.ports.ClusterView``."""
 
-    def __init__(self, broker_id: BrokerId, image: ClusterImage, config: BrokerConfig, entropy: Entropy) -> None:
+    def __init__(
+        self, broker_id: BrokerId, image: ClusterImage, position: int, config: BrokerConfig, entropy: Entropy
+    ) -> None:
         self.broker_id = broker_id
         self.image = image
+        self.position = position
+        """Of the last change that the image has, in the order of all commits."""
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
         self._entropy = entropy
         self._topic_configs = TopicConfigs(self.config)

@@ -1,20 +1,39 @@
-"""Changes of the cluster's metadata: written by a worker in order, applied to the image when they are durable.
+"""The cluster's metadata as this broker follows it: one ordered stream of committed changes, own commits included.
+
+Commits are written by a worker, in order. The tree hands every committed change to every broker that follows it; only
+these changes move the image on, so that it is what the tree was at one position.
 
 Invariants:
-1. The image changes only by what the tree has committed, in the order of the commits.
-2. A conflict changes nothing; whoever asked decides again on the image as it is then.
-3. A tree that cannot be written (its disk is full or gone) ends the node: its view of the cluster would rot.
+1. The image is the tree at ``position``: a prefix of the order of all commits.
+2. A commit is answered when the image has it; a conflict when the image has what it conflicted with, so that whoever
+   asked decides again on what was in its way.
+3. A commit whose answer was lost is neither repeated nor taken for refused: it is settled by its own token, in the
+   stream or by asking.
+4. A tree that cannot be reached, or a session that was lost, stops commits and nothing else: the broker serves on.
+   A tree that failed in the middle of a write ends the node, for nobody knows what is on its disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from oncelog.base.tree import Operation
-from oncelog.core.controller.image import ImageDelta, changes_of
-from oncelog.node.events import Fatal, MetadataWritten, WriteMetadata
+from oncelog.base.tree import CommitOutcome, Operation
+from oncelog.core.controller.image import ImageDelta, load_image
+from oncelog.core.controller.image_diff import delta_between
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.events import (
+    Fatal,
+    LoadMetadata,
+    MetadataChanged,
+    MetadataLoaded,
+    MetadataWritten,
+    Report,
+    SettleMetadata,
+    WriteMetadata,
+)
 from oncelog.node.metadata import Metadata
 from oncelog.node.outbox import Outbox
 from oncelog.node.requests.tasks import Runnable, Task
@@ -22,41 +41,146 @@ from oncelog.node.requests.tasks import Runnable, Task
 if TYPE_CHECKING:
     from oncelog.handlers.support.waits import CommitMetadata
 
+RETRY_MS: Final = 500
+"""Between two attempts to reach the tree: to settle a commit, or to come back with a new session."""
+
+Done = Callable[[CommitOutcome], None]
+
+
+@dataclass(slots=True)
+class _Commit:
+    done: Done
+    gives_up_ms: int
+    """From when on a lost answer is not waited for: ``request.timeout.ms`` after it was asked for."""
+    outcome: CommitOutcome = CommitOutcome.UNKNOWN
+    position: int = 0
+    """Once it has an outcome: where the image has to be before that is told."""
+
 
 class MetadataLog:
-    """Commits under way. ``apply`` is told of every change of the image."""
+    """See the module. ``apply`` follows every change of the image."""
 
     def __init__(
-        self, metadata: Metadata, outbox: Outbox, runnable: Runnable, apply: Callable[[ImageDelta], None]
+        self,
+        metadata: Metadata,
+        outbox: Outbox,
+        runnable: Runnable,
+        deadlines: Deadlines,
+        apply: Callable[[ImageDelta], None],
     ) -> None:
         self._metadata = metadata
         self._outbox = outbox
         self._runnable = runnable
+        self._deadlines = deadlines
         self._apply = apply
-        self._pending: dict[int, tuple[Sequence[Operation], Callable[[bool], None]]] = {}
-        self._next_token = 1
+        self._commits: dict[str, _Commit] = {}
+        """By token, in the order in which they were asked for."""
+        self._last_token = 0
+        self._loading = False
+        self.has_session = True
+        """False from the loss of the session until this broker is registered in a new one."""
 
     def park(self, task: Task, wait: CommitMetadata) -> None:
         """Keep ``task`` until its commit has an outcome."""
         self.commit(wait.operations, partial(self._runnable.wake, task))
 
-    def commit(self, operations: Sequence[Operation], done: Callable[[bool], None]) -> None:
-        """Write ``operations``; call ``done`` with True if they were committed, after the image has them."""
-        token = self._next_token
-        self._next_token += 1
-        self._pending[token] = (operations, done)
-        self._outbox.effects.append(WriteMetadata(token, operations))
-
-    def written(self, event: MetadataWritten) -> None:
-        """Take in the outcome of a write."""
-        operations, done = self._pending.pop(event.token)
-        if event.failure is not None:
-            self._outbox.effects.append(Fatal(f"could not write the cluster's facts: {event.failure}"))
+    def commit(self, operations: Sequence[Operation], done: Done) -> None:
+        """Write ``operations``; call ``done`` with COMMITTED after the image has them, with CONFLICT after it has what
+        they conflicted with, or with UNAVAILABLE."""
+        if not self.has_session:
+            done(CommitOutcome.UNAVAILABLE)
             return
-        if not event.conflict:
-            self._apply(self._metadata.image.apply(changes_of(operations)))
-        done(not event.conflict)
+        self._last_token += 1
+        token = f"{self._metadata.broker_id}/{self._metadata.broker_epoch}/{self._last_token}"
+        timeout_ms = int(self._metadata.config.get("request.timeout.ms"))
+        self._commits[token] = _Commit(done, self._deadlines.now_ms + timeout_ms)
+        self._outbox.effects.append(WriteMetadata(token, operations))
 
     def is_idle(self) -> bool:
         """True while no write is under way."""
-        return not self._pending
+        return not self._commits
+
+    # Events
+
+    def changed(self, event: MetadataChanged) -> None:
+        """Take over the next change; one that the image has already is passed over, after a gap all is loaded."""
+        position = self._metadata.position
+        if event.position <= position:
+            return
+        if event.position > position + 1:
+            self._load(rejoin=False)
+            return
+        self._metadata.position = event.position
+        self._apply(self._metadata.image.apply(event.changes))
+        own = self._commits.get(event.token)
+        if own is not None and own.outcome is CommitOutcome.UNKNOWN:
+            own.outcome, own.position = CommitOutcome.COMMITTED, event.position
+        self._tell_outcomes()
+
+    def written(self, event: MetadataWritten) -> None:
+        """Take in the outcome of a commit."""
+        if event.failure is not None:
+            self._outbox.effects.append(Fatal(f"could not write the cluster's metadata: {event.failure}"))
+            return
+        if event.outcome is CommitOutcome.SESSION_LOST:
+            self.lose_session()
+        commit = self._commits.get(event.token)
+        if commit is None:
+            return  # settled by the stream
+        if event.outcome is CommitOutcome.UNKNOWN:
+            self._settle_later(event.token, commit)
+            return
+        lost = event.outcome is CommitOutcome.SESSION_LOST
+        commit.outcome = CommitOutcome.UNAVAILABLE if lost else event.outcome
+        commit.position = event.position
+        self._tell_outcomes()
+
+    def loaded(self, event: MetadataLoaded) -> None:
+        """Go on from the whole tree, in a new session if the old one was lost."""
+        self._loading = False
+        if event.nodes is None:
+            self._deadlines.at(self._deadlines.now_ms + RETRY_MS, self._load_again)
+            return
+        if not self.has_session:
+            self.has_session = True
+            self._outbox.effects.append(Report("info", "registered again in a new session of the coordination tree"))
+        self._metadata.position = event.position
+        self._apply(delta_between(self._metadata.image, load_image(event.nodes)))
+        self._tell_outcomes()
+
+    def lose_session(self) -> None:
+        """The tree has ended this broker's session: commit nothing until it is registered in a new one."""
+        if self.has_session:
+            self.has_session = False
+            message = "the session with the coordination tree was lost; serving on, without changes of metadata"
+            self._outbox.effects.append(Report("warning", message))
+            self._load(rejoin=True)
+
+    # Outcomes
+
+    def _tell_outcomes(self) -> None:
+        position = self._metadata.position
+        for token, commit in list(self._commits.items()):
+            if commit.outcome is not CommitOutcome.UNKNOWN and commit.position <= position:
+                del self._commits[token]
+                commit.done(commit.outcome)
+
+    def _settle_later(self, token: str, commit: _Commit) -> None:
+        now_ms = self._deadlines.now_ms
+        if now_ms >= commit.gives_up_ms:
+            del self._commits[token]
+            commit.done(CommitOutcome.UNAVAILABLE)
+        else:
+            self._deadlines.at(now_ms + RETRY_MS, partial(self._settle, token))
+
+    def _settle(self, token: str, _now_ms: int) -> None:
+        if token in self._commits:
+            self._outbox.effects.append(SettleMetadata(token))
+
+    def _load(self, *, rejoin: bool) -> None:
+        if not self._loading:
+            self._loading = True
+            self._outbox.effects.append(LoadMetadata(rejoin))
+
+    def _load_again(self, _now_ms: int) -> None:
+        self._load(rejoin=not self.has_session)

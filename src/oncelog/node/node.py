@@ -52,6 +52,8 @@ from oncelog.node.events import (
     Event,
     Fatal,
     JobFinished,
+    MetadataChanged,
+    MetadataLoaded,
     MetadataWritten,
     RequestReceived,
     Shutdown,
@@ -88,6 +90,7 @@ class Node:
         broker_id: BrokerId,
         config: BrokerConfig,
         image: ClusterImage,
+        position: int,
         logs: LogDirectory,
         entropy: Entropy,
         authoriser: Authoriser,
@@ -101,8 +104,8 @@ class Node:
         self._deadlines = Deadlines()
         self._runnable = Runnable()
         self._offloaded = OffloadedWork(self._runnable)
-        self.cluster = Metadata(broker_id, image, config, entropy)
-        self._metadata_log = MetadataLog(self.cluster, self._outbox, self._runnable, self._apply)
+        self.cluster = Metadata(broker_id, image, position, config, entropy)
+        self._metadata_log = MetadataLog(self.cluster, self._outbox, self._runnable, self._deadlines, self._apply)
         config = self.cluster.config
         self._delayed_fetches = DelayedFetches(self._deadlines, self._runnable)
         self._group_commit = GroupCommit(
@@ -218,8 +221,12 @@ class Node:
             gone = self._connections.pop(event.connection_id, None)
             if gone is not None:
                 gone.shut()
+        elif isinstance(event, MetadataChanged):
+            self._metadata_log.changed(event)
         elif isinstance(event, MetadataWritten):
             self._metadata_log.written(event)
+        elif isinstance(event, MetadataLoaded):
+            self._metadata_log.loaded(event)
         elif isinstance(event, BrokerAnswered):
             self._messages.answered(event)
         elif isinstance(event, JobFinished):

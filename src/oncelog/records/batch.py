@@ -109,7 +109,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in it may be dropped by compaction, or None; kept in ``base_timestamp``."""
+        """The time from which compaction may drop tombstones and markers, or None; kept in ``base_timestamp``."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
@@ -169,7 +169,7 @@ def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
     """Positions and headers of the batches that follow each other from ``position`` to the end of the buffer.
 
     Raises CorruptBatch at the first that is not whole (TruncatedBatch, when the buffer ends inside it) or not v2.
-    The CRC is not looked at.
+    The CRC is not checked.
     """
     end = len(buffer)
     while position < end:
@@ -188,7 +188,7 @@ def compute_crc(buffer: Buffer, position: int, header: BatchHeader) -> int:
 
 
 def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch at ``position`` is whole and its checksum is the one in its header."""
+    """True if the batch at ``position`` is whole and its checksum is the one in its header."""
     end = position + LENGTH_PREFIX + header[1]
     if end > len(buffer):
         return False

@@ -60,7 +60,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
-    """What ``data`` was before ``compress``, at most ``max_bytes``.
+    """The bytes that ``compress`` turned into ``data``, at most ``max_bytes``.
 
     Raises TooMuchOutput when it would be more, CorruptBatch when ``data`` is not in the codec's format.
     """

@@ -31,7 +31,7 @@ class ControlType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """What ended a transaction on this partition, and by which reign of the coordinator."""
+    """A marker that ended a transaction on a partition, with the epoch of the coordinator that wrote it."""
 
     committed: bool
     coordinator_epoch: int

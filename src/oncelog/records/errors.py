@@ -1,4 +1,4 @@
-"""What this room raises when bytes are not what they claim to be."""
+"""Errors raised when bytes contradict the format they claim to have."""
 
 from __future__ import annotations
 

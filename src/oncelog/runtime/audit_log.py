@@ -1,9 +1,9 @@
 """The log of administrative aborts: ``audit.jsonl`` in the data directory, one JSON object a line.
 
 The rule: a record is in the page cache before anything is sent that the node said after it, and on disk soon after (a
-worker syncs); a record is never cut in two by a rotation. What repeats itself is counted instead, and written down
-later (``audit_repeats``). A disk that refuses is told to the operator together with the record, and stops nothing: the
-abort has happened.
+worker syncs); a record is never cut in two by a rotation. Repeated records are counted instead, and the counts written
+later (``audit_repeats``). If the disk refuses a record, both are logged for the operator, and nothing stops: the abort
+has happened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOG: Final = logging.getLogger("oncelog.audit")
 
 
 class AuditLog:
-    """Appends records; ``max_bytes`` is asked before each, as it is configuration. Not made before the first one.
+    """Appends records; ``max_bytes`` is read from the configuration before each. The file is created by the first one.
     ``later(seconds, callback)`` is the loop's."""
 
     def __init__(
@@ -46,21 +46,21 @@ class AuditLog:
         self._is_counting = False
 
     def write(self, effect: Audit) -> None:
-        """Append one record and have it synced, or count it."""
+        """Append one record and queue its sync, or count it if it repeats another."""
         if self._repeats.is_said(effect):
             self._append(effect)
         if not self._is_counting:
             self._is_counting = True
             self._later(INTERVAL_S, self._interval_over)
 
-    def tell_repeats(self) -> None:
-        """Write down what was counted so far: before the end, too."""
+    def write_repeats(self) -> None:
+        """Append the counts of repeated records; called after each interval and before the end."""
         for effect in self._repeats.counted():
             self._append(effect)
 
     def _interval_over(self) -> None:
         self._is_counting = False
-        self.tell_repeats()
+        self.write_repeats()
 
     def _append(self, effect: Audit) -> None:
         line = effect.record.line()

@@ -1,4 +1,4 @@
-"""One client connection: bytes in, frames to the node, chunks out.
+"""A client connection: bytes in, frames to the node, chunks out.
 
 Receiving goes through one buffer shared by all connections of a loop: what arrives is copied once, into the frame it
 belongs to, and only what has arrived takes memory (500 peers that announce 90 MB and stall cost nothing). Bytes held
@@ -12,21 +12,19 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from oncelog.base.errors import PeerError
 from oncelog.base.units import KIB
 from oncelog.node.events import ConnectionClosed, ConnectionOpened, RequestReceived
-from oncelog.runtime.sending import SendQueue
+from oncelog.runtime.connection_quotas import ConnectionQuotas
+from oncelog.runtime.effect_runner import EffectRunner
+from oncelog.runtime.send_queue import SendQueue
 from oncelog.wire.framing import FrameLimit, FrameSplitter
-
-if TYPE_CHECKING:
-    from oncelog.runtime.execution import Execution
-    from oncelog.runtime.gate import Gate
 
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB
 TURN_S: Final = 0.01
-"""How long the requests that one peer sent at once are worked on before others have their turn."""
+"""Time spent on the requests that one peer sent at once before other connections are served."""
 
 LEAST_PROGRESS_BYTES: Final = 64 * KIB
 LEAST_PROGRESS_SHARE: Final = 64
@@ -40,8 +38,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(
         self,
         connection_id: int,
-        execution: Execution,
-        gate: Gate,
+        effect_runner: EffectRunner,
+        quotas: ConnectionQuotas,
         limit: FrameLimit,
         receive_buffer: memoryview,
         listener: Callable[[str, int], tuple[str, int]],
@@ -49,8 +47,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.id = connection_id
         self.peer = "?"
         self.last_active_s = 0.0
-        self._execution = execution
-        self._gate = gate
+        self._effect_runner = effect_runner
+        self._quotas = quotas
         self._splitter = FrameSplitter(limit)
         self._receive_buffer = receive_buffer
         self._listener = listener
@@ -72,28 +70,28 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_active_s = self._loop.time()
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        if not self._gate.admit(self, peer[0] if peer else "?"):
+        if not self._quotas.admit(self, peer[0] if peer else "?"):
             transport.abort()
             return
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._sending = SendQueue(transport, self._execution.disk, self._lost_file)
-        self._execution.connections[self.id] = self
+        self._sending = SendQueue(transport, self._effect_runner.disk, self._lost_file)
+        self._effect_runner.connections[self.id] = self
         local = transport.get_extra_info("sockname")
         listener = self._listener(local[0], local[1])
-        self._execution.dispatch(ConnectionOpened(self.id, f"/{peer[0]}" if peer else "/?", listener))
+        self._effect_runner.dispatch(ConnectionOpened(self.id, f"/{peer[0]}" if peer else "/?", listener))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is gone."""
-        self._gate.leave(self, self._accounted)
+        self._quotas.leave(self, self._accounted)
         self._accounted = 0
         if self._sending is not None:
             self._sending.drop()
-        if self._execution.connections.pop(self.id, None) is not None:
-            while self._undecided:  # it may have said all it wanted: nobody waits for an answer to acks=0
-                self._execution.dispatch(RequestReceived(self.id, self._undecided.popleft()))
-            self._execution.dispatch(ConnectionClosed(self.id))
+        if self._effect_runner.connections.pop(self.id, None) is not None:
+            while self._undecided:  # a peer that produces with acks=0 may close without waiting for answers
+                self._effect_runner.dispatch(RequestReceived(self.id, self._undecided.popleft()))
+            self._effect_runner.dispatch(ConnectionClosed(self.id))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """asyncio: where to put what arrives; used up before the next connection's turn."""
@@ -112,8 +110,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hand_in()
 
     def _progress(self, held: int, *, begun: bool) -> None:
-        """A hundred megabytes over a slow link are honest as long as they come; but the more a peer makes us hold, the
-        more it has to send within ``oncelog.connection.stalled.ms``."""
+        """Note the progress of an unfinished request. A large one over a slow link is fine while bytes arrive; but the
+        more memory it takes, the more it has to send within ``oncelog.connection.stalled.ms``."""
         if not held:
             self._unfinished_since_s = None
             return
@@ -123,34 +121,34 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._unfinished_bytes = held
 
     def _hand_in(self) -> None:
-        """Give the node what has arrived, as long as the peer takes its answers: a thousand small requests with large
-        responses in one packet must not all be answered into memory."""
+        """Hand the node the requests that have arrived, as long as the peer takes its responses: a thousand small
+        requests with large responses in one packet must not all be answered into memory."""
         undecided, sending = self._undecided, self._sending
         turn_ends_s = time.monotonic() + TURN_S
         while undecided and sending is not None and not sending.is_full:
-            self._execution.dispatch(RequestReceived(self.id, undecided.popleft()))
+            self._effect_runner.dispatch(RequestReceived(self.id, undecided.popleft()))
             if undecided and time.monotonic() > turn_ends_s:
                 self.pause_reading("turn")
                 self._loop.call_soon(self._next_turn)
                 break
         refusal = self._splitter.refusal
         if refusal is not None and not undecided and self._transport is not None:
-            self._gate.garbage(self, str(refusal))
+            self._quotas.garbage(self, str(refusal))
             self.close_after_sending()
         self._account()
 
     def _next_turn(self) -> None:
-        """Others had theirs."""
+        """Continue with this peer's requests after other connections were served."""
         self.resume_reading("turn")
         self._hand_in()
 
     def _account(self) -> None:
-        held = self._splitter.held_bytes + sum(map(len, self._undecided)) + self._execution.backlog_bytes(self.id)
+        held = self._splitter.held_bytes + sum(map(len, self._undecided)) + self._effect_runner.backlog_bytes(self.id)
         if self._sending is not None:
             held += self._sending.unsent_bytes
         if held != self._accounted:
             change, self._accounted = held - self._accounted, held
-            self._gate.account(self, change)
+            self._quotas.account(self, change)
 
     def eof_received(self) -> bool:
         """asyncio: the peer has closed; what is queued for it is still handed to the socket."""
@@ -195,20 +193,20 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def stalled_since_s(self) -> float | None:
-        """Since when (loop time) the peer owes the rest of a request, or does not take its responses."""
+        """Loop time since which the peer owes the rest of a request or takes no responses; None while it does."""
         unfinished_s = self._unfinished_since_s
         if self._paused_by & {"node", "slow reader"}:
             unfinished_s = None  # the rest cannot come: it is not being read
         return min((since for since in (unfinished_s, self._unsent_since_s) if since is not None), default=None)
 
     def pause_reading(self, why: str) -> None:
-        """Stop reading; goes on when every reason is gone."""
+        """Stop reading until every reason given is gone."""
         if not self._paused_by and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
         self._paused_by.add(why)
 
     def resume_reading(self, why: str) -> None:
-        """One reason to pause is gone."""
+        """Remove one reason for the pause; reading resumes after the last."""
         if why not in self._paused_by:
             return
         self._paused_by.discard(why)
@@ -218,5 +216,5 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _lost_file(self, error: Exception) -> None:
-        self._gate.garbage(self, f"cannot read a log for {self.peer}: {error}")
+        self._quotas.garbage(self, f"cannot read a log for {self.peer}: {error}")
         self.abort()

@@ -36,7 +36,7 @@ class DirectoryInUse(Exception):
 
 
 class DiskFile:
-    """One file; see the module's rule. Appends and truncation come from one thread, reads from any."""
+    """A file by name, opened on demand. Appends and truncation come from one thread, reads from any."""
 
     __slots__ = ("__weakref__", "_descriptor", "_detached", "_files", "_pins", "_size", "path")
 
@@ -252,7 +252,7 @@ class DiskFiles:
         finally:
             os.close(descriptor)
 
-    # What DiskFile asks of its owner.
+    # For DiskFile.
 
     def acquire(self, file: DiskFile) -> int:
         """The file's descriptor, opened if need be, and kept open until :meth:`release`."""
@@ -265,7 +265,7 @@ class DiskFiles:
             return file._descriptor
 
     def release(self, file: DiskFile) -> None:
-        """The descriptor is no longer in use by this caller."""
+        """End one use of the file's descriptor."""
         with self._lock:
             file._pins -= 1
 
@@ -276,10 +276,10 @@ class DiskFiles:
                 self._drop(file)
 
     def note_closed(self) -> None:
-        """A collected file took its descriptor with it (its entry is not in the list any more)."""
+        """Note that a collected file closed its descriptor. Nothing to do: its entry has left the list."""
 
     def scratch(self) -> memoryview:
-        """This thread's buffer for reads that must not wait."""
+        """The calling thread's buffer for reads that must not wait."""
         buffer: memoryview | None = getattr(self._local, "scratch", None)
         if buffer is None:
             buffer = self._local.scratch = memoryview(bytearray(_SCRATCH_SIZE))

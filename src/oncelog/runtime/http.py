@@ -72,5 +72,5 @@ class HttpEndpoint:
             return 405, "text/plain", b"only GET\n"
         page = self._pages.get(words[1].decode("latin-1").split("?", 1)[0])
         if page is None:
-            return 404, "text/plain", f"there is {', '.join(sorted(self._pages))}\n".encode()
+            return 404, "text/plain", f"no such page; there is {', '.join(sorted(self._pages))}\n".encode()
         return page()

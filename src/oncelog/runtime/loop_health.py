@@ -1,4 +1,4 @@
-"""How late the loop is: the one figure that says whether a broker on one loop is overloaded."""
+"""The lateness of the event loop, the figure that shows whether a broker on one loop is overloaded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LoopHealth:
         self._handle = self._loop.call_at(due, self._sample, due)
 
     def stop(self) -> None:
-        """No more samples."""
+        """Stop sampling."""
         if self._handle is not None:
             self._handle.cancel()
 

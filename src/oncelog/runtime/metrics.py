@@ -27,7 +27,7 @@ from oncelog.runtime.transaction_metrics import transaction_metrics
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node
-    from oncelog.runtime.gate import Gate
+    from oncelog.runtime.connection_quotas import ConnectionQuotas
     from oncelog.runtime.http import Page
     from oncelog.runtime.loop_health import LoopHealth
 
@@ -37,10 +37,10 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 class Metrics(Collector):
     """Metrics of one broker."""
 
-    def __init__(self, node: Node, gate: Gate, health: LoopHealth, clock: Clock) -> None:
+    def __init__(self, node: Node, quotas: ConnectionQuotas, health: LoopHealth, clock: Clock) -> None:
         self._node = node
         self._clock = clock
-        self._gate = gate
+        self._quotas = quotas
         self._health = health
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -50,7 +50,7 @@ class Metrics(Collector):
         return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     def health(self) -> Page:
-        """``/health``: whether the broker answers; it does, or nobody would read this."""
+        """``/health``: always 200 while the broker's loop runs."""
         return 200, PLAIN_TEXT, b"ok\n"
 
     def collect(self) -> Iterator[Metric]:
@@ -131,11 +131,11 @@ class Metrics(Collector):
 
     def _runtime(self) -> Iterator[Metric]:
         for name, text, value in (
-            ("oncelog_connections", "Open connections.", self._gate.connections),
-            ("oncelog_unfinished_request_bytes", "Bytes held in requests not yet whole.", self._gate.held_bytes),
+            ("oncelog_connections", "Open connections.", self._quotas.connections),
+            ("oncelog_unfinished_request_bytes", "Bytes held in requests not yet whole.", self._quotas.held_bytes),
             ("oncelog_loop_delay_seconds", "How late the loop was at the last look.", self._health.last_delay_s),
             ("oncelog_loop_delay_worst_seconds", "How late it ever was.", self._health.worst_delay_s),
         ):
             yield GaugeMetricFamily(name, text, value=value)
-        yield CounterMetricFamily("oncelog_connections_refused", "Too many connections.", value=self._gate.refused)
-        yield CounterMetricFamily("oncelog_connections_cut", "Garbage, idle or stalled.", value=self._gate.cut_off)
+        yield CounterMetricFamily("oncelog_connections_refused", "Too many connections.", value=self._quotas.refused)
+        yield CounterMetricFamily("oncelog_connections_cut", "Garbage, idle or stalled.", value=self._quotas.cut_off)

@@ -1,4 +1,4 @@
-"""A broker as a process: the loop, the signals, the line that says it is ready, the exit code."""
+"""A broker as a process: its loop, its signals, the line that announces it is ready, its exit code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from oncelog.runtime.collector import Collector
 from oncelog.runtime.server import Server
 
 SWITCH_INTERVAL_S: Final = 0.0005
-"""How long a thread may keep the interpreter while another wants it. A worker that comes back from a sync asks for
-it; at Python's 5 ms an acknowledgement would wait for whatever the loop is doing."""
+"""The time after which a thread gives up the interpreter to another. A worker needs it after a sync; at Python's 5 ms
+an acknowledgement would wait for whatever the loop is doing."""
 SHUTDOWN_S: Final = 30.0
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed: half the time a request for what asyncio does itself."""
+    """An event loop, uvloop's where it is installed: it halves the time that asyncio itself takes for a request."""
     try:
         import uvloop
     except ImportError:

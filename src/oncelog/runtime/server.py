@@ -1,8 +1,8 @@
-"""A broker on an asyncio loop: opens what it needs, listens, and shuts down in order.
+"""A broker on an asyncio loop: its start, its listener, and its shutdown in order.
 
 Start: lock and open the data directory (recovering it), open the coordination tree and join the cluster, start the
-node, listen. Stop: listen no more, let what is in flight finish, sync, write checkpoints and the clean-shutdown marker.
-``abandon`` does none of that: it is what a kill leaves behind.
+node, listen. Stop: listen no more, let requests in flight finish, sync, write checkpoints and the marker of a clean
+shutdown. ``abandon`` does none of that: the data directory is left as after a kill.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from oncelog.node.settings import read_settings as read_settings
 from oncelog.ports import Clock
 from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection
-from oncelog.runtime.execution import Execution
-from oncelog.runtime.gate import Gate
+from oncelog.runtime.connection_quotas import ConnectionQuotas
+from oncelog.runtime.data_directory import DataDirectory, open_data_directory
+from oncelog.runtime.effect_runner import EffectRunner
 from oncelog.runtime.loop_health import LoopHealth
-from oncelog.runtime.opening import Opened, open_directory
 from oncelog.wire.framing import request_limit
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node
-    from oncelog.runtime.flight import Flight
+    from oncelog.runtime.flight_recording import FlightRecording
     from oncelog.runtime.http import HttpEndpoint
 
 BACKLOG: Final = 1024
@@ -41,7 +41,7 @@ _LOG: Final = logging.getLogger("oncelog.broker")
 
 
 class Server:
-    """One broker; see the module."""
+    """One broker, from ``start`` to ``stop`` or ``abandon``."""
 
     def __init__(
         self,
@@ -51,18 +51,18 @@ class Server:
         bound: socket.socket | None = None,
         assembled: Callable[[Node], None] | None = None,
     ) -> None:
-        """``bound`` is a socket to listen on in place of the settings' address; ``assembled`` is told of the node
-        before anybody is let in."""
+        """``bound`` is a socket to listen on in place of the settings' address; ``assembled`` is called with the node
+        before any connection is accepted."""
         self.settings = settings
         self.clock = clock or WallClock()
         self._bound = bound
         self._assembled = assembled
-        self._opened: Opened | None = None
-        self._flight: Flight | None = None
+        self._data_directory: DataDirectory | None = None
+        self._flight_recording: FlightRecording | None = None
         self._node: Node | None = None
-        self._execution: Execution | None = None
+        self._effect_runner: EffectRunner | None = None
         self._listening: asyncio.Server | None = None
-        self._gate: Gate | None = None
+        self._quotas: ConnectionQuotas | None = None
         self._http: HttpEndpoint | None = None
         self._ids = itertools.count(1)
         self.address = ""
@@ -76,32 +76,32 @@ class Server:
         return self._node
 
     @property
-    def execution(self) -> Execution:
-        """What drives the node, once started."""
-        assert self._execution is not None
-        return self._execution
+    def effect_runner(self) -> EffectRunner:
+        """The effect runner of the node, once started."""
+        assert self._effect_runner is not None
+        return self._effect_runner
 
     @property
     def stopped(self) -> asyncio.Future[str | None]:
         """Done when the node has stopped by itself, with the reason."""
-        assert self._execution is not None
-        return self._execution.stopped
+        assert self._effect_runner is not None
+        return self._effect_runner.stopped
 
     async def start(self) -> None:
         """Open, recover, join, listen. Raises StartRefused; then nothing is left open."""
         loop = asyncio.get_running_loop()
         for warning in self.settings.warnings:
             _LOG.warning("%s", warning)
-        self._opened = opened = open_directory(Path(self.settings.data_directory))
+        self._data_directory = opened = open_data_directory(Path(self.settings.data_directory))
         try:
             await self._listen(loop, opened)
         except BaseException:
             self._release()
             raise
 
-    async def _listen(self, loop: asyncio.AbstractEventLoop, opened: Opened) -> None:
+    async def _listen(self, loop: asyncio.AbstractEventLoop, opened: DataDirectory) -> None:
         config = self.settings.config
-        self._gate = Gate(
+        self._quotas = ConnectionQuotas(
             limits=self._connection_limits,
             max_held_bytes=int(config.get("oncelog.buffered.max.bytes")),
             max_idle_s=int(config.get("connections.max.idle.ms")) / SECOND_MS,
@@ -119,15 +119,16 @@ class Server:
         self.address = f"[{address[0]}]:{bound_port}" if ":" in address[0] else f"{address[0]}:{bound_port}"
         now_ms = self.clock.now_ms()
         outside = self._begin_recording(opened.outside, address, now_ms)
-        node, reports = assemble(outside, self.settings, address, now_ms)
-        self._node = node
+        assembled = assemble(outside, self.settings, address, now_ms)
+        self._node = node = assembled.node
         node.partitions.measure_disk = self._disk(opened.files.space)
         if self._assembled is not None:
             self._assembled(node)
-        driven = node if self._flight is None else RecordedNode(node, self._flight.recorder)
-        self._execution = Execution(driven, loop, self.clock, opened.outside)
-        self._execution.carry_out([*reports, *driven.start(now_ms)])
-        self._gate.start_sweeping(loop)
+        driven = node if self._flight_recording is None else RecordedNode(node, self._flight_recording.recorder)
+        self._effect_runner = EffectRunner(driven, loop, self.clock, opened.outside, assembled.registration)
+        self._effect_runner.carry_out([*assembled.reports, *driven.start(now_ms)])
+        self._effect_runner.follow_metadata(node.cluster.position)
+        self._quotas.start_sweeping(loop)
         self._health = LoopHealth(loop)
         self._health.start()
         await self._listening.start_serving()
@@ -136,13 +137,13 @@ class Server:
         max_bytes = int(self.settings.config.get("oncelog.flight.recorder.max.bytes"))
         if not max_bytes:
             return outside
-        from oncelog.runtime.flight import Flight
+        from oncelog.runtime.flight_recording import FlightRecording
 
-        self._flight = Flight(Path(self.settings.data_directory), max_bytes)
-        return self._flight.begin(outside, self.settings, address, now_ms)
+        self._flight_recording = FlightRecording(Path(self.settings.data_directory), max_bytes)
+        return self._flight_recording.begin(outside, self.settings, address, now_ms)
 
     def _disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
-        return measure if self._flight is None else self._flight.recorder.disk(measure)
+        return measure if self._flight_recording is None else self._flight_recording.recorder.disk(measure)
 
     def _connection_limits(self) -> tuple[int, int]:
         config = self.node.cluster.config
@@ -158,9 +159,9 @@ class Server:
             return advertised or (self.settings.listen[0] if _is_name(self.settings.listen[0]) else host, port)
 
         def make() -> ClientConnection:
-            assert self._execution is not None
-            assert self._gate is not None
-            return ClientConnection(next(self._ids), self._execution, self._gate, limit, receive_buffer, listener)
+            assert self._effect_runner is not None
+            assert self._quotas is not None
+            return ClientConnection(next(self._ids), self._effect_runner, self._quotas, limit, receive_buffer, listener)
 
         return make
 
@@ -172,8 +173,8 @@ class Server:
         host, separator, port = address.rpartition(":")
         if not separator or not port.isdigit():
             raise StartRefused(f"--http {address}: not HOST:PORT")
-        assert self._gate is not None
-        metrics = Metrics(self.node, self._gate, self._health, self.clock)
+        assert self._quotas is not None
+        metrics = Metrics(self.node, self._quotas, self._health, self.clock)
         self._http = HttpEndpoint({"/metrics": metrics.page, "/health": metrics.health})
         try:
             bound = await self._http.start(host, int(port))
@@ -183,18 +184,18 @@ class Server:
 
     async def stop(self, timeout_s: float) -> str | None:
         """Shut down cleanly, within about ``timeout_s``; None, or why it was not clean."""
-        execution = self._execution
-        assert execution is not None
+        effect_runner = self._effect_runner
+        assert effect_runner is not None
         await self._stop_listening()
-        execution.dispatch(Shutdown(self.clock.now_ms() + int(timeout_s * SECOND_MS)))
+        effect_runner.dispatch(Shutdown(self.clock.now_ms() + int(timeout_s * SECOND_MS)))
         try:
             async with asyncio.timeout(timeout_s):
-                reason = await execution.stopped
+                reason = await effect_runner.stopped
         except TimeoutError:
             reason = f"did not come to rest within {timeout_s:.0f} s"
         try:
-            await self._drain_connections(execution)
-            execution.shut()
+            await self._drain_connections(effect_runner)
+            effect_runner.shut()
             if reason is None:
                 self.node.logs.close(self.node.cluster.broker_epoch)
         finally:
@@ -202,73 +203,73 @@ class Server:
         return reason
 
     def halt(self) -> None:
-        """From this moment nothing is handled and nobody answered: the first step of :meth:`abandon`, which may be
-        taken in the middle of an event."""
-        execution = self.execution
-        if not execution.stopped.done():
-            execution.stopped.set_result("abandoned")
+        """Stop handling and answering at once: the first step of :meth:`abandon`, which may be taken in the middle of
+        an event."""
+        effect_runner = self.effect_runner
+        if not effect_runner.stopped.done():
+            effect_runner.stopped.set_result("abandoned")
         if self._listening is not None:
             self._listening.close()
-        connections = list(execution.connections.values())
-        execution.connections.clear()
+        connections = list(effect_runner.connections.values())
+        effect_runner.connections.clear()
         for connection in connections:
             connection.abort()
 
     async def abandon(self) -> None:
-        """Let go of everything at once, as a kill would: no sync, no checkpoint, no marker."""
+        """Release everything at once, as a kill would: no sync, no checkpoint, no marker."""
         self.halt()
         await self._stop_listening()
-        self.execution.shut()
+        self.effect_runner.shut()
         self._release()
 
     def _release(self) -> None:
-        if self._flight is not None:
-            self._flight.close()
-            self._flight = None
+        if self._flight_recording is not None:
+            self._flight_recording.close()
+            self._flight_recording = None
         if self._listening is not None:
             self._listening.close()
-        if self._opened is not None:
-            self._opened.release()
-        self._opened = None
+        if self._data_directory is not None:
+            self._data_directory.release()
+        self._data_directory = None
 
     async def advance(self, clock: JumpingClock, milliseconds: int) -> None:
         """Move the clock on, stopping at each deadline of the node on the way."""
-        execution = self._execution
-        assert execution is not None
+        effect_runner = self._effect_runner
+        assert effect_runner is not None
         target_ms = clock.now_ms() + milliseconds
         while True:
             at_ms = self.node.next_deadline_ms()
-            if at_ms is None or at_ms > target_ms or execution.stopped.done():
+            if at_ms is None or at_ms > target_ms or effect_runner.stopped.done():
                 break
             clock.move_to(at_ms)
-            execution.dispatch(DeadlineReached())
-            await execution.settle()
+            effect_runner.dispatch(DeadlineReached())
+            await effect_runner.settle()
         clock.move_to(target_ms)
-        execution.dispatch(DeadlineReached())
-        execution.clock_jumped()
-        await execution.settle()
+        effect_runner.dispatch(DeadlineReached())
+        effect_runner.clock_jumped()
+        await effect_runner.settle()
 
     async def _stop_listening(self) -> None:
         if self._listening is not None:
             self._listening.close()
-        if self._gate is not None:
-            self._gate.stop_sweeping()
+        if self._quotas is not None:
+            self._quotas.stop_sweeping()
         self._health.stop()
         if self._http is not None:
             await self._http.stop()
 
-    async def _drain_connections(self, execution: Execution) -> None:
-        """What was answered is still sent, to peers that read."""
-        for connection in list(execution.connections.values()):
+    async def _drain_connections(self, effect_runner: EffectRunner) -> None:
+        """Send queued responses to peers that read them, for a moment, then close all connections."""
+        for connection in list(effect_runner.connections.values()):
             connection.close_after_sending()
         for _ in range(20):
-            if not execution.connections:
+            if not effect_runner.connections:
                 return
             await asyncio.sleep(0.01)
-        for connection in list(execution.connections.values()):
+        for connection in list(effect_runner.connections.values()):
             connection.abort()
 
 
 def _is_name(host: str) -> bool:
-    """Whether a listen address is one that clients can use as it is."""
+    """True if clients can connect to the listen address ``host`` as it is."""
     return host not in ("", "0.0.0.0", "::")

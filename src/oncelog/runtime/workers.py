@@ -1,4 +1,4 @@
-"""Threads for what would make the loop wait: syncs, cold reads, deletes, compaction, the coordination tree.
+"""Worker threads for calls that would block the loop: syncs, cold reads, deletes, compaction, the coordination tree.
 
 A plain queue and threads instead of ``concurrent.futures``: a group commit is on the path of every acknowledged
 produce, and completions are handed to the loop in bunches, one wake-up for many.
@@ -42,7 +42,7 @@ class Workers:
         self._queue.put(work)
 
     def is_busy(self) -> bool:
-        """Whether something was submitted whose result has not been delivered. Called on the loop."""
+        """True while results of submitted work are not delivered yet. Called on the loop."""
         return self._outstanding > 0
 
     def stop(self) -> None:
@@ -66,8 +66,8 @@ class Workers:
                     return  # the loop is closed: nobody is interested any more
 
     def _deliver(self) -> None:
-        """Some, and the others in the loop's next round: what is delivered sets off more, which may be finished before
-        all is delivered, so that nobody else would have a turn until a thousand syncs are over."""
+        """Deliver some results, and the others in the loop's next round: each starts further work, which may finish
+        before all are delivered, so that the loop would serve nothing else until a thousand syncs are over."""
         with self._lock:
             self._wake_pending = False
         for _ in range(min(DELIVERED_AT_ONCE, len(self._finished))):

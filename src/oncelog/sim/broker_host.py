@@ -137,16 +137,15 @@ class BrokerHost:
             self.deaths.append(f"at start: {error!r}")
             return False
         try:
-            node, reports = assemble(
-                Outside(self.files, session.reads, self._tokens), self.settings, self.address, self.now_ms()
-            )
+            outside = Outside(self.files, session.reads, self._tokens)
+            assembled = assemble(outside, self.settings, self.address, self.now_ms())
             self.kernel.trace(f"broker {self.broker_id} starts")
             self._process = process = BrokerProcess(
-                self.machine, node, session, self.address, self._limit, self.records, self._ended
+                self.machine, assembled, session, self.address, self._limit, self.records, self._ended
             )
             self.network.host_started(self.name)
             self.network.listen(self.address, self._accept)
-            process.carry_out([*reports, *node.start(self.now_ms())])
+            process.start()
         except (PowerLost, OSError, StartRefused) as error:
             self.deaths.append(f"at start: {error!r}")
             session.close()

@@ -11,8 +11,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from oncelog.node import tree_access
+from oncelog.node.assembly import Assembled
 from oncelog.node.events import (
     Audit,
+    BrokerAnswered,
     Close,
     ConnectionClosed,
     ConnectionOpened,
@@ -23,20 +26,22 @@ from oncelog.node.events import (
     Event,
     Fatal,
     JobFinished,
-    MetadataWritten,
+    LoadMetadata,
+    MetadataChanged,
     Pause,
     Report,
     RequestReceived,
     Resume,
     RunJob,
     Send,
+    SendToBroker,
+    SettleMetadata,
     Stopped,
     Sync,
     Synced,
     WriteMetadata,
 )
-from oncelog.node.node import Node
-from oncelog.ports import OpenFile
+from oncelog.ports import CommittedChange, OpenFile
 from oncelog.sim.answer_kill import AnswerKill, KilledAtAnswer
 from oncelog.sim.broker_records import BrokerRecords
 from oncelog.sim.files import PowerLost
@@ -44,13 +49,9 @@ from oncelog.sim.kernel import ScheduledCall
 from oncelog.sim.machine import Machine
 from oncelog.sim.network.connection import Address, Connection
 from oncelog.sim.server_connection import ServerConnection
-from oncelog.sim.tree_session import CommitResult, TreeSession
+from oncelog.sim.tree_session import TreeSession
 from oncelog.storage.file_range import FileRange
 from oncelog.wire.framing import FrameLimit
-
-
-class TreeUnavailable(Exception):
-    """A commit to the coordination tree has no certain outcome: its answer was lost, or the session was."""
 
 
 class BrokerProcess:
@@ -59,7 +60,7 @@ class BrokerProcess:
     def __init__(
         self,
         machine: Machine,
-        node: Node,
+        assembled: Assembled,
         session: TreeSession,
         address: Address,
         limit: FrameLimit,
@@ -67,7 +68,7 @@ class BrokerProcess:
         ended: Callable[[PowerLost | None], None],
     ) -> None:
         self.machine = machine
-        self.node = node
+        self.node = assembled.node
         self.session = session
         self.address = address
         self.limit = limit
@@ -81,10 +82,16 @@ class BrokerProcess:
         self._kernel = machine.kernel
         self._alarm: ScheduledCall | None = None
         self._alarm_ms: int | None = None
-        self._metadata: deque[WriteMetadata] = deque()
-        """Commits that have no answer yet; the first of them is under way."""
+        self._assembled = assembled
+        self._tree: deque[WriteMetadata | SettleMetadata | LoadMetadata] = deque()
+        """Accesses to the coordination tree that have no answer yet; the first of them is under way."""
         self._backlog: list[Event] = []
         """Events that came while the machine was frozen."""
+
+    def start(self) -> None:
+        """Report, start the node, and follow the tree."""
+        self.carry_out([*self._assembled.reports, *self.node.start(self.machine.now_ms())])
+        self._follow(self.node.cluster.position)
 
     def dispatch(self, event: Event) -> None:
         """Hand in an event and carry out what follows, unless the process is dead; later, while it is frozen."""
@@ -252,20 +259,39 @@ class BrokerProcess:
         else:
             self._later_slice(token, slices)
 
-    def _write_metadata(self, effect: WriteMetadata) -> None:
-        self._metadata.append(effect)
-        if len(self._metadata) == 1:
-            self.session.commit(effect.operations, self._metadata_written)
+    def _follow(self, after: int) -> None:
+        def changed(change: CommittedChange) -> None:
+            self.dispatch(MetadataChanged(change.position, change.token, change.changes))
 
-    def _metadata_written(self, result: CommitResult) -> None:
+        self.session.reads.follow(after, changed)
+
+    def _access_tree(self, effect: WriteMetadata | SettleMetadata | LoadMetadata) -> None:
+        self._tree.append(effect)
+        if len(self._tree) == 1:
+            self._access_later()
+
+    def _access_later(self) -> None:
+        self._kernel.after(self.machine.takes(self.machine.latencies.metadata_us), self._tree_accessed)
+
+    def _tree_accessed(self) -> None:
         if not self.alive:
             return
-        outcome = MetadataWritten(self._metadata.popleft().token, conflict=result is CommitResult.CONFLICT)
-        if result in (CommitResult.UNKNOWN, CommitResult.SESSION_LOST):
-            outcome.failure = TreeUnavailable(result.value)
-        if self._metadata:
-            self.session.commit(self._metadata[0].operations, self._metadata_written)
-        self.dispatch(outcome)
+        effect, coordination = self._tree.popleft(), self.session.reads
+        if self._tree:
+            self._access_later()
+        if isinstance(effect, WriteMetadata):
+            self.dispatch(tree_access.write(coordination, effect))
+        elif isinstance(effect, SettleMetadata):
+            self.dispatch(tree_access.settle(coordination, effect))
+        else:
+            loaded = tree_access.load(coordination, effect, self._assembled.registration, self.machine.now_ms())
+            self.dispatch(loaded)
+            if loaded.nodes is not None:
+                self._follow(loaded.position)
+
+    def _send_to_broker(self, effect: SendToBroker) -> None:
+        """There is no link to other brokers yet: as if none could be reached."""
+        self._kernel.soon(self.dispatch, BrokerAnswered(effect.token, unreachable=True))
 
     def _continue(self, _effect: Continue) -> None:
         self._kernel.soon(self.dispatch, Continued())
@@ -308,7 +334,10 @@ _CARRY_OUT: Final[dict[type, Callable[[BrokerProcess, Any], None]]] = {
     Resume: BrokerProcess._resume,
     Sync: BrokerProcess._sync,
     RunJob: BrokerProcess._run_job,
-    WriteMetadata: BrokerProcess._write_metadata,
+    WriteMetadata: BrokerProcess._access_tree,
+    SettleMetadata: BrokerProcess._access_tree,
+    LoadMetadata: BrokerProcess._access_tree,
+    SendToBroker: BrokerProcess._send_to_broker,
     Continue: BrokerProcess._continue,
     Report: BrokerProcess._report,
     Audit: BrokerProcess._audit,

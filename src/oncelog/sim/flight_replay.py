@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from oncelog.coordination.memory import MemoryTree
-from oncelog.node.assembly import Outside, assemble
-from oncelog.node.events import Effect, Event, Fatal, JobFinished, MetadataWritten, Report, RunJob, WriteMetadata
+from oncelog.node.assembly import Assembled, Outside, assemble
+from oncelog.node.events import Effect, Event, Fatal, JobFinished, RunJob
 from oncelog.node.monitoring.flight_recorder import Recording, digest_of
-from oncelog.node.node import Node
 from oncelog.node.settings import read_settings
-from oncelog.ports import Conflict
 from oncelog.sim.files import MemoryFiles
 
 
@@ -49,14 +47,14 @@ class _Replay:
         self._tell = tell
         self._now_ms = recording.now_ms
         self._jobs: dict[int, Iterator[None]] = {}
-        self._facts: dict[int, WriteMetadata] = {}
         self._failure: str | None = None
         tree = MemoryTree()
         tree.load(recording.facts)
         self._session = tree.session()
 
     def run(self) -> ReplayResult:
-        node, reports = self._assemble()
+        assembled = self._assemble()
+        node, reports = assembled.node, assembled.reports
         disks = iter(self._recording.disks)
         node.partitions.measure_disk = lambda: next(disks, (-1, -1))
         effects = [*reports, *node.start(self._now_ms)]
@@ -76,7 +74,7 @@ class _Replay:
                 differs_at = number
         return ReplayResult(done, differs_at, self._failure, self._recording.end)
 
-    def _assemble(self) -> tuple[Node, list[Report]]:
+    def _assemble(self) -> Assembled:
         files = MemoryFiles(now_ms=lambda: self._now_ms)
         for file in self._recording.files:
             directory = file.path.rpartition("/")[0]
@@ -93,23 +91,11 @@ class _Replay:
         if isinstance(event, JobFinished):
             for _ in self._jobs.pop(event.token, iter(())):
                 pass
-        elif isinstance(event, MetadataWritten):
-            facts = self._facts.pop(event.token, None)
-            if facts is not None and not event.conflict and event.failure is None:
-                self._commit(facts)
-
-    def _commit(self, facts: WriteMetadata) -> None:
-        try:
-            self._session.commit(facts.operations)
-        except Conflict as conflict:
-            self._failure = f"the recorded facts could not be written again: {conflict}"
 
     def _note(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, RunJob):
                 self._jobs[effect.token] = effect.slices
-            elif isinstance(effect, WriteMetadata):
-                self._facts[effect.token] = effect
             elif isinstance(effect, Fatal):
                 self._failure = effect.message
 

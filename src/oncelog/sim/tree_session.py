@@ -22,8 +22,9 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
+from oncelog.coordination.changes import Listener
 from oncelog.coordination.memory import MemorySession, MemoryTree
-from oncelog.ports import Conflict, Operation
+from oncelog.ports import CommittedChange, Conflict, Operation
 from oncelog.sim.kernel import Kernel, ScheduledCall
 from oncelog.sim.machine import Machine
 from oncelog.sim.network.conditions import RETRANSMISSION_US, HostPair
@@ -159,9 +160,11 @@ class TreeSession:
         delay_us = self._machine.takes(self._machine.latencies.metadata_us)
         self._up.send(delay_us, lambda: self._commit_at_tree(connection, commit))
 
-    def listen(self, changed: Callable[[list[str]], None]) -> None:
-        """Deliver the paths that others have changed, in the order of their commits, each after the path's delay."""
-        self.reads.watch(lambda paths: self._down.send(self._one_way_us(), lambda: self._deliver(changed, paths)))
+    def follow(self, after: int, listener: Listener) -> None:
+        """Deliver the committed changes behind a position, own ones too, in order, each after the delay of the path."""
+        self.reads.follow(
+            after, lambda change: self._down.send(self._one_way_us(), lambda: self._deliver(listener, change))
+        )
 
     def close(self) -> None:
         """The process is gone: the session ends at once, and nobody is told of anything any more."""
@@ -169,9 +172,9 @@ class TreeSession:
         self._pending.clear()
         self._end_at_tree()
 
-    def _deliver(self, changed: Callable[[list[str]], None], paths: list[str]) -> None:
+    def _deliver(self, listener: Listener, change: CommittedChange) -> None:
         if not self._closed:
-            changed(paths)
+            listener(change)
 
     def _heartbeat(self) -> None:
         """Tell the tree that the process lives, and find out whether the tree can be reached."""

@@ -1,7 +1,13 @@
-"""Topics in Spark: the ``oncelog`` source, and loading topics into a table exactly once. Needs the ``spark`` extra.
+"""Topics in Spark: the ``oncelog`` source and sink, and jobs that load topics into tables exactly once.
+
+Needs the ``spark`` extra. ``source`` and ``sink`` are the two sides of ``format("oncelog")``; ``table`` is a directory
+of Parquet files whose names are offsets; ``jobs`` load into it, once or continuously, ``targets`` into tables of other
+formats, and ``export`` sends a table back into a topic. ``reports`` are functions over DataFrames; ``audit`` reads the
+log directories of brokers.
 
 Names are imported when they are asked for: Spark imports every ``pyspark_*`` package in a process of its own whenever
-a Python data source is looked up, and the source alone needs neither numpy nor pyarrow there.
+a Python data source is looked up, and the source alone needs neither numpy nor pyarrow there. No room is named as a
+function is (``load``, ``stream``, ``compact``, ``transaction``): an imported module would take the function's place.
 """
 
 from __future__ import annotations
@@ -10,16 +16,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from oncelog.spark.compacting import compact
     from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
-    from oncelog.spark.loading import LoadReport, load
-    from oncelog.spark.shaping import Shape
-    from oncelog.spark.source import OncelogSource
-    from oncelog.spark.streaming import StreamRequest, stream
-    from oncelog.spark.transacting import transaction
-    from oncelog.spark.values import decode_values
+    from oncelog.spark.jobs.load_job import LoadReport, load
+    from oncelog.spark.jobs.shape import Shape
+    from oncelog.spark.jobs.stream_job import StreamRequest, stream
+    from oncelog.spark.sink.foreach_batch import transaction
+    from oncelog.spark.source.data_source import OncelogSource, register
+    from oncelog.spark.source.value_formats import decode_values
+    from oncelog.spark.table.compact import compact
 
 __all__ = [
     "DataLoss",
@@ -39,17 +43,18 @@ __all__ = [
 
 _MODULES = {
     "DataLoss": "errors",
-    "LoadReport": "loading",
-    "OncelogSource": "source",
+    "LoadReport": "jobs.load_job",
+    "OncelogSource": "source.data_source",
     "OptionError": "errors",
-    "Shape": "shaping",
+    "Shape": "jobs.shape",
     "SparkSourceError": "errors",
-    "StreamRequest": "streaming",
-    "compact": "compacting",
-    "decode_values": "values",
-    "load": "loading",
-    "stream": "streaming",
-    "transaction": "transacting",
+    "StreamRequest": "jobs.stream_job",
+    "compact": "table.compact",
+    "decode_values": "source.value_formats",
+    "load": "jobs.load_job",
+    "register": "source.data_source",
+    "stream": "jobs.stream_job",
+    "transaction": "sink.foreach_batch",
 }
 
 
@@ -59,13 +64,3 @@ def __getattr__(name: str) -> Any:
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-
-
-def register(spark: SparkSession) -> None:
-    """Make ``format("oncelog")`` known to a session.
-
-    Spark finds it by itself where the package is installed; this is for sessions started before that was so.
-    """
-    from oncelog.spark.source import OncelogSource
-
-    spark.dataSource.register(OncelogSource)

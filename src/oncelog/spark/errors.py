@@ -1,4 +1,4 @@
-"""What reading or loading a topic may fail with, in words for the person who runs the query."""
+"""Errors of reading and loading topics: one line each, for the person who runs the query."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class OptionError(SparkSourceError, ValueError):
 
 
 class DataLoss(SparkSourceError):
-    """Records that were asked for are not in the log (any more, or yet).
+    """Records in the range of a query are not in the log: removed, or not written yet.
 
     ``wanted`` is the offset asked for, ``available`` the nearest one that exists.
     """
 
     def __init__(self, partition: TopicPartition, wanted: int, available: int, reason: str) -> None:
         self.partition, self.wanted, self.available, self.reason = partition, wanted, available, reason
-        super().__init__(f"{self.place}: {self.what}. If that is acceptable, set failOnDataLoss to false.")
+        super().__init__(f"{self.place}: {self.summary}. If that is acceptable, set failOnDataLoss to false.")
 
     @property
     def place(self) -> str:
-        """Which partition."""
+        """Topic and partition, as an error message names them."""
         return f"topic {self.partition.topic!r}, partition {self.partition.partition}"
 
     @property
-    def what(self) -> str:
-        """What is lost, and why."""
+    def summary(self) -> str:
+        """The offset asked for, the nearest that exists, and the reason."""
         return f"wanted offset {self.wanted}, available is {self.available}: {self.reason}"
 
     def __reduce__(self) -> tuple[type[DataLoss], tuple[TopicPartition, int, int, str]]:

@@ -1,6 +1,6 @@
 """``oncelog export``: a table's rows into a topic, exactly once, through the sink.
 
-The rule: which offsets are sent is written down before they are, under a job id, and the sink skips a job that
+The rule: the offsets of a job are durable under its job id before any row is sent, and the sink skips a job that
 was decided. Rows of given offsets do not change, however the table's files are compacted meanwhile; so a job that
 runs again sends the same rows or none. What was sent is kept as offset ranges, so rows that a backfill brings are
 sent later; by cluster and topic id, so another topic of the same name gets everything. Rows of one partition are sent
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import uuid_text
 from oncelog.spark.errors import OptionError
-from oncelog.spark.exchanging import sync
-from oncelog.spark.table import Table, TableError, topic_label
+from oncelog.spark.table.atomic_swap import fsync
+from oncelog.spark.table.directory import Table, TableError, topic_label
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,7 @@ _BESIDE: Final = ("other_fields", "event_time", "day", "hour", "offsets")
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What was sent. ``resumed``: an earlier run had begun this job; what it had decided was not sent again."""
+    """Totals of an export. ``resumed``: an earlier run had begun this job; if it was decided, nothing is sent again."""
 
     directory: str
     topic: str
@@ -49,7 +49,7 @@ class ExportReport:
     rows_per_second: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as plain values, for JSON."""
         return asdict(self)
 
 
@@ -72,18 +72,18 @@ def export(
         raise TableError(f"{path} is not a table that a load made")
     given = {**(options or {}), "kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
     with Table.open(path, role="fill") as table, ExitStack() as stack:
-        state = _State(table, _identity(given, topic))
+        state = _Progress(table, _identity(given, topic))
         resumed = state.job is not None
         if state.job is None and not state.begin(_visible(table)):
             return ExportReport(str(path), topic)
-        from oncelog.spark.session import local_session
-        from oncelog.spark.spark_writer import one_line
+        from oncelog.spark.jobs.spark_writer import one_line_error
+        from oncelog.spark.local_session import local_session
 
         session = spark or stack.enter_context(local_session(log=path / "_oncelog" / "spark.log"))
         try:
             rows = _send(session, path, state, given, keep_partitions=keep_partitions)
         except Exception as error:
-            raise one_line(error) from error
+            raise one_line_error(error) from error
         job = state.finish()
     seconds = time.monotonic() - started
     return ExportReport(str(path), topic, rows, job, resumed, round(seconds, 3), round(rows / seconds, 1))
@@ -92,7 +92,7 @@ def export(
 def _identity(options: Mapping[str, str], topic: str) -> str:
     """The topic's name with its id and its cluster's; it is created if it is missing and brokers do that."""
     from oncelog.spark.sink.options import parse_sink_options
-    from oncelog.spark.sink.tasks import open_client
+    from oncelog.spark.sink.task_writer import open_client
 
     with open_client(parse_sink_options(options)) as client:
         found = client.topic(topic, create=True)
@@ -101,9 +101,9 @@ def _identity(options: Mapping[str, str], topic: str) -> str:
 
 
 def _send(
-    session: SparkSession, path: Path, state: _State, options: Mapping[str, str], *, keep_partitions: bool
+    session: SparkSession, path: Path, state: _Progress, options: Mapping[str, str], *, keep_partitions: bool
 ) -> int:
-    from oncelog.spark import register
+    from oncelog.spark.source.data_source import register
 
     own = session.newSession()
     own.conf.set("spark.sql.adaptive.enabled", "false")  # a job that runs again has the same tasks
@@ -119,7 +119,7 @@ def _send(
     return int(rows)
 
 
-def _chosen(frame: DataFrame, state: _State) -> DataFrame:
+def _chosen(frame: DataFrame, state: _Progress) -> DataFrame:
     from pyspark.sql import functions as f
 
     if sum(len(spans) for _, _, spans in state.sending) > MOST_CONDITIONS:
@@ -166,13 +166,13 @@ def _as_json(frame: DataFrame) -> Any:
 
 
 def _visible(table: Table) -> Spans:
-    """What the table has; not what is in its quarantine, since that may come into the table when it is loaded anew."""
+    """The offsets of the table's visible files. Rows in quarantine do not count: loaded anew, they may come into it."""
     ranges = {
-        f"{label}-{number}": merged((file.start, file.end) for file in files)
+        f"{label}-{number}": merge_spans((file.start, file.end) for file in files)
         for (label, number), files in table.files().items()
     }
     bad = _quarantined(table)
-    return {key: without(spans, bad.get(key, [])) for key, spans in ranges.items()}
+    return {key: subtract_spans(spans, bad.get(key, [])) for key, spans in ranges.items()}
 
 
 def _quarantined(table: Table) -> Spans:
@@ -184,11 +184,11 @@ def _quarantined(table: Table) -> Spans:
         for row in rows:
             key = f"{topic_label(row['topic'])}-{row['partition']}"
             found.setdefault(key, []).append((row["offset"], row["offset"] + 1))
-    return {key: merged(spans) for key, spans in found.items()}
+    return {key: merge_spans(spans) for key, spans in found.items()}
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
-    """The same offsets in as few spans as can be."""
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
+    """The offsets of ``spans`` in as few spans as possible, in rising order."""
     found: list[Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if found and start <= found[-1][1]:
@@ -198,7 +198,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
+def subtract_spans(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     """The offsets of ``spans`` that are not in ``taken``; both merged."""
     left: list[Span] = []
     for start, end in spans:
@@ -214,8 +214,8 @@ def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     return left
 
 
-class _State:
-    """What was sent to a topic, and what is being sent; durable before anything is."""
+class _Progress:
+    """The offsets sent to a topic, and those of the job under way; durable before the job begins."""
 
     def __init__(self, table: Table, identity: str) -> None:
         self._path = table.hidden / "exports" / f"{identity}.json"
@@ -226,7 +226,9 @@ class _State:
         except FileNotFoundError:
             said = {"sent": {}, "job": None, "sending": {}}
         except ValueError:
-            raise TableError(f"{self._path} is damaged") from None
+            raise TableError(
+                f"{self._path} is not readable JSON: restore it, or remove it to export every row again"
+            ) from None
         self._sent = _spans(said["sent"])
         self.job: str | None = said["job"]
         self._sending = _spans(said["sending"])
@@ -239,13 +241,15 @@ class _State:
         for key, spans in sorted(self._sending.items()):
             label, _, number = key.rpartition("-")
             if label not in names:
-                raise OptionError(f"the table has rows of {label!r}, which it does not describe")
+                raise OptionError(
+                    f"the table has rows of topic {label!r}, which its table.json does not name: load that topic first"
+                )
             found.append((names[label], int(number), spans))
         return found
 
     def begin(self, visible: Spans) -> bool:
         """Plan a job for what was not sent; False when there is nothing."""
-        left = {key: without(spans, self._sent.get(key, [])) for key, spans in visible.items()}
+        left = {key: subtract_spans(spans, self._sent.get(key, [])) for key, spans in visible.items()}
         self._sending = {key: spans for key, spans in left.items() if spans}
         if not self._sending:
             return False
@@ -256,7 +260,7 @@ class _State:
     def finish(self) -> str | None:
         """The job is decided."""
         for key, spans in self._sending.items():
-            self._sent[key] = merged([*self._sent.get(key, []), *spans])
+            self._sent[key] = merge_spans([*self._sent.get(key, []), *spans])
         job, self.job, self._sending = self.job, None, {}
         self._write()
         return job
@@ -265,9 +269,9 @@ class _State:
         temporary = self._path.with_suffix(".new")
         said = {"sent": self._sent, "job": self.job, "sending": self._sending}
         temporary.write_text(json.dumps(said), encoding="utf-8")
-        sync(temporary)
+        fsync(temporary)
         os.replace(temporary, self._path)
-        sync(self._path.parent)
+        fsync(self._path.parent)
 
 
 def _spans(said: Mapping[str, Sequence[Sequence[int]]]) -> Spans:

@@ -42,7 +42,7 @@ def integer(value: object, text: str, example: str) -> int:
 
 
 def optional(options: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
-    """What ``parse`` makes of an option, None where it is not given."""
+    """An option's value parsed by ``parse``; None if the option is not set."""
     text = options.get(name.lower())
     return None if text is None else parse(text)
 

@@ -1,5 +1,5 @@
 """A real broker inside a test: ``with Broker() as broker: ... broker.bootstrap_servers``. See ``broker``; and
-``simulating``, for asyncio programs in virtual time under faults by seed."""
+``simulation``, for asyncio programs in virtual time under faults by seed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog.testing.broker import Broker as Broker
-    from oncelog.testing.simulating import Simulation as Simulation
+    from oncelog.testing.simulation import Simulation as Simulation
 
 __all__ = ["Broker", "Simulation"]
 
 
 def __getattr__(name: str) -> object:
-    """Imported when they are first asked for, because the pytest plugin lives in this package."""
+    """Import ``Broker`` or ``Simulation`` on first use, because the pytest plugin is in this package."""
     if name == "Broker":
         from oncelog.testing.broker import Broker
 
         return Broker
     if name == "Simulation":
-        from oncelog.testing.simulating import Simulation
+        from oncelog.testing.simulation import Simulation
 
         return Simulation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """The broker of ``oncelog serve`` in a thread of this process, on a free port, with a directory of its own.
 
-It is the real one: the same node, files on a real disk, sockets. What differs are defaults that suit tests: page-cache
-durability, small internal topics, no delay before a group's first rebalance.
+The broker is the real one: the same node, files on a real disk, sockets. Only some defaults differ, to suit tests:
+page-cache durability, small internal topics, no delay before a group's first rebalance.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Broker:
     """An in-process broker, started by ``with`` or :meth:`start`. Several may run at once. Thread-safe.
 
     ``config`` overrides Apache Kafka's configuration keys. With ``virtual_time`` the broker's clock can be moved on
-    by :meth:`advance`: retention, session time-outs and expiry become tests without sleeps. What may go wrong is in
-    :attr:`faults`.
+    by :meth:`advance`: retention, session time-outs and expiry become tests without sleeps. :attr:`faults` injects
+    failures.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class Broker:
         self._port: ReservedPort | None = None
         self._clock = JumpingClock() if virtual_time else None
         self._lock = threading.RLock()
-        """Held while it starts or ends."""
+        """Held while the broker starts or ends."""
         self._is_wanted = False
-        """Whether it is to run: then the end of a fault that ended it starts it again."""
+        """True if the broker should be running: the end of a fault that ended it then starts it again."""
         self._loop: LoopThread | None = None
         self._server: Server | None = None
         self._why_down = "the broker is not running"
         self.faults = Faults(self)
-        """What may happen to it: see :class:`oncelog.testing.faults.control.Faults`."""
+        """Failures to inject: see :class:`oncelog.testing.faults.control.Faults`."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -77,35 +77,35 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` for a client's configuration; the same until :meth:`stop`, whether it is up or down."""
+        """``host:port`` for a client's configuration; the same until :meth:`stop`, whether the broker is up or down."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def host(self) -> str:
-        """Address it listens on."""
+        """The address the broker listens on."""
         return LOOPBACK
 
     @property
     def port(self) -> int:
-        """Port it listens on; its own until :meth:`stop`, also over :meth:`reset`, :meth:`restart` and a kill."""
+        """The port the broker listens on; reserved until :meth:`stop`, also over a reset, a restart and a kill."""
         if self._port is None:
             raise RuntimeError("the broker has not been started")
         return self._port.number
 
     @property
     def data_dir(self) -> Path:
-        """Where its logs are, in Apache Kafka's own file formats."""
+        """The directory of the broker's logs, in Apache Kafka's own file formats."""
         if self._directory is None:
             raise RuntimeError("the broker has not been started")
         return self._directory
 
     @property
     def is_running(self) -> bool:
-        """Whether it is up: False after a kill, until it has started again."""
+        """True while the broker runs: False after a kill, until it has started again."""
         return self._server is not None and not self._server.stopped.done()
 
     def start(self) -> None:
-        """Start and wait until it answers. Raises StartRefused or ConfigError."""
+        """Start the broker and wait until it answers. Raises StartRefused or ConfigError."""
         with self._lock:
             if self._server is not None:
                 if self.is_running:
@@ -115,7 +115,7 @@ class Broker:
             self._start_server()
 
     def stop(self) -> None:
-        """Shut down cleanly; its faults end, its port and its directory go (unless the directory was given)."""
+        """Shut down cleanly; faults end, the port is released, the directory is removed (unless it was given)."""
         with self._lock:
             self._is_wanted = False
             self.faults.clear()
@@ -125,8 +125,8 @@ class Broker:
                 self._forget()
 
     def kill(self) -> None:
-        """End it as ``kill -9`` would: nothing is flushed or said; :meth:`start` recovers from what is on disk, on the
-        same port. To kill it at a certain request see ``faults.kill``."""
+        """End the broker as ``kill -9`` would: nothing is flushed or answered; :meth:`start` recovers from the disk, on
+        the same port. To kill it at a certain request see ``faults.kill``."""
         with self._lock:
             self._running()
             self._is_wanted = False
@@ -139,7 +139,7 @@ class Broker:
             self.start()
 
     def reset(self) -> None:
-        """Empty it: every topic, group, producer id and fault is gone, open connections are closed, the port stays."""
+        """Remove every topic, group, producer id and fault and close all connections; the port stays."""
         with self._lock:
             self._is_wanted = False
             self.faults.clear()
@@ -148,8 +148,8 @@ class Broker:
             self.start()
 
     def advance(self, milliseconds: int) -> None:
-        """Move the broker's clock on; whatever falls due on the way happens, in order, before this returns. It ends
-        early if the broker does."""
+        """Move the broker's clock on; deadlines on the way are handled, in order, before this returns. Returns early
+        if the broker ends."""
         clock = self._clock
         if clock is None:
             raise RuntimeError("advance() needs Broker(virtual_time=True)")
@@ -160,7 +160,7 @@ class Broker:
         except LoopEnded:
             return
 
-    # What its faults need of it.
+    # For the faults.
 
     def on_loop(self, work: Callable[[Server], None]) -> bool:
         """Call ``work`` on the loop and wait; False when the broker is down. For :attr:`faults`."""
@@ -174,7 +174,7 @@ class Broker:
         return True
 
     def die(self, fault: Fault, hit: Hit, down_s: float | None) -> None:
-        """End as by ``kill -9`` in the middle of an event; called on the loop by :attr:`faults`."""
+        """End the broker as by ``kill -9`` in the middle of an event; called on the loop by :attr:`faults`."""
         server = self._running()
         server.halt()
 
@@ -191,7 +191,7 @@ class Broker:
         threading.Thread(target=bury, name="oncelog-burial", daemon=True).start()
 
     def revive(self) -> None:
-        """Be up again, unless it was stopped or killed on purpose."""
+        """Start the broker again, unless it was stopped or killed on purpose."""
         with self._lock:
             if self._is_wanted and not self.is_running:
                 self._end_server()
@@ -226,12 +226,12 @@ class Broker:
         except BaseException:
             bound.close()
             raise
-        server.execution.before_sync = self.faults.before_sync
+        server.effect_runner.before_sync = self.faults.before_sync
         server.stopped.add_done_callback(lambda stopped: self._noticed(stopped.result()))
         return server
 
     def _noticed(self, reason: str | None) -> None:
-        """The node has stopped, by itself if there is a reason for it: nobody is to be left waiting for answers."""
+        """After the node stopped by itself: close all connections, so that no client waits for answers."""
         if reason is not None and self._server is not None:
             self._why_down = f"the broker stopped: {reason}"
             self._server.halt()

@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class LoopEnded(Exception):
-    """The loop came to its end before the call did."""
+    """The loop ended before the call did."""
 
 
 class LoopThread:
-    """Runs from the start; :meth:`end` waits for its end."""
+    """An event loop in a thread, running from construction until :meth:`end`."""
 
     def __init__(self, name: str) -> None:
         self._loop = new_event_loop()
@@ -26,7 +26,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run ``work`` on the loop and wait for what it returns or raises. Raises LoopEnded, TimeoutError."""
+        """The result of ``work``, run on the loop. Raises what ``work`` raises, LoopEnded and TimeoutError."""
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:
@@ -48,7 +48,7 @@ class LoopThread:
         return self.call(called(), timeout_s)
 
     def end(self) -> None:
-        """Stop it; what still waits on it is cancelled, its callers get LoopEnded."""
+        """Stop the loop and join its thread; tasks are cancelled, their callers get LoopEnded."""
 
         async def cancel() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,7 +1,7 @@
-"""A port that stays a broker's own while the broker is down.
+"""A port that stays reserved for a broker while the broker is down.
 
-A second socket, bound to it and never listening, keeps others from being given the port; clients that connect while
-the broker is down are refused, as they are by a dead one. (Sharing the listening socket itself would let them in.)
+A second socket, bound to it and never listening, keeps the system from giving the port to others; clients that connect
+while the broker is down are refused, as after a crash. (Sharing the listening socket itself would accept them.)
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 class ReservedPort:
-    """One port of the loopback interface, held until :meth:`release`. Raises OSError when it is taken."""
+    """A port of the loopback interface, reserved until :meth:`release`. Raises OSError when it is taken."""
 
     def __init__(self, port: int = 0) -> None:
         self._holder = _bound(port)
         self.number: int = self._holder.getsockname()[1]
 
     def socket(self) -> socket.socket:
-        """A new socket bound to it, for a server to listen on."""
+        """A new socket bound to the port, for a server to listen on."""
         return _bound(self.number)
 
     def release(self) -> None:
-        """Anybody may have it."""
+        """Give the port back to the system."""
         self._holder.close()
 
 

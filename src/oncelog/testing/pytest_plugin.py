@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def oncelog_session_broker() -> Iterator[Broker]:
-    """One in-process broker for the whole session, never reset."""
+    """An in-process broker for the whole session, never reset."""
     from oncelog.testing.broker import Broker
 
     with Broker() as broker:

@@ -1,4 +1,4 @@
-"""What an encoded message is made of: buffers, and ranges of files that the runtime reads when the socket has room.
+"""Chunks of an encoded message: buffers, and ranges of files that the runtime reads when the socket has room.
 
 The rule: a chunk is never copied or read here, only put in its place; so a Fetch response of 50 MB costs nothing until
 it is sent. A buffer that was handed over must not change until it has been sent.
@@ -17,7 +17,7 @@ class RecordsRange(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the range will send; exactly."""
+        """The exact number of bytes that the range will send."""
 
 
 Chunk: TypeAlias = Buffer | RecordsRange
@@ -36,7 +36,7 @@ def chunks_size(chunks: Iterable[Chunk]) -> int:
 
 
 def join_chunks(chunks: Iterable[Chunk]) -> bytes:
-    """One buffer of chunks that are all in memory. Raises TypeError when one is a file range."""
+    """The chunks joined into one buffer. Raises TypeError when one is a file range."""
     buffers = []
     for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):

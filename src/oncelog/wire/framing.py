@@ -25,7 +25,7 @@ _PREFIX_BYTES: Final = 8
 _SIZE_KEY_VERSION = Struct(">ihh")
 
 FrameLimit = Callable[[int, int], int]
-"""(API key, version) → how many bytes the frame may have after its size."""
+"""(API key, version) → the largest size a frame may announce."""
 
 
 def request_limit(max_request_bytes: int, max_small_request_bytes: int = SMALL_REQUEST_MAX_BYTES) -> FrameLimit:
@@ -40,16 +40,16 @@ def response_limit(max_response_bytes: int) -> FrameLimit:
 
 
 class FrameSplitter:
-    """State between two receives."""
+    """Cuts received bytes into frames; keeps an unfinished frame between two calls of ``feed``."""
 
     __slots__ = ("_frame", "_limit", "_missing", "_prefix", "refusal")
 
     def __init__(self, limit: FrameLimit) -> None:
         self._limit = limit
         self.refusal: PeerError | None = None
-        """Why nothing more is accepted from this peer."""
+        """The reason why nothing more is accepted from this peer; None as long as its frames are sound."""
         self._prefix = bytearray()
-        """The start of a frame that is not judged yet: fewer than 8 bytes."""
+        """The start of a frame whose size is not checked yet: fewer than 8 bytes."""
         self._frame: bytearray | None = None
         """The frame that is being received, without its size."""
         self._missing = 0
@@ -60,7 +60,7 @@ class FrameSplitter:
         return len(self._prefix) + (0 if self._frame is None else len(self._frame))
 
     def set_limit(self, limit: FrameLimit) -> None:
-        """For the frames that begin from now on (authentication raises it)."""
+        """Set the limit of frames that begin from now on (authentication raises it)."""
         self._limit = limit
 
     def feed(self, data: Buffer) -> list[memoryview]:
@@ -98,7 +98,7 @@ class FrameSplitter:
                 self._frame = None
 
     def _begin(self, view: memoryview, position: int) -> int:
-        """Judge the next frame and take what is there of it; or keep a prefix too short to be judged."""
+        """Check the next frame's size and take the part that has arrived, or keep a prefix too short to be checked."""
         prefix = self._prefix
         wanted = _PREFIX_BYTES - len(prefix)
         if prefix or len(view) - position < wanted:
@@ -131,6 +131,6 @@ class FrameSplitter:
 
     @staticmethod
     def _check_size_alone(prefix: bytearray) -> None:
-        """A size that no frame can have need not wait for 4 more bytes, which may never come."""
+        """Refuse a size that no frame can have without waiting for 4 more bytes, which may never come."""
         if len(prefix) >= _SIZE_BYTES and int.from_bytes(prefix[:_SIZE_BYTES], "big", signed=True) < _SIZE_BYTES:
             raise PeerError("a frame too small to be one")

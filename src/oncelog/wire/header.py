@@ -1,8 +1,8 @@
 """Request and response headers, and whole messages with their size in front.
 
-The rule: which header a message has follows from its API key and version alone: flexible versions have tagged fields
+The rule: a message's header version follows from its API key and version alone: flexible versions have tagged fields
 in it (request header 2, response header 1, KIP-482), others have none (1 and 0). Two exceptions: the client id keeps
-its 16-bit length in every version, and an ApiVersions response always has header 0, because who asks does not know
+its 16-bit length in every version, and an ApiVersions response always has header 0, because the client does not know
 yet whether the broker understood the version (KIP-511).
 """
 
@@ -24,13 +24,13 @@ _SIZE = Struct(">i")
 _REQUEST_START = Struct(">hhi")
 _REQUEST_START_AND_LENGTH = Struct(">hhih")
 _SHORT_BYTES: Final = 255
-"""A client id that is decoded without a look at what replacing its bytes may make of it."""
+"""Longest client id that is decoded without checking its length after replacing invalid UTF-8."""
 _SIZE_AND_CORRELATION_ID = Struct(">ii")
 _SIZE_AND_REQUEST_START = Struct(">ihhi")
 
 
 class RequestHeader(NamedTuple):
-    """What precedes every request."""
+    """The header of a request, without tagged fields."""
 
     api_key: int
     api_version: int
@@ -59,7 +59,7 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
 
 
 def _usual_header(buffer: Buffer) -> tuple[RequestHeader, int] | None:
-    """What nearly every request has: a short client id and no tagged fields. The same as the general way, or None."""
+    """A fast path for a header with a short client id and no tagged fields, as nearly all are; None for others."""
     if len(buffer) <= _REQUEST_START_AND_LENGTH.size:
         return None
     api_key, api_version, correlation_id, length = _REQUEST_START_AND_LENGTH.unpack_from(buffer)

@@ -1,4 +1,4 @@
-"""What every generated message has: one class for all versions, the version an argument.
+"""Base classes of generated messages: one class for all versions, the version an argument.
 
 The rule: a field that a version lacks keeps its default when decoded and is dropped when encoded. Decoding yields a
 message or raises :class:`PeerError`; encoding raises ValueError or struct.error, for the mistake is ours.
@@ -46,7 +46,7 @@ class Message:
 
     @classmethod
     def flexible(cls, version: int) -> bool:
-        """Whether the version has compact lengths and tagged fields (KIP-482)."""
+        """True if the version has compact lengths and tagged fields (KIP-482)."""
         return version >= cls.FIRST_FLEXIBLE_VERSION
 
     @classmethod

@@ -182,7 +182,7 @@ class Reader:
         return value
 
     def string(self) -> str:
-        """As :meth:`nullable_string`, but null is refused."""
+        """A string; null is refused."""
         value = self.nullable_string()
         if value is None:
             raise PeerError("null where a string must be")
@@ -203,7 +203,7 @@ class Reader:
         return None if value is None else bytes(value)
 
     def byte_string(self) -> bytes:
-        """As :meth:`nullable_byte_string`, but null is refused."""
+        """Bytes, copied; null is refused."""
         value = self.nullable_records()
         if value is None:
             raise PeerError("null where bytes must be")
@@ -219,7 +219,7 @@ class Reader:
         return count
 
     def nullable_array_count(self, element_size: int) -> int | None:
-        """How many elements of at least ``element_size`` bytes follow."""
+        """The count of an array whose elements have at least ``element_size`` bytes, or None for null."""
         count = self._count(element_size)
         if count < 0:
             return None
@@ -229,7 +229,7 @@ class Reader:
         return count
 
     def array_count(self, element_size: int) -> int:
-        """As :meth:`nullable_array_count`, but null is refused."""
+        """The count of an array whose elements have at least ``element_size`` bytes; null is refused."""
         count = self.nullable_array_count(element_size)
         if count is None:
             raise PeerError("null where an array must be")
@@ -240,7 +240,7 @@ class Reader:
         return [self.string() for _ in range(self.array_count(1))]
 
     def nullable_string_array(self) -> list[str] | None:
-        """As :meth:`string_array`, or null."""
+        """Strings, none of them null; or None for a null array."""
         count = self.nullable_array_count(1)
         return None if count is None else [self.string() for _ in range(count)]
 
@@ -254,7 +254,7 @@ class Reader:
         return None if count is None else list(self.unpack(repeated(code, count)))
 
     def integer_array(self, code: str, size: int) -> list[int]:
-        """As :meth:`nullable_integer_array`, but null is refused."""
+        """Integers of struct's format ``code``, which have ``size`` bytes; a null array is refused."""
         values = self.nullable_integer_array(code, size)
         if values is None:
             raise PeerError("null where an array must be")
@@ -263,7 +263,7 @@ class Reader:
     # Structs that may be null (KIP-893) and tagged fields (KIP-482).
 
     def present(self) -> bool:
-        """Whether a struct that may be null follows."""
+        """True if a struct that may be null follows."""
         return self.int8() >= 0
 
     def tags(self) -> Iterator[int]:
@@ -318,7 +318,7 @@ class CompactReader(Reader):
     _string_length = _length
 
     def nullable_string(self) -> str | None:
-        """As :meth:`Reader.nullable_string`; nearly all are shorter than 127 bytes, and requests may have 30,000."""
+        """A string or null, with a fast path for less than 127 bytes: requests may have 30,000 strings."""
         position = self.position
         if position < self.end:
             length_and_one = self.view[position]

@@ -19,7 +19,7 @@ COPY_BELOW_BYTES: Final = 1024
 """Records in memory smaller than this are copied: a chunk of their own costs more."""
 
 KEEP_BYTES: Final = 64 * 1024
-"""What another writer has written and is larger becomes a chunk of its own."""
+"""The buffer of another writer becomes a chunk of its own from this size on; below, it is copied."""
 
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
@@ -47,7 +47,7 @@ _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 
 class Writer:
-    """What is written so far; the original encodings (16-bit string lengths, 32-bit counts).
+    """A message being written in the original encodings (16-bit string lengths, 32-bit counts).
 
     ``buffer`` is one bytearray from first to last, so that generated code may hold on to it.
     """
@@ -61,7 +61,7 @@ class Writer:
         """Chunks that belong before the given position of ``buffer``."""
 
     def chunks(self) -> list[Chunk]:
-        """All that was written, in order. The writer must not be used afterwards."""
+        """The written message as chunks in order. The writer must not be used afterwards."""
         if not self._cuts:
             return [self.buffer]
         view = memoryview(self.buffer)
@@ -138,7 +138,7 @@ class Writer:
         self.buffer += encoded
 
     def nullable_string(self, value: str | None) -> None:
-        """As :meth:`string`, or null."""
+        """UTF-8, at most 32,767 bytes, or null."""
         if value is None:
             self._string_length(-1)
         else:
@@ -172,8 +172,7 @@ class Writer:
                 self._cuts.append((len(self.buffer), chunk))
 
     def written(self, other: Writer) -> None:
-        """What ``other`` has written; it stays as it is. What is much is not copied: ``other`` must not be used to
-        write afterwards."""
+        """Append the contents of ``other``, which must not be written to afterwards: large ones are not copied."""
         start = len(self.buffer)
         if len(other.buffer) >= KEEP_BYTES:
             self._cuts += [(start, chunk) for chunk in other.chunks()]
@@ -200,7 +199,7 @@ class Writer:
             self.string(value)
 
     def nullable_string_array(self, values: Sequence[str] | None) -> None:
-        """As :meth:`string_array`, or null."""
+        """Strings, none of them null; or a null array."""
         self.nullable_array_count(values)
         for value in values or ():
             self.string(value)
@@ -218,7 +217,7 @@ class Writer:
             self.buffer += repeated(code, len(values)).pack(*values)
 
     def nullable_integer_array(self, code: str, values: Sequence[int] | None) -> None:
-        """As :meth:`integer_array`, or null."""
+        """Integers of struct's format ``code``, or a null array."""
         if values is None:
             self._length(-1)
         else:
@@ -227,7 +226,7 @@ class Writer:
     # Structs that may be null (KIP-893) and tagged fields (KIP-482).
 
     def present(self, value: object) -> None:
-        """Whether a struct that may be null follows."""
+        """The marker that tells whether a struct that may be null follows."""
         self.buffer.append(0xFF if value is None else 1)
 
     def no_tags(self) -> None:
@@ -235,12 +234,12 @@ class Writer:
         self.buffer.append(0)
 
     def begin_tags(self) -> int:
-        """The count of tagged fields, 0 as yet; its position is for :meth:`begin_tag`. No message has 128 of them."""
+        """Write the count of tagged fields, 0 as yet; returns its position, for :meth:`begin_tag`. At most 127 fit."""
         self.buffer.append(0)
         return len(self.buffer) - 1
 
     def begin_tag(self, count_position: int, tag: int) -> int:
-        """One tagged field, in ascending order; its position is for :meth:`end_tag`."""
+        """Begin a tagged field, in ascending order of tags; returns its position, for :meth:`end_tag`."""
         self.buffer[count_position] += 1
         self.buffer += unsigned_varint(tag)
         return len(self.buffer)

@@ -1,21 +1,33 @@
-"""What every adapter of the coordination tree must do. An adapter joins by a line in ``TREES``.
+"""The behaviour of every adapter of the coordination tree. An adapter joins by a line in ``TREES``.
 
-A tree outlives its sessions; ``session()`` opens one. Adapters in other processes (ZooKeeper) may tell of changes a
-moment later, so the tests wait for what they expect through ``told``.
+A tree outlives its sessions; ``session()`` opens one.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from oncelog.base.tree import ABSENT
 from oncelog.coordination.memory import MemoryTree
 from oncelog.coordination.sqlite import SqliteTree
-from oncelog.ports import ANY_VERSION, Check, Conflict, Coordination, Create, Delete, Operation, Set, TreeNode
+from oncelog.ports import (
+    ANY_VERSION,
+    Change,
+    Check,
+    CommittedChange,
+    Conflict,
+    Coordination,
+    Create,
+    Delete,
+    Operation,
+    SessionLost,
+    Set,
+    TreeNode,
+)
 
 
 class Tree(Protocol):
@@ -45,24 +57,6 @@ def refused(session: Coordination, *operations: Operation) -> Operation:
     with pytest.raises(Conflict) as caught:
         session.commit(operations)
     return caught.value.operation
-
-
-class Told:
-    """Collects what a watch is told."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._paths: list[str] = []
-
-    def __call__(self, paths: list[str]) -> None:
-        with self._changed:
-            self._paths.extend(paths)
-            self._changed.notify_all()
-
-    def expect(self, paths: Sequence[str]) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self._paths) >= len(paths), timeout=5)
-            assert self._paths == list(paths)
 
 
 class TestReading:
@@ -220,39 +214,69 @@ class TestSessions:
         assert two.read("/e") == TreeNode("/e", b"two", 0)
 
 
-class TestWatch:
-    def test_a_session_is_told_what_others_changed(self, tree: Tree) -> None:
+class TestFollow:
+    def test_every_session_sees_all_commits_in_one_order_its_own_included(self, tree: Tree) -> None:
         one, other = tree.session(), tree.session()
-        told = Told()
-        other.watch(told)
-        one.commit([Create("/a", b""), Create("/b", b""), Set("/a", b"1", 0), Check("/b", 0)])
-        one.commit([Delete("/b", 0)])
-        told.expect(["/a", "/b", "/b"])
+        seen: list[CommittedChange] = []
+        seen_by_other: list[CommittedChange] = []
+        one.follow(one.position(), seen.append)
+        other.follow(other.position(), seen_by_other.append)
+        first = one.commit([Create("/a", b""), Create("/b", b""), Set("/a", b"1", 0), Check("/b", 0)], "first")
+        second = other.commit([Delete("/b", 0)], "second")
+        assert seen == seen_by_other
+        assert [(change.position, change.token) for change in seen] == [(first, "first"), (second, "second")]
+        assert second == first + 1 == one.position() == other.position()
+        assert set(seen[0].changes) == {Change("/a", b"1", 1), Change("/b", b"", 0)}
+        assert list(seen[1].changes) == [Change("/b", None, ABSENT)]
 
-    def test_a_session_is_not_told_of_its_own_changes_nor_of_refused_ones(self, tree: Tree) -> None:
+    def test_what_was_refused_is_no_change(self, tree: Tree) -> None:
+        one = tree.session()
+        seen: list[CommittedChange] = []
+        one.follow(one.position(), seen.append)
+        refused(one, Create("/refused", b""), Check("/absent", 0))
+        assert seen == []
+        assert not one.was_committed("refused")
+
+    def test_a_session_that_begins_behind_is_told_what_it_missed(self, tree: Tree) -> None:
         one, other = tree.session(), tree.session()
-        told = Told()
-        one.watch(told)
-        one.commit([Create("/own", b"")])
-        refused(other, Create("/refused", b""), Check("/absent", 0))
-        other.commit([Create("/seen", b"")])
-        told.expect(["/seen"])
+        before = one.position()
+        one.commit([Create("/a", b"")], "a")
+        between = one.position()
+        one.commit([Create("/b", b"")], "b")
+        seen: list[CommittedChange] = []
+        other.follow(between, seen.append)
+        assert [change.token for change in seen] == ["b"]
+        assert between == before + 1
 
     def test_the_end_of_a_session_is_a_change(self, tree: Tree) -> None:
         one, other = tree.session(), tree.session()
-        told = Told()
-        other.watch(told)
+        one.commit([Create("/e", b"", ephemeral=True)])
+        seen: list[CommittedChange] = []
+        other.follow(other.position(), seen.append)
+        one.close()
+        assert [list(change.changes) for change in seen] == [[Change("/e", None, ABSENT)]]
+
+    def test_a_session_that_has_ended_commits_nothing_until_it_is_renewed(self, tree: Tree) -> None:
+        one, other = tree.session(), tree.session()
         one.commit([Create("/e", b"", ephemeral=True)])
         one.close()
-        told.expect(["/e", "/e"])
+        with pytest.raises(SessionLost):
+            one.commit([Create("/late", b"")])
+        assert other.read("/late") is None
+        one.renew()
+        one.commit([Create("/e", b"again", ephemeral=True)])
+        assert other.read("/e") == TreeNode("/e", b"again", 0)
 
-    def test_a_watch_can_be_ended(self, tree: Tree) -> None:
+    def test_an_unknown_outcome_is_settled_by_the_token(self, tree: Tree) -> None:
         one, other = tree.session(), tree.session()
-        ended, told = Told(), Told()
-        other.watch(ended)
-        other.watch(None)
-        third = tree.session()
-        third.watch(told)
+        one.commit([Create("/a", b"")], "one/1")
+        assert other.was_committed("one/1")
+        assert not other.was_committed("one/2")
+
+    def test_following_can_be_ended(self, tree: Tree) -> None:
+        one = tree.session()
+        seen: list[CommittedChange] = []
+        one.follow(one.position(), seen.append)
+        one.follow(one.position(), None)
         one.commit([Create("/a", b"")])
-        told.expect(["/a"])
-        ended.expect([])
+        assert seen == []

@@ -14,7 +14,7 @@ from oncelog.admin.transactions.transactional_ids import describe_transaction
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.client import TRANSACTION_KEY
+from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record

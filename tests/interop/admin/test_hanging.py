@@ -17,7 +17,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict
 from oncelog.client.blocking import Client, FetchSettings
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.machine.reading import read_fetched
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.interop.admin.lab import ByHand, at
 

@@ -17,8 +17,8 @@ from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionSettings
 from oncelog.client.errors import NoBrokerReachable, ProducerFenced, UnknownTopic
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.producer import ProducerSettings
-from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_states import State
 from oncelog.testing import Broker
 

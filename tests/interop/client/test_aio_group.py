@@ -17,10 +17,10 @@ from oncelog.client.aio import AsyncClient, AsyncGroupConsumer, AsyncProducer, A
 from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.errors import BrokerRefused, ClientError, TransactionFailed
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.positions import Fetched
-from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.testing import Broker
 

@@ -13,7 +13,7 @@ from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.blocking.group import GroupConsumer
 from oncelog.client.blocking.producer import DeliveryFailed, Producer, ProducerSettings
 from oncelog.client.errors import BrokerRefused, UnknownTopic
-from oncelog.client.machine.reading import read_fetched
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record

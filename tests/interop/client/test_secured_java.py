@@ -17,7 +17,7 @@ from oncelog.client.blocking import Client, ClientConfig
 from oncelog.client.blocking.producer import Producer
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConfigError, NoBrokerReachable
-from oncelog.client.machine.reading import read_fetched
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.sasl import Token
 from oncelog.client.security import UnsecuredToken
 from tests.interop.client.secured import LIFETIME_MS, PASSWORD, USER, SecuredKafka, make_certificates

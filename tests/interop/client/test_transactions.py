@@ -19,7 +19,7 @@ from oncelog.client.blocking.transactions import (
     TransactionSettings,
 )
 from oncelog.client.errors import ProducerFenced
-from oncelog.client.machine.reading import read_fetched
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.transaction_states import State
 from oncelog.testing import Broker
 

@@ -24,9 +24,9 @@ from oncelog.client.blocking.transactions import (
     TransactionSettings,
 )
 from oncelog.client.errors import ProducerFenced, TransactionFailed, UnsupportedRequest
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_states import State
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.peers.apache_kafka import ApacheKafka

@@ -15,7 +15,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio import AsyncClient, AsyncTransactionalProducer
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.errors import BrokerRefused, ClientError, OutOfTurn, ProducerFenced
-from oncelog.client.machine.reading import read_fetched
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.transaction_states import State
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.testing import Broker

@@ -15,9 +15,9 @@ from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionalProducer, TransactionSettings
 from oncelog.client.errors import ClientError, ConnectionLost, RequestTimedOut, TransactionFailed
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.producer import Delivered, Outcome
-from oncelog.client.machine.reading import read_fetched
 from tests.interop.consistency.copying_client import (
     COPY,
     GROUP,

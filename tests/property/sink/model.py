@@ -1,7 +1,8 @@
 """A cluster, a Spark and its processes as plain data: the commit protocol runs on them step by step, in any order.
 
-A step is one ask of one process, carried out whole. Any process may be killed before or after any step of it, drivers
-believed dead go on as zombies, tasks have twins that finish late. What may not happen is looked at after every step.
+A step is one operation of one process, carried out whole. Any process may be killed before or after any step of it,
+drivers believed dead go on as zombies, tasks have twins that finish late. What may not happen is looked at after every
+step.
 """
 
 from __future__ import annotations
@@ -12,28 +13,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink import protocol
-from oncelog.spark.sink.asks import (
-    AnyInLedger,
+from oncelog.spark.sink.two_phase import protocol
+from oncelog.spark.sink.two_phase.errors import FencedDriver, NotOpen, Superseded
+from oncelog.spark.sink.two_phase.operations import (
+    CheckAborted,
     Claim,
     Describe,
     End,
     Ended,
-    FallenToRetention,
     Fence,
+    FindLedger,
+    FindRemoved,
     Found,
-    InLedger,
     ListOpen,
     Publish,
     Read,
+    ReadLedger,
     Stage,
     Ticket,
-    WereAborted,
     Write,
 )
-from oncelog.spark.sink.errors import FencedDriver, NotOpen, Superseded
-from oncelog.spark.sink.protocol import Turn
-from oncelog.spark.sink.register import NEXT, Attempt, Listed, Register, State
+from oncelog.spark.sink.two_phase.protocol import TaskAction
+from oncelog.spark.sink.two_phase.register import NEXT, Attempt, Listed, Register, State
 
 QUERY = "q"
 
@@ -74,10 +75,10 @@ class Model:
     """Of transactions that are not known any more."""
     tickets: dict[str, int] = field(default_factory=dict)
     writers: dict[StoredTransaction, int] = field(default_factory=dict)
-    """Which process writes with an identity: nobody else ever does."""
+    """Identity → the process that writes with it: no other ever does."""
 
-    def answer(self, process: int, ask: Any) -> Any:
-        match ask:
+    def answer(self, process: int, operation: Any) -> Any:
+        match operation:
             case Fence():
                 self.holder, self.staged = process, None
             case Read():
@@ -105,13 +106,13 @@ class Model:
             case Ticket(name):
                 self.tickets[name] = self.tickets.get(name, -1) + 1
                 return self.tickets[name]
-            case InLedger():
+            case ReadLedger():
                 return None
-            case FallenToRetention():
+            case FindRemoved():
                 return []
-            case AnyInLedger():
+            case FindLedger():
                 return False
-            case WereAborted(listed):
+            case CheckAborted(listed):
                 return listed in self.aborted
             case Claim(name, found):
                 return self._claim(name, found)
@@ -205,14 +206,14 @@ def task(attempt: Attempt, partition: int) -> Process:
         return Message(None)
     while True:
         try:
-            turn = yield from protocol.begin(attempt)
+            action = yield from protocol.begin(attempt)
             break
         except FencedDriver:
             continue
-    if turn is Turn.DRAIN:
+    if action is TaskAction.DRAIN:
         return Message(None, len(rows))
     stored = yield from protocol.claim(attempt, partition)
-    if isinstance(stored, Turn):
+    if isinstance(stored, TaskAction):
         return Message(None, len(rows))
     for row in rows:
         if not (yield Append(stored, row)):
@@ -233,7 +234,7 @@ class Spark:
         self.numbers = 0
         self.zombies: list[Running] = []
         self.haste = 0.1
-        """How often a zombie takes a step instead of who is believed alive: the slower, the later it strikes."""
+        """Share of steps that a zombie takes instead of a live process: the smaller, the later it strikes."""
 
     def number(self) -> int:
         self.numbers += 1
@@ -346,12 +347,12 @@ class Running:
 
     def step(self, model: Model, *, twice: bool = False) -> None:
         try:
-            ask = self.process.send(self.answer)
+            operation = self.process.send(self.answer)
         except StopIteration as stop:
             self.alive, self.result = False, stop.value
         except (Superseded, FencedDriver, NotOpen, Fenced) as error:
             self.alive, self.error = False, error
         else:
-            self.answer = model.answer(self.number, ask)
-            if twice and isinstance(ask, End):
-                self.answer = model.answer(self.number, ask)
+            self.answer = model.answer(self.number, operation)
+            if twice and isinstance(operation, End):
+                self.answer = model.answer(self.number, operation)

@@ -106,7 +106,7 @@ class Driver:
             self.refuse_appends = False
             if token:
                 self.replies[token] = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            self.carry_out(self.shard.aborted(decision, ErrorCode.COORDINATOR_NOT_AVAILABLE, self.now_ms))
+            self.carry_out(self.shard.append_failed(decision, ErrorCode.COORDINATOR_NOT_AVAILABLE, self.now_ms))
             return self.replies.get(token)
         producer = decision.producer
         for record in decision.records:

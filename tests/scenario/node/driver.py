@@ -16,9 +16,11 @@ from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.registration import Registration, register
 from oncelog.handlers.support.audit import AuditRecord
+from oncelog.node import tree_access
 from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import (
     Audit,
+    BrokerAnswered,
     Close,
     ConnectionClosed,
     ConnectionOpened,
@@ -27,13 +29,16 @@ from oncelog.node.events import (
     DeadlineReached,
     Fatal,
     JobFinished,
-    MetadataWritten,
+    LoadMetadata,
+    MetadataChanged,
     Pause,
     Report,
     RequestReceived,
     Resume,
     RunJob,
     Send,
+    SendToBroker,
+    SettleMetadata,
     Shutdown,
     Stopped,
     Sync,
@@ -42,7 +47,6 @@ from oncelog.node.events import (
 )
 from oncelog.node.node import Node
 from oncelog.node.partitions.log_configs import log_config
-from oncelog.ports import Conflict
 from oncelog.sim.files import MemoryFiles
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.file_range import FileRange
@@ -131,8 +135,11 @@ class Driver:
         self.fatal, self.stopped = None, False
         self.session = self.tree.session()
         image = load_image(self.session.subtree("/"))
-        who = Registration(BrokerId(1), "localhost", 9092, None, uuid_text(bytes(15) + b"\7"))
+        self.registration = who = Registration(BrokerId(1), "localhost", 9092, None, uuid_text(bytes(15) + b"\7"))
         self.session.commit(register(image, who, self.now_ms))
+        position = self.session.position()
+        self._changes: deque[MetadataChanged] = deque()
+        self._follow(position)
         image = load_image(self.session.subtree("/"))
         configs = TopicConfigs(self.config)
 
@@ -141,7 +148,7 @@ class Driver:
             return log_config(configs.of({} if topic is None else topic.configs))
 
         logs = LogDirectory.open(self.files, config_of=config_of, now_ms=self.now_ms)
-        self.node = Node(BrokerId(1), self.config, image, logs, self.entropy, AllowAll())
+        self.node = Node(BrokerId(1), self.config, image, position, logs, self.entropy, AllowAll())
         self._carry_out(self.node.start(self.now_ms))
 
     def crash_and_restart(self, seed: int) -> None:
@@ -170,6 +177,7 @@ class Driver:
             self.now_ms = max(self.now_ms, at_ms)
             self.dispatch(DeadlineReached())
         self.now_ms = target_ms
+        self.dispatch_changes()
 
     def release(self) -> None:
         """Carry out the syncs, fact writes and jobs that were held, in order."""
@@ -186,12 +194,20 @@ class Driver:
     def dispatch(self, event) -> None:
         """One event and all that follows from it."""
         self._carry_out(self.node.handle(event, self.now_ms))
+        self.dispatch_changes()
+
+    def dispatch_changes(self) -> None:
+        """Changes of the tree that other sessions have committed."""
+        while self._changes:
+            self._carry_out(self.node.handle(self._changes.popleft(), self.now_ms))
 
     def _carry_out(self, effects) -> None:
         queue = deque(effects)
         while queue:
             effect = queue.popleft()
             event = self._event_of(effect)
+            while self._changes:
+                queue.extend(self.node.handle(self._changes.popleft(), self.now_ms))
             if event is not None:
                 queue.extend(self.node.handle(event, self.now_ms))
 
@@ -207,7 +223,13 @@ class Driver:
             case WriteMetadata() if self.hold_facts:
                 self.held.append(effect)
             case WriteMetadata():
-                return self._write_facts(effect)
+                return tree_access.write(self.session, effect)
+            case SettleMetadata():
+                return tree_access.settle(self.session, effect)
+            case LoadMetadata():
+                self._load_metadata(effect)
+            case SendToBroker():
+                return BrokerAnswered(effect.token, unreachable=True)
             case RunJob() if self.hold_jobs:
                 self.held.append(effect)
             case RunJob():
@@ -239,9 +261,14 @@ class Driver:
             return Synced(effect.token, error)
         return Synced(effect.token)
 
-    def _write_facts(self, effect: WriteMetadata) -> MetadataWritten:
-        try:
-            self.session.commit(effect.operations)
-        except Conflict:
-            return MetadataWritten(effect.token, conflict=True)
-        return MetadataWritten(effect.token)
+    def _follow(self, after: int) -> None:
+        def changed(change) -> None:
+            self._changes.append(MetadataChanged(change.position, change.token, change.changes))
+
+        self.session.follow(after, changed)
+
+    def _load_metadata(self, effect: LoadMetadata) -> None:
+        loaded = tree_access.load(self.session, effect, self.registration, self.now_ms)
+        self.dispatch(loaded)
+        if loaded.nodes is not None:
+            self._follow(loaded.position)

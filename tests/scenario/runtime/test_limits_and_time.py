@@ -61,16 +61,16 @@ def test_requests_that_wait_behind_another_count_as_held():
         create_topic(peer)
         waiting: FetchRequest = fetch("t", 0, max_wait_ms=2**31 - 1)
         peer.sendall(encoded(waiting, 11, 2) + produce_frame(500_000))
-        gate = broker._running()._gate
+        quotas = broker._running()._quotas
         with connect(broker) as other:
             give_up_s = time.monotonic() + 10
-            while gate.held_bytes < 500_000 and time.monotonic() < give_up_s:
+            while quotas.held_bytes < 500_000 and time.monotonic() < give_up_s:
                 assert answers(other)
-            assert gate.held_bytes == 500_000
+            assert quotas.held_bytes == 500_000
             peer.close()
-            while gate.held_bytes and time.monotonic() < give_up_s:
+            while quotas.held_bytes and time.monotonic() < give_up_s:
                 assert answers(other)
-            assert gate.held_bytes == 0
+            assert quotas.held_bytes == 0
 
 
 def test_a_negative_idle_time_means_never():
@@ -236,7 +236,7 @@ def test_a_long_job_does_not_hold_up_the_end():
 
     broker = Broker()
     broker.start()
-    broker._on_loop(lambda: broker._running()._execution.carry_out([RunJob(99, forever())]))
+    broker._on_loop(lambda: broker._running()._effect_runner.carry_out([RunJob(99, forever())]))
     assert begun.wait(60)
     broker.stop()
     assert left.is_set()

@@ -145,16 +145,16 @@ def test_a_large_request_over_a_slow_but_steady_link_is_no_stall(later):
         connect(broker) as other,
     ):
         frame = produce_frame(600_000)
-        gate = broker._running()._gate
+        quotas = broker._running()._quotas
         for end in range(70_000, len(frame), 70_000):
             peer.sendall(frame[end - 70_000 : end])
-            while gate.held_bytes < end - 4 and not gate.cut_off:
+            while quotas.held_bytes < end - 4 and not quotas.cut_off:
                 assert answers(other)
             later.pass_s(40, other)
-            assert gate.cut_off == 0
+            assert quotas.cut_off == 0
         peer.sendall(frame[end:])
         assert peer.recv(1) == b"", "whole, decoded, refused"
-        assert gate.cut_off == 0
+        assert quotas.cut_off == 0
 
 
 def test_a_peer_that_drips_into_what_it_began_is_cut_off(later):
@@ -164,16 +164,16 @@ def test_a_peer_that_drips_into_what_it_began_is_cut_off(later):
         connect(broker) as other,
     ):
         frame = produce_frame(600_000)
-        gate = broker._running()._gate
+        quotas = broker._running()._quotas
         peer.sendall(frame[:100_000])
         for end in range(100_000, 100_003):
-            while gate.held_bytes < end - 4:
+            while quotas.held_bytes < end - 4:
                 assert answers(other)
-            assert gate.cut_off == 0
+            assert quotas.cut_off == 0
             peer.sendall(frame[end : end + 1])
             later.pass_s(25, other)
         assert peer.recv(1) == b""
-        assert gate.cut_off == 1
+        assert quotas.cut_off == 1
 
 
 def test_a_client_that_pipelines_gets_its_answers_in_order(broker):
@@ -194,7 +194,7 @@ def test_a_peer_that_asks_much_and_reads_nothing_is_bounded_and_cut_off():
             with contextlib.suppress(OSError):
                 peer.sendall(encoded(MetadataRequest(topics=None), 9, 2) * 300_000)
             give_up_s = time.monotonic() + 60
-            while not broker._running()._gate.cut_off and time.monotonic() < give_up_s:
+            while not broker._running()._quotas.cut_off and time.monotonic() < give_up_s:
                 assert answers(other)
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 60_000
             peer.settimeout(60)

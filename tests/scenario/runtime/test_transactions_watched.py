@@ -237,7 +237,7 @@ class TestAuditLog:
         for number in range(10 * REQUESTERS):
             log.write(record(4, who={"principal": "User:c", "host": f"10.1.{number}"}, outcome="INVALID_TXN_STATE"))
         assert len(lines(files)) < IN_FULL + 3 + REQUESTERS + IN_FULL
-        log.tell_repeats()
+        log.write_repeats()
         assert sum(line.get(REPEATED, {"more": 0})["more"] + 1 for line in lines(files)) == 1003 + 10 * REQUESTERS + 2
 
     def test_a_full_disk_loses_no_record_silently(self, caplog: pytest.LogCaptureFixture) -> None:

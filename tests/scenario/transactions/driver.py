@@ -29,9 +29,10 @@ from oncelog.core.transactions.model import (
     Record,
     TransactionSettings,
 )
+from oncelog.core.transactions.persistence import record_of
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import STATE_NAMES
-from oncelog.core.transactions.transaction import Transaction, record_of
+from oncelog.core.transactions.transaction import Transaction
 from oncelog.records.internal.transaction_records import encode_key
 
 ID = "copier"
@@ -79,7 +80,7 @@ class Driver:
             self.refuse_appends -= 1
             if token:
                 self.replies[token] = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            self.carry_out(self.shard.aborted(decision, ErrorCode.COORDINATOR_NOT_AVAILABLE, self.now_ms))
+            self.carry_out(self.shard.append_failed(decision, ErrorCode.COORDINATOR_NOT_AVAILABLE, self.now_ms))
             return self.replies.get(token)
         self.log += decision.records
         for key, value in decision.records:

@@ -13,32 +13,32 @@ from oncelog.client.aio.client import TRANSACTION_KEY, AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, ProducerUnusable
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import StoredTransaction, TransactionSettings
-from oncelog.spark.sink.asks import (
-    AnyInLedger,
-    Ask,
+from oncelog.spark.sink.two_phase.cluster_operations import is_fencing
+from oncelog.spark.sink.two_phase.operations import (
+    CheckAborted,
     Claim,
     Describe,
     End,
     Ended,
-    FallenToRetention,
     Fence,
+    FindLedger,
+    FindRemoved,
     Found,
-    InLedger,
     ListOpen,
+    Operation,
     Publish,
     Read,
+    ReadLedger,
     Stage,
     Ticket,
-    WereAborted,
     Write,
 )
-from oncelog.spark.sink.cluster import is_fencing
-from oncelog.spark.sink.protocol import driver_id
-from oncelog.spark.sink.register import Register
-from oncelog.spark.sink.register_records import decode, encode
+from oncelog.spark.sink.two_phase.protocol import driver_id
+from oncelog.spark.sink.two_phase.register import Register
+from oncelog.spark.sink.two_phase.register_records import decode, encode
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
@@ -50,25 +50,25 @@ OTHER = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.
 
 
 class AsyncCluster:
-    """As ``oncelog.spark.sink.cluster.Cluster``."""
+    """As ``oncelog.spark.sink.two_phase.cluster_operations.Cluster``."""
 
     def __init__(self, client: AsyncClient, query: str) -> None:
         self.client, self.query = client, query
         self.driver: AsyncTransactionalProducer | None = None
         self.tasks: dict[str, AsyncTransactionalProducer] = {}
 
-    async def run(self, program: Generator[Ask, Any, T]) -> T:
+    async def run(self, program: Generator[Operation, Any, T]) -> T:
         answer: Any = None
         while True:
             try:
-                ask = program.send(answer)
+                operation = program.send(answer)
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            answer = await self.answer(ask)
+            answer = await self.answer(operation)
 
-    async def answer(self, ask: Ask) -> Any:
-        match ask:
+    async def answer(self, operation: Operation) -> Any:
+        match operation:
             case Fence():
                 settings = TransactionSettings(driver_id(self.query), timeout_ms=10_000)
                 self.driver = AsyncTransactionalProducer(self.client, settings, create_topics=True)
@@ -89,13 +89,13 @@ class AsyncCluster:
                 producer = AsyncTransactionalProducer(self.client, TransactionSettings(name))
                 await producer.initialize()
                 return producer.transactions.producer_epoch
-            case InLedger():
+            case ReadLedger():
                 return None
-            case FallenToRetention():
+            case FindRemoved():
                 return []
-            case AnyInLedger():
+            case FindLedger():
                 return False
-            case WereAborted():
+            case CheckAborted():
                 return False
             case Claim(name, found):
                 return await self.claim(name, found)

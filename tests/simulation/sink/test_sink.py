@@ -9,13 +9,13 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import ClientError
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.client.machine.reading import read_fetched
-from oncelog.spark.sink import protocol
-from oncelog.spark.sink.errors import FencedDriver, LostRows
-from oncelog.spark.sink.protocol import Turn
-from oncelog.spark.sink.register import Attempt, Listed
-from oncelog.testing.simulating import ClientHost, Simulation
+from oncelog.spark.sink.two_phase import protocol
+from oncelog.spark.sink.two_phase.errors import FencedDriver, LostRows
+from oncelog.spark.sink.two_phase.protocol import TaskAction
+from oncelog.spark.sink.two_phase.register import Attempt, Listed
+from oncelog.testing.simulation import ClientHost, Simulation
 from tests.simulation.sink.port import AsyncCluster
 
 OUT = TopicPartition(TopicName("out"), 0)
@@ -68,14 +68,14 @@ class Query:
             cluster = AsyncCluster(client, "query")
             while True:
                 try:
-                    turn = await cluster.run(protocol.begin(attempt))
+                    action = await cluster.run(protocol.begin(attempt))
                     break
                 except FencedDriver:
                     await host.sleep(20 * (1 + partition))
-            if turn is Turn.DRAIN:
+            if action is TaskAction.DRAIN:
                 return None
             stored = await cluster.run(protocol.claim(attempt, partition))
-            if isinstance(stored, Turn):
+            if isinstance(stored, TaskAction):
                 return None
             producer = cluster.tasks[stored.transactional_id]
             producer.begin()

@@ -9,8 +9,8 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
-from oncelog.client.machine.reading import read_fetched
-from oncelog.testing.simulating import ClientHost, Simulation
+from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.testing.simulation import ClientHost, Simulation
 
 PLACE = TopicPartition(TopicName("numbers"), 0)
 

@@ -10,8 +10,8 @@ import pytest
 
 from oncelog.cli.main import invoke
 from oncelog.cli.output import to_json
-from oncelog.spark.audit import distributed
-from oncelog.spark.audit.layout import plan
+from oncelog.spark.audit.directories.directory_layout import plan
+from oncelog.spark.audit.engines import spark_engine
 from oncelog.spark.audit.report import as_json
 from tests.unit.spark.audit.logs import Coordinator, Log, commit_offset, run
 
@@ -61,7 +61,7 @@ def test_spark_finds_what_one_process_finds(
 ) -> None:
     """By the command line, in the session that runs in this process, and as if the log were large."""
     alone = json.loads(json.dumps(to_json(as_json(run(directory)))))
-    monkeypatch.setattr(distributed, "SHUFFLE_BYTES", plan([directory]).size_bytes // 2)
+    monkeypatch.setattr(spark_engine, "SHUFFLE_BYTES", plan([directory]).size_bytes // 2)
     options = ["--spark", "--json", "--fail-on-findings", "--to", str(tmp_path / "r"), "--transaction-partitions", "1"]
     assert invoke(["audit", str(directory), *options]) == 2
     found = json.loads(capsys.readouterr().out)

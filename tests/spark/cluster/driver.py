@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from oncelog.cli.main import invoke
-from oncelog.spark.session import local_session
-from oncelog.spark.sink.points import EXECUTOR, HOLD
+from oncelog.spark.local_session import local_session
+from oncelog.spark.sink.fault_points import EXECUTOR, HOLD
 from tests.spark.sink.queries import Copy
 
 SPECULATION = {
@@ -34,7 +34,7 @@ SMALL = {
 }
 ROWS = 80
 POINTS = {"2pc": ("task-begun", "after-flush"), "ledger": ("ledger-after-commit", "ledger-before-commit")}
-"""Where an executor is killed, and where a task is held, for each mode."""
+"""Fault points of each mode: where an executor is killed, and where a task is held."""
 
 
 def main() -> None:

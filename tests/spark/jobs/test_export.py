@@ -13,9 +13,9 @@ from oncelog.admin.topics import NewTopic, create_topic, delete_topics
 from oncelog.client.blocking import Client
 from oncelog.spark import export as export_module
 from oncelog.spark import load
-from oncelog.spark.compacting import compact
 from oncelog.spark.export import export
-from oncelog.spark.shaping import Shape
+from oncelog.spark.jobs.shape import Shape
+from oncelog.spark.table.compact import compact
 from oncelog.testing import Broker
 from tests.spark.conftest import Topic
 from tests.spark.jobs.test_shaped_load import flight, send
@@ -38,7 +38,7 @@ def test_what_is_new_is_sent_once_also_when_a_run_died_after_its_commit(
 
     load(topic.name, servers, tmp_path, spark=spark)
     with monkeypatch.context() as patch:
-        patch.setattr(export_module._State, "finish", lambda self: 1 / 0)
+        patch.setattr(export_module._Progress, "finish", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             export(tmp_path, copy.name, servers, spark=spark, keep_partitions=True)
     assert sent() == topic.values()

@@ -15,11 +15,11 @@ from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.spark import load
-from oncelog.spark.compacting import compact
-from oncelog.spark.loading import LoadReport
-from oncelog.spark.shaping import Shape
-from oncelog.spark.streaming import StreamRequest, stream
-from oncelog.spark.table import TableError
+from oncelog.spark.jobs.load_job import LoadReport
+from oncelog.spark.jobs.shape import Shape
+from oncelog.spark.jobs.stream_job import StreamRequest, stream
+from oncelog.spark.table.compact import compact
+from oncelog.spark.table.directory import TableError
 from tests.spark.conftest import Topic
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncelog.spark.errors import OptionError
-from oncelog.spark.load_report import Event
-from oncelog.spark.shaping import Shape
-from oncelog.spark.targets import load_into
+from oncelog.spark.jobs.load_report import Event
+from oncelog.spark.jobs.shape import Shape
+from oncelog.spark.targets.load_into import load_into
 from tests.spark.conftest import Topic
 from tests.spark.jobs.test_shaped_load import flight, send
 
@@ -29,7 +29,7 @@ def rows_in(kind: str, place: Path) -> pa.Table:
         from deltalake import DeltaTable
 
         return DeltaTable(place).to_pyarrow_table()
-    from oncelog.spark.targets_iceberg import IcebergTarget
+    from oncelog.spark.targets.iceberg import IcebergTarget
 
     table = IcebergTarget(place)._table()
     assert table is not None
@@ -89,6 +89,6 @@ def check(kind: str, spark: SparkSession, topic: Topic, place: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_missing_package_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, f"oncelog.spark.targets_{kind}", None)
+    monkeypatch.setitem(sys.modules, f"oncelog.spark.targets.{kind}", None)
     with pytest.raises(OptionError, match=rf"pip install 'oncelog\[{kind}\]'"):
         load_into(["t"], "nowhere:1", f"{kind}:{tmp_path}")

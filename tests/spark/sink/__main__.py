@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from oncelog.spark.sink.points import NAMES
+from oncelog.spark.sink.fault_points import NAMES
 from oncelog.testing import Broker
 from tests.spark.sink.queries import TWO_PHASE, Copy, committed_values, make_input
 
@@ -25,7 +25,7 @@ LIVES = 25
 
 def copy(arguments: list[str]) -> int:
     """The process that is killed: one life of the query."""
-    from oncelog.spark.session import local_session
+    from oncelog.spark.local_session import local_session
 
     servers, source, sink, directory, mode = arguments
     with local_session(master="local[2]", log=Path(directory) / "spark.log") as spark:

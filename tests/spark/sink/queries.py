@@ -37,7 +37,7 @@ def add_input(bootstrap_servers: str, topic: str, rows: int, first: int) -> list
 
 
 def committed_values(bootstrap_servers: str, topic: str) -> list[bytes]:
-    """What a read_committed consumer gets, up to the high watermark: fails where a transaction is left open."""
+    """The values that a read_committed consumer gets, up to the high watermark; fails if a transaction is left open."""
     with Client(bootstrap_servers) as client:
         partitions = [TopicPartition(TopicName(topic), number) for number in client.topic(topic).partitions]
         for attempt in range(20):  # EndTxn is answered before the markers are written
@@ -79,7 +79,7 @@ class Copy:
         return sorted(path.name for path in self.points.iterdir() if not path.suffix and not path.name.startswith("."))
 
     def was_held(self, name: str) -> bool:
-        """Whether a process has waited at a point."""
+        """True if a process has waited at a fault point."""
         return (self.points / f".{name}.held").exists()
 
     def start(self) -> StreamingQuery:

@@ -15,7 +15,7 @@ from oncelog.records.compression import Codec
 from oncelog.spark.sink import ledger, modes
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, parse_sink_options
-from oncelog.spark.sink.register import Attempt
+from oncelog.spark.sink.two_phase.register import Attempt
 from tests.peers.apache_kafka import ApacheKafka
 from tests.spark.sink.queries import committed_values
 
@@ -27,9 +27,9 @@ def test_the_ledger_on_apache_kafka(tmp_path: Path) -> None:
         servers = kafka.bootstrap_servers
         options = parse_sink_options({"kafka.bootstrap.servers": servers, "topic": "out"})
         with Client(servers) as client:
-            assert modes.settle(client, Mode.AUTO) is Mode.LEDGER
+            assert modes.choose(client, Mode.AUTO) is Mode.LEDGER
             with pytest.raises(SinkError, match=r"no InitProducerId 6|two\.phase\.commit"):
-                modes.settle(client, Mode.TWO_PHASE)
+                modes.choose(client, Mode.TWO_PHASE)
             attempt = Attempt("query", 0, "run")
             rows = [pa.record_batch({"value": [f"row {number}" for number in range(3000)]})]
             assert ledger.write_with_ledger(options, attempt, "0", rows) == 3000

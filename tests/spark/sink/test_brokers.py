@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.spark.sink.points import HOLD
+from oncelog.spark.sink.fault_points import HOLD
 from tests.peers.oncelog_serve import OncelogServe
 from tests.spark.sink.queries import TWO_PHASE, Copy, committed_values, make_input
 

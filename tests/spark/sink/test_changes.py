@@ -12,15 +12,17 @@ from oncelog.admin.configs import ResourceType, alter_configs
 from oncelog.admin.topics import NewTopic, add_partitions, create_topic, delete_records, delete_topics
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.outside import open_transactions
+from oncelog.client.blocking.transaction_admin import open_transactions
 from oncelog.client.errors import ClientError
-from oncelog.spark.sink import asks, driver, ledger, protocol, tasks
-from oncelog.spark.sink.cluster import Cluster
-from oncelog.spark.sink.errors import Behind, LostRows, NotOpen, SinkError
+from oncelog.spark.sink import epoch_commit, ledger, task_writer
+from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.foreach_batch import transaction
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
-from oncelog.spark.sink.register import Attempt, Listed
-from oncelog.spark.sink.register_topic import REGISTERS
-from oncelog.spark.transacting import transaction
+from oncelog.spark.sink.two_phase import operations, protocol
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
+from oncelog.spark.sink.two_phase.errors import Behind, LostRows, NotOpen
+from oncelog.spark.sink.two_phase.register import Attempt, Listed
+from oncelog.spark.sink.two_phase.register_topic import REGISTERS
 from oncelog.testing import Broker
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.spark.sink.queries import TWO_PHASE, committed_values
@@ -46,7 +48,7 @@ def rows(*values: str) -> list[pa.RecordBatch]:
 
 
 def write(options: SinkOptions, attempt: Attempt, task: int, *values: str) -> tuple[tuple[Listed, ...], int]:
-    done = tasks.write_two_phase(options, attempt, tasks.TaskPlace(str(task), 0), rows(*values))
+    done = task_writer.write_two_phase(options, attempt, task_writer.TaskPlace(str(task), 0), rows(*values))
     return (() if done.listed is None else (done.listed,)), done.rows
 
 
@@ -60,9 +62,9 @@ def test_an_epoch_that_the_ledger_wrote_by_half_is_completed_in_two_phases(optio
     assert ledger.write_with_ledger(replace(options, mode=Mode.AUTO), attempt, "0", rows("a", "b")) == 2
     again = Attempt("upgraded", 5, "again")
     first, second = write(options, again, 0, "a", "b"), write(options, again, 1, "c")
-    driver.commit(options, again, first[0] + second[0], rows=first[1] + second[1])
+    epoch_commit.commit(options, again, first[0] + second[0], rows=first[1] + second[1])
     assert committed(options) == [b"a", b"b", b"c"]
-    driver.commit(options, again, (), rows=3)
+    epoch_commit.commit(options, again, (), rows=3)
     other = Attempt("upgraded", 5, "other")
     assert write(options, other, 0, "a", "b") == ((), 2)
     different = Attempt("upgraded-2", 5, "run")
@@ -78,7 +80,7 @@ def test_a_query_in_two_phases_does_not_go_on_with_the_ledger_by_itself(options:
     for mode in (by_itself, asked):
         with pytest.raises(SinkError, match="two phases"):
             ledger.write_with_ledger(mode, first, "0", rows("a"))
-    driver.commit(options, first, listed)
+    epoch_commit.commit(options, first, listed)
     assert ledger.write_with_ledger(asked, first, "0", rows("a")) == 0
     with pytest.raises(SinkError, match=r"transaction\.two\.phase\.commit\.enable=true .*or exactlyOnce=ledger"):
         ledger.write_with_ledger(by_itself, second, "0", rows("b"))
@@ -89,7 +91,7 @@ def test_a_query_in_two_phases_does_not_go_on_with_the_ledger_by_itself(options:
 def test_a_checkpoint_from_before_is_noticed_in_both_modes(options: SinkOptions) -> None:
     for epoch in range(2):
         attempt = Attempt("rewound", epoch, "run")
-        driver.commit(options, attempt, write(options, attempt, 0, f"row {epoch}")[0])
+        epoch_commit.commit(options, attempt, write(options, attempt, 0, f"row {epoch}")[0])
         ledger.write_with_ledger(options, Attempt("rewound-ledger", epoch, "run"), "0", rows(f"row {epoch}"))
     with pytest.raises(Behind, match="restored, rewound or copied"):
         write(options, Attempt("rewound", 0, "again"), 0, "new")
@@ -103,15 +105,19 @@ def test_a_checkpoint_from_before_is_noticed_in_both_modes(options: SinkOptions)
 @pytest.mark.parametrize("version", [1, 2])
 def test_nothing_is_opened_behind_the_sweep(version: int) -> None:
     """A twin that has its identity and has not written yet when the epoch is decided."""
-    with Broker(TWO_PHASE) as own, Client(own.bootstrap_servers) as client, Cluster(client, "behind") as cluster:
+    with (
+        Broker(TWO_PHASE) as own,
+        Client(own.bootstrap_servers) as client,
+        ClusterOperations(client, "behind") as cluster,
+    ):
         key = FeatureUpdateKey(feature="transaction.version", max_version_level=version, upgrade_type=2)
         client.request(UpdateFeaturesRequest(feature_updates=[key], timeout_ms=5000), broker="controller")
         given = {"kafka.bootstrap.servers": own.bootstrap_servers, "topic": "out", "exactlyOnce": "2pc"}
         options, attempt = parse_sink_options(given), Attempt("behind", 0, "run")
         listed, _ = write(options, attempt, 0, "a")
         twin = cluster.run(protocol.claim(attempt, 0))
-        assert not isinstance(twin, protocol.Turn)
-        driver.commit(options, attempt, listed)
+        assert not isinstance(twin, protocol.TaskAction)
+        epoch_commit.commit(options, attempt, listed)
         producer = cluster.claimed(twin)
         producer.begin()
         with pytest.raises(ClientError, match=r"(?i)fenced|epoch"):  # noqa: PT012 - whichever of them is told
@@ -126,10 +132,10 @@ def test_decided_rows_that_retention_took_before_they_were_readable(options: Sin
     listed, _ = write(options, attempt, 0, "a", "b")
     dying = protocol.commit(attempt, listed)
     with Client(options.bootstrap_servers) as client:
-        with Cluster(client, "retained") as cluster:
+        with ClusterOperations(client, "retained") as cluster:
 
-            def die(ask: asks.Ask) -> None:
-                if isinstance(ask, asks.End):
+            def die(operation: operations.Operation) -> None:
+                if isinstance(operation, operations.End):
                     raise SystemExit
 
             with pytest.raises(SystemExit):
@@ -137,8 +143,8 @@ def test_decided_rows_that_retention_took_before_they_were_readable(options: Sin
         delete_records(client, {TopicPartition(TopicName(options.topic or ""), 0): 2})
     again = Attempt("retained", 0, "again")
     with pytest.raises(LostRows, match=r"2 rows of .*-0 at offsets 0–1 "):
-        driver.commit(options, again, (), rows=2)
-    driver.commit(replace(options, accept_loss=0), again, (), rows=2)
+        epoch_commit.commit(options, again, (), rows=2)
+    epoch_commit.commit(replace(options, accept_loss=0), again, (), rows=2)
     assert committed(options) == []
 
 
@@ -158,14 +164,14 @@ def test_what_would_forget_registers_is_refused_and_more_partitions_do_no_harm()
         with pytest.raises(SinkError, match="has 1 partitions, the sink needs 8"):
             write(options, attempt, 0, "a")
         delete_topics(client, [REGISTERS])
-        driver.commit(options, attempt, write(options, attempt, 0, "a")[0])
+        epoch_commit.commit(options, attempt, write(options, attempt, 0, "a")[0])
         add_partitions(client, REGISTERS, 16)
         assert write(options, Attempt("query", 0, "again"), 0, "a") == ((), 1)
         delete_topics(client, [REGISTERS])
         forgotten = Attempt("query", 1, "run")
         with pytest.raises(SinkError, match="no entry in __oncelog_sink, but this is its epoch 1"):
             write(options, forgotten, 0, "b")
-        driver.commit(options, forgotten, write(replace(options, accept_duplicates=1), forgotten, 0, "b")[0])
+        epoch_commit.commit(options, forgotten, write(replace(options, accept_duplicates=1), forgotten, 0, "b")[0])
         alter_configs(client, ResourceType.TOPIC, REGISTERS, change={"cleanup.policy": "delete"})
         with pytest.raises(SinkError, match=r"cleanup\.policy=delete, which forgets"):
             write(options, Attempt("query", 2, "run"), 0, "c")
@@ -175,7 +181,7 @@ def test_what_would_forget_registers_is_refused_and_more_partitions_do_no_harm()
 def test_a_write_that_nobody_can_finish_ends_by_itself_if_it_has_a_time_out(options: SinkOptions) -> None:
     once = replace(options, transaction_timeout_ms=100)
     attempt = Attempt("run:1", 0, "1")
-    driver.commit(options, attempt, write(once, attempt, 0, "a")[0], forget=True)
+    epoch_commit.commit(options, attempt, write(once, attempt, 0, "a")[0], forget=True)
     killed = Attempt("run:2", 0, "2")
     listed, _ = write(once, killed, 0, "b")
     with Client(options.bootstrap_servers) as client:
@@ -184,5 +190,5 @@ def test_a_write_that_nobody_can_finish_ends_by_itself_if_it_has_a_time_out(opti
                 break
             client.pause(number)
     with pytest.raises(NotOpen):
-        driver.commit(options, killed, listed)
+        epoch_commit.commit(options, killed, listed)
     assert committed(options) == [b"a"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncelog.spark.sink.errors import SinkError
-from oncelog.spark.sink.points import NAMES
+from oncelog.spark.sink.fault_points import NAMES
 from oncelog.testing import Broker
 from tests.spark.connector_jars import connector_jars
 from tests.spark.sink.queries import Copy, committed_values, make_input
@@ -62,7 +62,7 @@ def test_foreach_batch_writes_two_topics_at_once_and_not_again(
             transaction.write(batch.select("value"), topic="each-one")
             transaction.write(batch.select("value"), topic="each-two")
         if len(seen) == 1:
-            with pytest.raises(SinkError, match="has had its transaction"):
+            with pytest.raises(SinkError, match="was decided by a transaction before"):
                 oncelog.spark.transaction(batch, epoch, options).__enter__()
             raise RuntimeError("after the commit, before Spark's")
 

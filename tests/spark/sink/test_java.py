@@ -1,4 +1,4 @@
-"""What the sink wrote, read by Apache Kafka's console consumer and Spark's connector; what Java wrote, read by us."""
+"""Rows of the sink, read by Apache Kafka's console consumer and Spark's connector; rows of Java, read by the source."""
 
 from __future__ import annotations
 

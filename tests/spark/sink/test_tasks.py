@@ -1,4 +1,4 @@
-"""What tasks and drivers leave on a real broker, without Spark around them: twins, restarts, rows of every kind."""
+"""Tasks and drivers on a real broker, without Spark around them: twins, restarts, rows of every kind."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, FetchSettings, read_fetched
-from oncelog.client.blocking.outside import end_transaction, open_transactions
+from oncelog.client.blocking.transaction_admin import end_transaction, open_transactions
 from oncelog.client.machine.partitioner import partition_of_key
-from oncelog.spark.sink import driver, ledger, modes, protocol, register_records, tasks
-from oncelog.spark.sink.cluster import Cluster, was_aborted
+from oncelog.spark.sink import epoch_commit, ledger, modes, task_writer
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
-from oncelog.spark.sink.register import Attempt, Listed, Register, State
+from oncelog.spark.sink.two_phase import protocol, register_records
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, was_aborted
+from oncelog.spark.sink.two_phase.register import Attempt, Listed, Register, State
 from oncelog.testing import Broker
 from tests.spark.sink.queries import TWO_PHASE, committed_values
 
 pytestmark = pytest.mark.slow
 
-FIRST = tasks.TaskPlace("0", 0)
-TWIN = tasks.TaskPlace("0", 1)
+FIRST = task_writer.TaskPlace("0", 0)
+TWIN = task_writer.TaskPlace("0", 1)
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +45,8 @@ def batch(*values: str) -> pa.RecordBatch:
     return pa.record_batch({"value": list(values)})
 
 
-def write(options: SinkOptions, attempt: Attempt, place: tasks.TaskPlace, *values: str) -> list[Listed]:
-    listed = tasks.write_two_phase(options, attempt, place, [batch(*values)]).listed
+def write(options: SinkOptions, attempt: Attempt, place: task_writer.TaskPlace, *values: str) -> list[Listed]:
+    listed = task_writer.write_two_phase(options, attempt, place, [batch(*values)]).listed
     return [] if listed is None else [listed]
 
 
@@ -60,10 +61,10 @@ def test_a_twin_that_finishes_late_leaves_nothing(options: SinkOptions) -> None:
 
     def late() -> Iterator[pa.RecordBatch]:
         yield batch("a")
-        driver.commit(options, attempt, tuple(listed))
+        epoch_commit.commit(options, attempt, tuple(listed))
         yield batch("b")
 
-    assert tasks.write_two_phase(options, attempt, TWIN, late()) == (None, 2)
+    assert task_writer.write_two_phase(options, attempt, TWIN, late()) == (None, 2)
     assert committed(options) == [b"a", b"b"]
 
 
@@ -71,13 +72,13 @@ def test_a_broker_that_restarts_between_write_and_commit_and_after_it(broker: Br
     attempt = Attempt("restarts", 0, "run")
     listed = write(options, attempt, FIRST, "a")
     broker.restart()
-    driver.commit(options, attempt, tuple(listed))
+    epoch_commit.commit(options, attempt, tuple(listed))
     broker.kill()
     broker.start()
-    driver.commit(options, attempt, tuple(listed))
+    epoch_commit.commit(options, attempt, tuple(listed))
     again = Attempt("restarts", 0, "run2")
     assert write(options, again, FIRST, "a") == []
-    driver.commit(options, again, ())
+    epoch_commit.commit(options, again, ())
     assert committed(options) == [b"a"]
 
 
@@ -90,7 +91,7 @@ def test_names_are_used_again_in_later_epochs_and_jobs_do_not_run_twice(
         attempt = Attempt("names", epoch, f"run{epoch}")
         listed = write(options, attempt, FIRST, f"row {epoch}")
         names += [one.stored.transactional_id for one in listed]
-        driver.commit(options, attempt, tuple(listed))
+        epoch_commit.commit(options, attempt, tuple(listed))
     assert names == [f"oncelog-sink/names/0/{number}" for number in (0, 1, 2, 0, 1)]
     assert write(options, Attempt("names", 4, "other"), FIRST, "row 4") == []
     assert committed(options) == [b"row %d" % number for number in range(5)]
@@ -105,30 +106,30 @@ def test_two_attempts_of_one_number_are_two(options: SinkOptions) -> None:
         yield batch("a")
         write(options, attempt, FIRST, "a")
 
-    assert tasks.write_two_phase(options, attempt, FIRST, during()).listed is not None
-    driver.commit(options, attempt, tuple(before))
+    assert task_writer.write_two_phase(options, attempt, FIRST, during()).listed is not None
+    epoch_commit.commit(options, attempt, tuple(before))
     assert committed(options) == [b"a"]
 
 
 def test_what_a_dead_run_left_is_ended_when_the_query_starts_again(options: SinkOptions) -> None:
     first, again = Attempt("leftovers", 0, "run"), Attempt("leftovers", 0, "again")
-    left = [*write(options, first, FIRST, "a"), *write(options, first, tasks.TaskPlace("1", 0), "b")]
+    left = [*write(options, first, FIRST, "a"), *write(options, first, task_writer.TaskPlace("1", 0), "b")]
     assert len(left) == 2
     with Client(options.bootstrap_servers) as client:
         assert len(open_transactions(client, "oncelog-sink/leftovers/")) == 2
         listed = write(options, again, FIRST, "a")
         assert open_transactions(client, "oncelog-sink/leftovers/") == [one.stored for one in listed]
-    driver.commit(options, again, tuple(listed))
+    epoch_commit.commit(options, again, tuple(listed))
     assert committed(options) == [b"a"]
 
 
 def test_a_decision_that_is_longer_than_a_record(options: SinkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(register_records, "PART_BYTES", 200)
     attempt = Attempt("long", 0, "run")
-    listed = [one for n in range(5) for one in write(options, attempt, tasks.TaskPlace(str(n), 0), f"row {n}")]
-    driver.commit(options, attempt, tuple(listed))
+    listed = [one for n in range(5) for one in write(options, attempt, task_writer.TaskPlace(str(n), 0), f"row {n}")]
+    epoch_commit.commit(options, attempt, tuple(listed))
     assert committed(options) == [b"row %d" % number for number in range(5)]
-    with Client(options.bootstrap_servers) as client, Cluster(client, "long") as cluster:
+    with Client(options.bootstrap_servers) as client, ClusterOperations(client, "long") as cluster:
         assert cluster.register() == Register(0, "run", State.DONE)
         assert cluster._topic._reader.parts == 0
 
@@ -136,7 +137,7 @@ def test_a_decision_that_is_longer_than_a_record(options: SinkOptions, monkeypat
 def test_a_run_that_was_given_up_leaves_nothing_open(options: SinkOptions) -> None:
     attempt = Attempt("aborts", 0, "run")
     write(options, attempt, FIRST, "a")
-    driver.abort(options, attempt)
+    epoch_commit.abort(options, attempt)
     assert committed(options) == []
 
 
@@ -155,7 +156,7 @@ def test_every_column_arrives_and_keys_go_where_java_would_put_them(options: Sin
     with Client(options.bootstrap_servers) as client:
         for topic in ("columns-a", "columns-b"):
             create_topic(client, NewTopic(topic, 3, configs={"retention.ms": "-1"}))
-        assert tasks.write_plain(replace(options, topic=None), [rows]) == 4
+        assert task_writer.write_plain(replace(options, topic=None), [rows]) == 4
         found = {}
         for topic in ("columns-a", "columns-b"):
             from oncelog.base.ids import TopicName, TopicPartition
@@ -187,12 +188,12 @@ def test_batches_are_as_small_as_the_topic_wants_them_with_their_headers(options
     rows = pa.record_batch({"value": [f"{number:0300}" for number in range(400)], "headers": headers})
     with Client(options.bootstrap_servers) as client:
         create_topic(client, NewTopic(options.topic or "", 1, configs={"max.message.bytes": "20000"}))
-    assert tasks.write_plain(options, [rows]) == 400
+    assert task_writer.write_plain(options, [rows]) == 400
     assert len(committed(options)) == 400
     for wrong in ([None], [{"key": None, "value": b""}]):
         unnamed = pa.record_batch({"value": ["v"], "headers": pa.array([wrong], header)})
         with pytest.raises(SinkError, match="a record's headers have names"):
-            tasks.write_plain(options, [unnamed])
+            task_writer.write_plain(options, [unnamed])
 
 
 def test_the_log_tells_whether_a_transaction_that_nobody_knows_was_aborted(options: SinkOptions) -> None:
@@ -203,7 +204,7 @@ def test_the_log_tells_whether_a_transaction_that_nobody_knows_was_aborted(optio
         committed(options)
         assert was_aborted(client, listed[0].written[0], listed[0].stored)
         good = write(options, attempt, TWIN, "b")
-        driver.commit(options, attempt, tuple(good))
+        epoch_commit.commit(options, attempt, tuple(good))
         assert committed(options) == [b"b"]
         assert not was_aborted(client, good[0].written[0], good[0].stored)
 
@@ -221,8 +222,8 @@ def test_the_ledger_writes_once_and_notices_other_rows(options: SinkOptions) -> 
 
 def test_the_mode_follows_the_cluster(options: SinkOptions) -> None:
     with Client(options.bootstrap_servers) as client:
-        assert modes.settle(client, Mode.AUTO) is Mode.TWO_PHASE
+        assert modes.choose(client, Mode.AUTO) is Mode.TWO_PHASE
     with Broker() as without, Client(without.bootstrap_servers) as client:
-        assert modes.settle(client, Mode.AUTO) is Mode.LEDGER
+        assert modes.choose(client, Mode.AUTO) is Mode.LEDGER
         with pytest.raises(SinkError, match=r"transaction\.two\.phase\.commit\.enable=true"):
-            modes.settle(client, Mode.TWO_PHASE)
+            modes.choose(client, Mode.TWO_PHASE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncelog.spark import decode_values, load
-from oncelog.spark.shaping import Shape
+from oncelog.spark.jobs.shape import Shape
 from tests.spark.conftest import Topic
 from tests.spark.connector_jars import avro_jars
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,9 @@ def test_a_query_over_tls_and_scram(spark: SparkSession, tmp_path: Path) -> None
         kafka.add_user()
         with Client(kafka.bootstrap_servers) as client:
             client.topic("secret", create=True)
-            client.produce(TopicPartition(TopicName("secret"), 0), build_batch([Record(-1, 1, None, b"v")] * 3))
+            now_ms = time.time_ns() // 1_000_000  # retention removes a record of 1970, 30 s after the broker's start
+            record = Record(-1, now_ms, None, b"v")
+            client.produce(TopicPartition(TopicName("secret"), 0), build_batch([record] * 3))
         escaped = PASSWORD.replace('"', r"\"")
         module = (
             f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{escaped}";'

@@ -59,7 +59,7 @@ class Sink:
 
 
 def latest(query: StreamingQuery) -> Mapping[str, Any]:
-    """What the source reports as the end of its logs."""
+    """The end of the logs, as the source reports it."""
     progress = query.lastProgress
     assert progress is not None
     told: Mapping[str, Any] = json.loads(progress["sources"][0]["latestOffset"])

@@ -21,8 +21,9 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite, TransactionSettings
+from oncelog.core.transactions.persistence import record_of
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.core.transactions.transaction import Transaction, record_of
+from oncelog.core.transactions.transaction import Transaction
 from oncelog.handlers.api import Operation
 from oncelog.handlers.registry import BY_KEY
 from oncelog.handlers.support.context import CoordinatorRefusal

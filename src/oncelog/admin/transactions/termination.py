@@ -18,7 +18,8 @@ from oncelog.admin.transactions.transactional_ids import TransactionRow, describ
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MINUTE_MS, SECOND_MS
-from oncelog.client.blocking.client import TRANSACTION_KEY, Client
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 

@@ -1,5 +1,5 @@
-"""Looking into the files of a data directory, offline: oncelog's and Apache Kafka's are the same.
+"""Dumps of the files of a data directory, offline: oncelog's and Apache Kafka's are the same.
 
-The rule: nothing is written, nothing is locked, and nothing is believed. Damage becomes a row that says so, and the
-dump goes on with the next file.
+The rule: nothing is written, nothing is locked, and no content is trusted. Damage becomes a row of type ``error``, and
+the dump goes on with the next file.
 """

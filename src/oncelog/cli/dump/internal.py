@@ -1,6 +1,6 @@
 """Records of the internal topics, decoded: ``__consumer_offsets`` and ``__transaction_state``.
 
-What this version cannot read comes out as ``{"unknown": …}`` with the version and the reason.
+Records that this version cannot read become ``{"unknown": …}`` with the version and the reason.
 """
 
 from __future__ import annotations

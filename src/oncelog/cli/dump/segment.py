@@ -1,7 +1,7 @@
 """Rows of a log segment: its batches, and their records where wanted.
 
-The rule: the file is mapped, not read; a damaged batch is a row of type ``error`` with its position, and what follows
-it is not guessed at.
+The rule: the file is mapped, not read; a batch that cannot be read is a row of type ``error`` with its position, and
+ends the segment's rows.
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ from oncelog.client.aio.group import AsyncGroupConsumer
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.config import ClientConfig
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
-from oncelog.client.machine.reading import read_fetched
 from oncelog.client.machine.transaction_values import TransactionSettings
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""A client of one cluster over asyncio: a link per broker, what is known of the cluster, and who must answer what.
+"""A client of one cluster over asyncio: a link per broker, a view of the cluster, requests to the broker responsible.
 
-The rules are those of ``blocking.client``: leaders, coordinators and the controller are looked up when first needed and
-again when a broker says it is not the one; what may pass is tried again until ``retry_timeout_ms``.
+The rules are those of ``blocking.cluster``: leaders, coordinators and the controller are looked up when first needed
+and again when a broker says it is not the one; what may pass is tried again until ``retry_timeout_ms``.
 
 The package runs on any event loop and adds nothing of its own that differs from run to run: time is the loop's, jitter
 and the time of records come from the constructor, connections are the loop's ``create_connection``, and nothing goes
@@ -56,7 +56,7 @@ def wall_ms() -> int:
 
 
 def finished(tasks: Mapping[asyncio.Task[T], object], done: Collection[asyncio.Future[T]]) -> list[asyncio.Task[T]]:
-    """Those of ``done`` in the order they were begun: the order of asyncio's set is another in every run."""
+    """The tasks in ``done`` in the order they were begun: the order of asyncio's set is another in every run."""
     return [task for task in tasks if task in done]
 
 
@@ -125,11 +125,11 @@ class AsyncClient:
         return known
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:
-        """Look it up again when it is needed next."""
+        """Drop the known coordinator of ``key``: it is looked up again when next needed."""
         self._coordinators.pop((key_type, key), None)
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """``attempt()``, again after a pause while it fails with what may pass; the last failure is raised."""
+        """The result of ``attempt()``, repeated after pauses while its error may pass; the last error is raised."""
         deadline = loop_ms() + self.config.retry_timeout_ms
         number = 0
         while True:
@@ -148,7 +148,7 @@ class AsyncClient:
             number += 1
 
     def may_pass(self, error: ClientError) -> bool:
-        """Whether it makes sense to try again after ``error``. A cluster that was there before may come back."""
+        """True if a retry after ``error`` may succeed. A cluster that was reached before may come back."""
         if isinstance(error, UnknownTopic):
             return False
         if isinstance(error, BrokerRefused):
@@ -160,7 +160,7 @@ class AsyncClient:
         await asyncio.sleep(self._backoff.delay_ms(attempt, self._entropy.randint(-200, 200)) / 1000)
 
     async def refresh(self) -> None:
-        """Ask for the brokers, and again for the topics already known."""
+        """Fetch metadata anew: the brokers, and the topics already known."""
         await self._ask_metadata(list(self.view.topics))
 
     async def metadata(self, topics: Iterable[str], *, create: bool = False) -> dict[TopicName, TopicInfo]:

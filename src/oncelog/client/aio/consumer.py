@@ -21,7 +21,7 @@ from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
 
 
 class AsyncConsumer:
-    """Raw batches of assigned partitions; ``machine.reading.read_fetched`` makes records of them."""
+    """Raw batches of assigned partitions; ``machine.consumed_records.read_fetched`` makes records of them."""
 
     def __init__(self, client: AsyncClient, settings: FetchSettings | None = None) -> None:
         self._client = client
@@ -61,9 +61,9 @@ class AsyncConsumer:
         self._here = [one for one in self._here if one.partition not in positions]
 
     async def poll(self, wait_ms: int = 1000, until: asyncio.Future[None] | None = None) -> list[Fetched]:
-        """What has arrived, waiting for the first of it; empty after ``wait_ms`` or when nothing is assigned.
+        """Batches that have arrived, waiting for the first; empty after ``wait_ms`` or when nothing is assigned.
 
-        It ends early when ``until`` is done. Raises ClientError when brokers cannot be reached for
+        The wait ends early when ``until`` is done. Raises ClientError when brokers cannot be reached for
         ``retry_timeout_ms``.
         """
         deadline = loop_ms() + wait_ms
@@ -117,7 +117,7 @@ class AsyncConsumer:
                 self._sent[asyncio.create_task(self._fetch(broker))] = broker
 
     async def _fetch(self, broker: int) -> ClientError | None:
-        """Ask, and take in what is answered as soon as it comes: a later ``assign`` or ``seek`` drops it."""
+        """Send a fetch and buffer its answer as soon as it comes: a later ``assign`` or ``seek`` drops it."""
         asked: Mapping[TopicPartition, int] = {}
         try:
             link = self._links.get(broker)
@@ -148,7 +148,7 @@ class AsyncConsumer:
             self._failing_since_ms, self._attempt = None, 0
 
     async def _failed(self, error: ClientError) -> None:
-        """Wait a little and go on, unless it has been so for too long."""
+        """Pause after a failed fetch. Raises ``error`` if it is final or fetches have failed for too long."""
         since = self._failing_since_ms = loop_ms() if self._failing_since_ms is None else self._failing_since_ms
         if not self._client.may_pass(error) or loop_ms() - since >= self._client.config.retry_timeout_ms:
             raise error

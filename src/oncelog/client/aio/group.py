@@ -12,8 +12,9 @@ Rules:
 1. The task joins, syncs and heartbeats; positions are looked up in another, so that heartbeats go on meanwhile.
 2. Only ``poll`` gives partitions up and takes them over, and runs the callbacks: between two calls of it the caller's
    partitions stay as they are. The task does not join again before they were given up.
-3. Who does not call ``poll`` for ``rebalance_timeout_ms`` is taken for dead: heartbeats end, and others get the work.
-4. Delivery is at least once, as of ``blocking.group``; what is committed and as whom is ``machine.holding``'s.
+3. A caller that does not ``poll`` for ``rebalance_timeout_ms`` is taken for dead: heartbeats end, others get its work.
+4. Delivery is at least once, as of ``blocking.group``; what is committed, and under which generation, is the business
+   of ``machine.assigned_partitions``.
 5. A cancelled ``poll`` loses nothing, and does not disturb a join that is under way.
 """
 
@@ -31,8 +32,8 @@ from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.membership import GroupMembership
 from oncelog.client.aio.offsets import commit_offsets, list_offsets
 from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.assigned_partitions import AssignedPartitions, Reset
 from oncelog.client.machine.group import GroupMember, GroupSettings
-from oncelog.client.machine.holding import Holding, Reset
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
 
@@ -41,7 +42,7 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 
 
 class AsyncGroupConsumer:
-    """One member; made inside a running loop, used as an asynchronous context manager and by one task.
+    """One member of a group; made inside a running loop, used as an asynchronous context manager and by one task.
 
     ``reset`` says where to begin where the group has no offset; ``none`` raises. ``on_assigned`` is awaited with the
     positions it begins at, ``on_revoked`` with the partitions it is about to lose, while their offsets can still be
@@ -64,8 +65,8 @@ class AsyncGroupConsumer:
         member = GroupMember(group, topics, settings)
         self._client = client
         self._consumer = AsyncConsumer(client, fetch)
-        self._holding = Holding(group, settings.instance_id, reset, loop_ms())
-        self._membership = GroupMembership(client, member, self._holding, read_committed=fetch.read_committed)
+        self._assigned = AssignedPartitions(group, settings.instance_id, reset, loop_ms())
+        self._membership = GroupMembership(client, member, self._assigned, read_committed=fetch.read_committed)
         self._read_committed = fetch.read_committed
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
@@ -81,13 +82,13 @@ class AsyncGroupConsumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions held now; it changes in ``poll`` only."""
-        return self._holding.owned
+        """The partitions assigned now; changes in ``poll`` only."""
+        return self._assigned.owned
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """As whom a transactional producer commits the offsets of the partitions held (KIP-447)."""
-        return self._holding.metadata
+        """The identity under which a transactional producer commits offsets of the assigned partitions (KIP-447)."""
+        return self._assigned.metadata
 
     def position(self, partition: TopicPartition) -> int | None:
         """The next offset that will be fetched."""
@@ -95,22 +96,22 @@ class AsyncGroupConsumer:
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Fetch from other offsets next, as after an aborted transaction. Partitions of others are passed over."""
-        self._consumer.seek({p: offset for p, offset in positions.items() if p in self._holding.owned})
+        self._consumer.seek({p: offset for p, offset in positions.items() if p in self._assigned.owned})
 
     async def poll(self, wait_ms: int = 500) -> list[Fetched]:
-        """What has been fetched, waiting for the first of it; possibly nothing after ``wait_ms``.
+        """Batches that have been fetched, waiting for the first; possibly none after ``wait_ms``.
 
         Raises ClientError when the group or its partitions cannot be reached for ``retry_timeout_ms``, and what the
         callbacks raise. It may be called again after that.
         """
         deadline = loop_ms() + wait_ms
-        if self._holding.is_commit_due(loop_ms()):
+        if self._assigned.is_commit_due(loop_ms()):
             await self.commit()
         while True:
             await self._follow()
             left = max(0, deadline - loop_ms())
             news = self._membership.news
-            if self._holding.is_held and len(self._consumer.positions):
+            if self._assigned.is_assigned and len(self._consumer.positions):
                 arrived = await self._consumer.poll(left, news)
                 found = [one for one in arrived if not await self._reset_if_gone(one) and one.records]
                 if found:
@@ -121,35 +122,35 @@ class AsyncGroupConsumer:
                 return []
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
-        """Everything before ``next_offset`` may be committed; that is done by ``poll`` every 5 s, and at the end."""
-        self._holding.processed(partition, next_offset)
+        """Mark records before ``next_offset`` as processed; ``poll`` commits them every 5 s, ``close`` the rest."""
+        self._assigned.processed(partition, next_offset)
 
     async def commit(self) -> None:
-        """Commit what was processed. The member joins again if the coordinator says that it has to."""
-        offsets = self._holding.take_done(loop_ms())
+        """Commit what was processed. The member joins again if the coordinator demands it."""
+        offsets = self._assigned.take_uncommitted(loop_ms())
         try:
-            await commit_offsets(self._client, self._holding.metadata.group, offsets, self._holding.membership)
+            await commit_offsets(self._client, self._assigned.metadata.group, offsets, self._assigned.membership)
         except BrokerRefused as error:
             self._membership.refused(error)
 
     async def close(self, *, commit: bool = True) -> None:
         """Give up the partitions, committing if wanted; leave the group (a static member stays); close connections."""
         try:
-            if commit and self._holding.is_held:
-                await self._give_up()
+            if commit and self._assigned.is_assigned:
+                await self._revoke()
             await self._membership.leave()
         except (ClientError, TimeoutError):
             pass  # the session time-out does the rest
         finally:
-            self._holding.give_up()
+            self._assigned.revoke()
             await self._membership.close()
             await self._consumer.close()
 
     async def _follow(self) -> None:
-        """Do what the membership asks for: give up, or take over."""
+        """Carry out what the membership demands: revoke the assignment, or start a new one."""
         self._membership.attend()
-        if self._holding.is_held and self._membership.is_over:
-            await self._give_up()
+        if self._assigned.is_assigned and self._membership.is_over:
+            await self._revoke()
         positions = self._membership.take_start()
         if positions is not None:
             await self._consumer.assign(positions)
@@ -159,11 +160,11 @@ class AsyncGroupConsumer:
                 await self._on_assigned(self._to_tell)
             self._to_tell = None
 
-    async def _give_up(self) -> None:
-        """Commit what was done while the generation is still valid; then others may have the partitions."""
-        if self._on_revoked is not None and self._holding.owned:
-            await self._on_revoked(self._holding.owned)
-        if self._holding.has_done:
+    async def _revoke(self) -> None:
+        """Commit processed offsets while the generation is still valid, then release the partitions."""
+        if self._on_revoked is not None and self._assigned.owned:
+            await self._on_revoked(self._assigned.owned)
+        if self._assigned.has_uncommitted:
             with contextlib.suppress(ClientError):
                 await self.commit()
         self._to_tell = None
@@ -171,8 +172,8 @@ class AsyncGroupConsumer:
         self._membership.released()
 
     async def _reset_if_gone(self, fetched: Fetched) -> bool:
-        if not self._holding.is_gone(fetched):
+        if not self._assigned.is_out_of_range(fetched):
             return False
-        wanted = self._holding.beginnings([fetched.partition])
+        wanted = self._assigned.beginnings([fetched.partition])
         self.seek(await list_offsets(self._client, wanted, read_committed=self._read_committed))
         return True

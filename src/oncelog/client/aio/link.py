@@ -1,4 +1,4 @@
-"""One stream to one broker with its connection machine: every call waits for its own response.
+"""A link: one asyncio stream to one broker with its connection machine; every call waits for its own response.
 
 The rule: after any failure the link is closed, and every call in flight on it fails with ConnectionLost. One task
 reads; whoever calls writes. A call that is cancelled or timed out closes the link, because its answer would still come.
@@ -71,12 +71,12 @@ class AsyncLink:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent."""
+        """True while requests can be sent."""
         return self._machine.phase is Phase.READY
 
     @property
     def versions(self) -> Versions:
-        """What the broker has."""
+        """The API versions and features that the broker announced."""
         return self._machine.versions
 
     async def call(
@@ -90,7 +90,7 @@ class AsyncLink:
         return await self._call(message, version, timeout_ms, answered)
 
     async def close(self) -> None:
-        """Close it; requests in flight are lost."""
+        """Close the link; requests in flight are lost."""
         self._fail(f"the connection to {self.address} is closed")
         if self._reading is not None:
             self._reading.cancel()
@@ -139,7 +139,7 @@ class AsyncLink:
         return decoded
 
     async def _read(self) -> None:
-        """Take in what comes until the end."""
+        """Receive until the connection ends, handing each response to the call that waits for it."""
         try:
             while data := await self._reader.read(_READ_BYTES):
                 self._write(self._machine.feed(data))
@@ -160,7 +160,7 @@ class AsyncLink:
             self._writer.writelines([chunk for chunk in chunks if isinstance(chunk, (bytes, bytearray, memoryview))])
 
     def _fail(self, text: str) -> None:
-        """Everything in flight is lost."""
+        """Close the link and fail every call in flight with ConnectionLost."""
         self._machine.close()
         self._writer.close()
         lost: list[asyncio.Future[Any]] = [self._ready, *self._waiting.values()]
@@ -171,7 +171,7 @@ class AsyncLink:
         self._waiting.clear()
 
     async def _stay_authenticated(self) -> None:
-        """Before the broker's patience ends (KIP-368), once what is in flight has been answered."""
+        """Authenticate again before the session's lifetime ends (KIP-368), once nothing is in flight."""
         if self._authenticate_at_s is None:
             return
         async with self._authenticating:
@@ -210,7 +210,7 @@ async def _connect(address: Address, config: ClientConfig) -> tuple[asyncio.Stre
             address.host, address.port, ssl=context, server_hostname=address.host if context else None
         )
     except ssl.SSLCertVerificationError as error:
-        hint = "ssl.ca.location names whom to trust"
+        hint = "set ssl.ca.location to the authority that signed it"
         raise AuthenticationFailed(f"the certificate of {address} is refused: {error.verify_message}; {hint}") from None
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,9 +1,9 @@
-"""The membership of an asynchronous group consumer, in a task of its own: join, sync, heartbeats, where to begin.
+"""The membership of an asynchronous group consumer, in a task of its own: join, sync, heartbeats, start positions.
 
 Rules: the states are ``machine.group``'s, and one request to the coordinator is outstanding at a time. While partitions
-are held and the group rebalances, the task only heartbeats: it joins again when ``poll`` has given them up. Positions
-are looked up in a second task, because a transaction with offsets pending may keep them from us for longer than the
-session lasts. Nothing here touches what is held; ``poll`` does.
+are assigned and the group rebalances, the task only heartbeats: it joins again when ``poll`` has given them up.
+Positions are looked up in a second task, because a transaction with offsets pending may delay them for longer than the
+session lasts. The assignment itself is changed by ``poll`` only.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.aio.offsets import committed_offsets, list_offsets
 from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.assigned_partitions import TOPIC_CHECK_MS, AssignedPartitions
 from oncelog.client.machine.group import GroupMember, State
-from oncelog.client.machine.holding import TOPIC_CHECK_MS, Holding
 from oncelog.wire.message import Request
 
 _GOODBYE_S: Final = 5.0
 
 
 class GroupMembership:
-    """The task, and the line between it and ``poll``.
+    """The membership task, and what it exchanges with ``poll``.
 
-    ``news`` is done when ``poll`` has to look: the assignment is over, or positions of a new one are there, or the task
-    has failed. ``poll`` answers by ``take_start`` and ``released``.
+    ``news`` is done when ``poll`` has something to do: the assignment is over, positions of a new one are known, or the
+    task has failed. ``poll`` answers by ``take_start`` and ``released``.
     """
 
-    def __init__(self, client: AsyncClient, member: GroupMember, holding: Holding, *, read_committed: bool) -> None:
+    def __init__(
+        self, client: AsyncClient, member: GroupMember, assigned: AssignedPartitions, *, read_committed: bool
+    ) -> None:
         self._client = client
         self._member = member
-        self._holding = holding
+        self._assigned = assigned
         self._read_committed = read_committed
         self._link: AsyncLink | None = None
         self._task: asyncio.Task[None] | None = None
@@ -48,8 +50,8 @@ class GroupMembership:
 
     @property
     def is_over(self) -> bool:
-        """Whether what is held is not the member's any more."""
-        held = self._holding.metadata
+        """True if the assigned partitions no longer belong to the member: it rebalances or has another generation."""
+        held = self._assigned.metadata
         member = self._member
         return member.state is not State.STABLE or (held.generation, held.member_id) != (
             member.generation,
@@ -57,7 +59,7 @@ class GroupMembership:
         )
 
     def attend(self) -> None:
-        """``poll`` is here: see that the task runs. Raises what it failed with."""
+        """Note a call of ``poll`` and keep the task running. Raises what the task failed with."""
         self._attended_ms = loop_ms()
         if self.news.done():
             self.news = asyncio.get_running_loop().create_future()
@@ -71,21 +73,21 @@ class GroupMembership:
         if self._task is None:
             self._task = asyncio.create_task(self._live())
             self._task.add_done_callback(self._tell)
-        if self._starting is None and not self._holding.is_held and self._member.state is State.STABLE:
+        if self._starting is None and not self._assigned.is_assigned and self._member.state is State.STABLE:
             self._start()
 
     def take_start(self) -> dict[TopicPartition, int] | None:
-        """The positions of a new assignment, once, when they are there; the partitions are held from then on."""
+        """The positions of a new assignment, returned once; the partitions count as assigned from then on."""
         member, starting = self._member, self._starting
         if starting is None or not starting.done() or member.state is not State.STABLE:
             return None
         self._starting = None
-        self._holding.take_over(member.assignment, member.generation, member.member_id)
+        self._assigned.assign(member.assignment, member.generation, member.member_id)
         return starting.result()
 
     def released(self) -> None:
-        """Nothing is held any more: the task may join."""
-        self._holding.give_up()
+        """The partitions are revoked: the task may join."""
+        self._assigned.revoke()
         self._wake.set()
 
     def refused(self, error: BrokerRefused) -> None:
@@ -95,7 +97,7 @@ class GroupMembership:
         self._tell()
 
     async def leave(self) -> None:
-        """End the task and say goodbye. Raises ClientError; TimeoutError when that takes too long."""
+        """End the task and leave the group. Raises ClientError; TimeoutError when that takes too long."""
         await self._stop()
         goodbye = self._member.leave()
         if goodbye is not None:
@@ -103,7 +105,7 @@ class GroupMembership:
                 await (await self._coordinator()).call(goodbye)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """End the task and close the coordinator's connection."""
         await self._stop()
         if self._link is not None:
             await self._link.close()
@@ -116,15 +118,15 @@ class GroupMembership:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _live(self) -> None:
-        """Keep up the membership for as long as somebody polls."""
+        """Keep up the membership for as long as the caller polls."""
         while loop_ms() - self._attended_ms < self._member.settings.rebalance_timeout_ms:
-            if self._member.state is State.STABLE or self._holding.is_held:
+            if self._member.state is State.STABLE or self._assigned.is_assigned:
                 await self._keep_alive()
             else:
                 await self._join()
 
     async def _join(self) -> None:
-        """One step towards an assignment."""
+        """Join or sync: one request, and the assignment's partitions if this member leads."""
         await self._exchange(self._member.next_request(loop_ms()))
         if self._member.state is State.ASSIGNING:
             self._counts = await self._partition_counts()
@@ -134,7 +136,7 @@ class GroupMembership:
             self._start()
 
     async def _keep_alive(self) -> None:
-        """A heartbeat, while the assignment is good or ``poll`` has not given it up yet, and a pause."""
+        """Heartbeat while the assignment is valid or ``poll`` has not revoked it yet, then pause."""
         member = self._member
         self._wake.clear()
         if member.state is State.STABLE:
@@ -146,7 +148,7 @@ class GroupMembership:
         if member.state is not State.STABLE:
             self._end_start()
             self._tell()
-            if not self._holding.is_held:
+            if not self._assigned.is_assigned:
                 return
         until_due = member.heartbeat_due_ms - loop_ms()
         pause_ms = until_due if until_due > 0 else member.settings.heartbeat_interval_ms
@@ -155,7 +157,7 @@ class GroupMembership:
                 await self._wake.wait()
 
     async def _exchange(self, request: Request[Any] | None) -> None:
-        """One request to the coordinator and its answer, retried while the coordinator moves."""
+        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves."""
         if request is None:
             return
         member = self._member
@@ -188,19 +190,19 @@ class GroupMembership:
         return {name: len(info.partitions) for name, info in topics.items() if info.exists}
 
     async def _check_topics(self) -> None:
-        """A topic that has appeared or grown: the leader calls for a rebalance."""
+        """Call for a rebalance if a topic has appeared or grown; done by the group's leader."""
         self._check_due_ms = loop_ms() + TOPIC_CHECK_MS
         if await self._partition_counts() != self._counts:
             self._member.rejoin()
 
     def _start(self) -> None:
-        """Look up where to begin, while heartbeats go on."""
+        """Look up the start positions in a second task, while heartbeats go on."""
         self._end_start()
         self._starting = asyncio.create_task(self._positions(self._member.assignment))
         self._starting.add_done_callback(self._tell)
 
     def _end_start(self) -> None:
-        """Nobody wants it any more. It is not cancelled: that would cost others the connection that it waits on."""
+        """Abandon the look-up of positions. Not cancelled: that would close a connection that others wait on."""
         if self._starting is not None:
             self._abandoned[self._starting] = None
             self._starting.add_done_callback(self._gone)
@@ -213,7 +215,7 @@ class GroupMembership:
     async def _positions(self, owned: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
         group = self._member.group
         committed = await committed_offsets(self._client, group, owned, require_stable=True) if owned else {}
-        positions, missing = self._holding.start(owned, committed)
+        positions, missing = self._assigned.start(owned, committed)
         return positions | await list_offsets(self._client, missing, read_committed=self._read_committed)
 
     def _tell(self, _: object = None) -> None:
@@ -222,5 +224,5 @@ class GroupMembership:
 
 
 def _failure(task: asyncio.Task[Any]) -> BaseException | None:
-    """What an ended task failed with; asyncio knows then that somebody has looked."""
+    """The exception an ended task failed with, retrieved so that asyncio does not warn about it."""
     return None if task.cancelled() else task.exception()

@@ -26,9 +26,10 @@ async def committed_offsets(
     *,
     require_stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
-    """What a group has committed, for some partitions or all; without those it has no offset for.
+    """The committed offsets of a group, for some partitions or all; without those it has no offset for.
 
-    ``require_stable`` waits for the transactions that have offsets pending (KIP-447), as whoever reads on has to.
+    ``require_stable`` waits for the transactions that have offsets pending (KIP-447); a consumer that reads on from
+    these offsets needs it.
     """
     message = offset_fetch_request(group, partitions, require_stable=require_stable)
 

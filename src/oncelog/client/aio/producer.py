@@ -1,4 +1,4 @@
-"""A producer over asyncio: ``send`` takes records, ``flush`` has them all acknowledged, each is in the log once.
+"""A producer over asyncio: ``send`` takes records, ``flush`` waits until all are acknowledged; each is in the log once.
 
 Rules: as of ``blocking.producer``. A request to a leader is a task of its own while ``flush`` (or a ``send`` that finds
 the buffer full) waits; nothing is sent at other times. After a cancelled ``flush`` the next one goes on.
@@ -16,7 +16,7 @@ from oncelog.base.units import MIB
 from oncelog.client.aio.client import AsyncClient, finished, loop_ms
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
-from oncelog.client.machine import produced
+from oncelog.client.machine import produce_responses
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
 from oncelog.client.machine.producer import (
     Failed,
@@ -36,7 +36,7 @@ _NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 
 
 class AsyncProducer:
-    """Use it as an asynchronous context manager; leaving it flushes (not after an exception)."""
+    """An idempotent producer; an asynchronous context manager that flushes at its end (not after an exception)."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class AsyncProducer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Take one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request does."""
+        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request does."""
         at = self._client.now_ms() if timestamp_ms is None else timestamp_ms
         record = Record(-1, at, key, value, headers)
         self.machine.add(await self._partition(topic, partition, record), record, loop_ms())
@@ -97,7 +97,7 @@ class AsyncProducer:
         self._raise_failure()
 
     async def close(self) -> None:
-        """Let go of what is in flight; what is not flushed is dropped."""
+        """Cancel the requests in flight; what is not flushed is dropped."""
         tasks = list(self._sent)
         self._sent.clear()
         for task in tasks:
@@ -126,7 +126,7 @@ class AsyncProducer:
             await asyncio.sleep(max(1, min(until_due if until_due > 0 else 10, 100)) / 1000)
 
     async def _keep_identity(self) -> None:
-        """An id before anything is sent, and the next epoch when sequences were lost."""
+        """Obtain a producer id before anything is sent, and the next epoch when sequences were lost."""
         for failed in self.machine.renumber():
             self._note(failed)
         if not self._idempotent or not self.machine.needs_identity or self._sent:
@@ -145,7 +145,7 @@ class AsyncProducer:
             self._idempotent = False
 
     async def _admit(self, partitions: list[TopicPartition]) -> None:
-        """Called before batches for these are sent the first time."""
+        """Hook called before batches for ``partitions`` are sent the first time."""
 
     def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
         """The highest version of Produce for these partitions."""
@@ -174,7 +174,7 @@ class AsyncProducer:
         return await self._client.leader(partition, create=self._create_topics)
 
     async def _open(self, leader: int) -> None:
-        """Connect now: the requests then are written in order, without waiting for a connection."""
+        """Connect to ``leader`` first, so that requests are written in order without waiting for a connection."""
         try:
             await self._client.link(leader)
         except ClientError as error:
@@ -202,11 +202,11 @@ class AsyncProducer:
             self._take(batches, response)
 
     def _take(self, batches: list[PendingBatch], message: ProduceResponse) -> None:
-        for outcome in produced.answered(self.machine, self._client.view, batches, message, loop_ms()):
+        for outcome in produce_responses.answered(self.machine, self._client.view, batches, message, loop_ms()):
             self._note(outcome)
 
     def _lost(self, batches: list[PendingBatch]) -> None:
-        for outcome in produced.lost(self.machine, self._client.view, batches, loop_ms()):
+        for outcome in produce_responses.lost(self.machine, self._client.view, batches, loop_ms()):
             self._note(outcome)
 
     def _note(self, outcome: Outcome | None) -> None:

@@ -20,8 +20,8 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import GROUP_KEY, TRANSACTION_KEY, AsyncClient, finished, loop_ms
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.pacing import Pacing
 from oncelog.client.machine.producer import Failed, Outcome, ProducerSettings
 from oncelog.client.machine.transaction_requests import BUMP_VERSION
 from oncelog.client.machine.transaction_states import State, Verdict
@@ -34,7 +34,7 @@ _BUSY_PAUSE_S = 0.02
 
 
 class AsyncTransactionalProducer(AsyncProducer):
-    """Use it as an asynchronous context manager; leaving it aborts what is open."""
+    """A transactional producer; an asynchronous context manager that aborts an open transaction at its end."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class AsyncTransactionalProducer(AsyncProducer):
             raise ConfigError("a transactional producer needs acks=all")
         super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
         self.transactions = TransactionMachine(transaction)
-        self._pacing = Pacing()
+        self._first_batch_delay = FirstBatchDelay()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -61,7 +61,7 @@ class AsyncTransactionalProducer(AsyncProducer):
 
     @property
     def state(self) -> State:
-        """Where the producer stands."""
+        """The producer's state; see ``machine.transaction_states``."""
         return self.transactions.state
 
     @property
@@ -117,22 +117,22 @@ class AsyncTransactionalProducer(AsyncProducer):
             await self._settle("commit")
         self.transactions.commit()
         await self._run("commit")
-        self._pacing.ended(_now_us())
+        self._first_batch_delay.ended(_now_us())
 
     async def abort(self) -> None:
         """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
         self.transactions.abort()
         await self._let_go()
         await self._run("abort")
-        self._pacing.ended(_now_us())
+        self._first_batch_delay.ended(_now_us())
 
     async def prepare(self) -> StoredTransaction:
-        """Flush everything and promise to end it as is decided elsewhere: store what is returned with the decision."""
+        """Flush, and prepare the transaction for a decision made elsewhere: store the result with that decision."""
         await self._settle("prepare")
         return self.transactions.prepare()
 
     async def complete(self, stored: StoredTransaction | None) -> Ended:
-        """After ``prepare`` or recovery: commit if ``stored`` names the transaction that is prepared, else abort."""
+        """End the prepared transaction, after ``prepare`` or recovery: commit if ``stored`` names it, else abort."""
         ended = self.transactions.complete(stored)
         await self._run("complete")
         return ended
@@ -158,9 +158,9 @@ class AsyncTransactionalProducer(AsyncProducer):
 
     async def _admit(self, partitions: list[TopicPartition]) -> None:
         if partitions and self.transactions.is_first:
-            if (wait_us := self._pacing.wait_us(_now_us())) > 0:
+            if (wait_us := self._first_batch_delay.wait_us(_now_us())) > 0:
                 await asyncio.sleep(wait_us / 1e6)
-            self._pacing.sent(_now_us())
+            self._first_batch_delay.sent(_now_us())
         self.transactions.register(partitions)
         await self._run("send records")
 
@@ -172,7 +172,7 @@ class AsyncTransactionalProducer(AsyncProducer):
         if self.on_outcome is not None and outcome is not None:
             self.on_outcome(outcome)
         if outcome is not None:
-            self._pacing.answered(_now_us())
+            self._first_batch_delay.answered(_now_us())
         if isinstance(outcome, Failed):
             self.transactions.batch_failed(outcome.error_code, outcome.message)
 
@@ -185,7 +185,7 @@ class AsyncTransactionalProducer(AsyncProducer):
         await self._run(what)
 
     async def _let_go(self) -> None:
-        """Hear the answers that are due, for a while; then nothing of the transaction is in flight any more."""
+        """Wait for the answers in flight, up to a request's time-out, then drop whatever of the transaction is left."""
         if self._sent:
             done, _ = await asyncio.wait(self._sent, timeout=self._client.config.request_timeout_ms / 1000)
             for task in finished(self._sent, done):
@@ -196,7 +196,7 @@ class AsyncTransactionalProducer(AsyncProducer):
             self.transactions.sequences_lost()
 
     async def _run(self, what: str) -> None:
-        """Ask until nothing is left to ask. Raises what failed; what may pass is asked again for a time."""
+        """Send the machine's requests until none is left. Raises what failed; what may pass is retried for a time."""
         machine, config = self.transactions, self._client.config
         deadline = loop_ms() + config.retry_timeout_ms
         attempt = 0
@@ -225,7 +225,7 @@ class AsyncTransactionalProducer(AsyncProducer):
         return attempt + 1
 
     async def _exchange(self) -> tuple[Verdict, int]:
-        """One request to its coordinator, and what came of it."""
+        """Send the machine's next request to its coordinator: the verdict on the answer, and its error code."""
         machine, client = self.transactions, self._client
         key, kind = machine.settings.transactional_id, TRANSACTION_KEY
         try:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from oncelog.client.blocking.group import GroupConsumer
     from oncelog.client.blocking.producer import Producer
     from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
+    from oncelog.client.machine.consumed_records import read_fetched
     from oncelog.client.machine.group import GroupSettings
     from oncelog.client.machine.offsets import Committed
     from oncelog.client.machine.producer import ProducerSettings
-    from oncelog.client.machine.reading import read_fetched
 
 _ELSEWHERE: Final = {
     "Committed": "oncelog.client.machine.offsets",
@@ -32,7 +32,7 @@ _ELSEWHERE: Final = {
     "ProducerSettings": "oncelog.client.machine.producer",
     "TransactionSettings": "oncelog.client.blocking.transactions",
     "TransactionalProducer": "oncelog.client.blocking.transactions",
-    "read_fetched": "oncelog.client.machine.reading",
+    "read_fetched": "oncelog.client.machine.consumed_records",
 }
 
 __all__ = [

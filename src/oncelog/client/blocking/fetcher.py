@@ -9,16 +9,14 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import TopicPartition
+from oncelog.client.blocking.cluster import ClusterClient
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
-
-if TYPE_CHECKING:
-    from oncelog.client.blocking.client import Client
 
 
 class _Sent(NamedTuple):
@@ -31,7 +29,7 @@ class _Sent(NamedTuple):
 class Fetcher:
     """Fetches a set of partitions, which may be replaced at any time."""
 
-    def __init__(self, client: Client, settings: FetchSettings) -> None:
+    def __init__(self, client: ClusterClient, settings: FetchSettings) -> None:
         self._client = client
         self.positions = Positions(client.view, settings)
         self._links: dict[int, Link] = {}
@@ -51,7 +49,7 @@ class Fetcher:
         self.positions.assign(positions, until)
 
     def poll(self, wait_ms: int | None = None) -> list[Fetched]:
-        """What has arrived, waiting up to ``wait_ms`` (the fetch's own wait by default) for the first of it.
+        """Batches that have arrived, waiting up to ``wait_ms`` (by default twice ``max_wait_ms``) for the first.
 
         Raises ClientError when brokers cannot be reached for ``retry_timeout_ms``.
         """
@@ -154,7 +152,7 @@ class Fetcher:
         return results
 
     def _failed(self, error: ClientError, partitions: list[TopicPartition] | None = None) -> None:
-        """A broker could not be asked: wait, look for the leaders again; give up after a while."""
+        """Pause after a failed fetch and forget the leaders. Raises ``error`` if final, or failing for too long."""
         now = now_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now

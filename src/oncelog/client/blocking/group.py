@@ -19,8 +19,8 @@ from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
 from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
+from oncelog.client.machine.assigned_partitions import TOPIC_CHECK_MS, AssignedPartitions, Reset
 from oncelog.client.machine.group import GroupMember, GroupSettings, State
-from oncelog.client.machine.holding import TOPIC_CHECK_MS, Holding, Reset
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.wire.message import Request
@@ -30,7 +30,7 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], None]
 
 
 class GroupConsumer:
-    """One member. ``reset`` says where to begin where the group has no offset; ``none`` raises.
+    """One member of a group. ``reset`` says where to begin where the group has no offset; ``none`` raises.
 
     ``on_assigned`` is called with the positions that it begins at, and with nothing when its partitions go.
     ``on_revoked`` is called before that, while their offsets can still be committed (by a transaction too).
@@ -51,14 +51,14 @@ class GroupConsumer:
         self._client = client
         self._member = GroupMember(group, topics, settings or GroupSettings())
         self._fetcher = Fetcher(client, fetch or FetchSettings())
-        self._holding = Holding(group, self._member.settings.instance_id, reset, now_ms())
+        self._assigned = AssignedPartitions(group, self._member.settings.instance_id, reset, now_ms())
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._link: Link | None = None
         self._check_due_ms = now_ms() + TOPIC_CHECK_MS
         self._counts: dict[str, int] = {}
         self._is_new = False
-        """There is an assignment that is not taken over yet, or not wholly because that failed."""
+        """True while a new assignment is not started yet, or starting it failed half-way."""
 
     def __enter__(self) -> Self:
         return self
@@ -70,18 +70,18 @@ class GroupConsumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions this member has now."""
-        return self._holding.owned
+        """The partitions assigned to this member now."""
+        return self._assigned.owned
 
     @property
     def has_joined(self) -> bool:
-        """Whether it is a member with an assignment (which may be empty) now."""
+        """True while the consumer is a member with an assignment, which may be empty."""
         return self._member.state is State.STABLE
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """As whom a transactional producer commits the offsets of the partitions held (KIP-447)."""
-        return self._holding.metadata
+        """The identity under which a transactional producer commits offsets of the assigned partitions (KIP-447)."""
+        return self._assigned.metadata
 
     def position(self, partition: TopicPartition) -> int | None:
         """The next offset that will be fetched."""
@@ -89,11 +89,11 @@ class GroupConsumer:
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Fetch from other offsets next, as after an aborted transaction. Partitions of others are passed over."""
-        self._fetcher.positions.seek({p: offset for p, offset in positions.items() if p in self._holding.owned})
+        self._fetcher.positions.seek({p: offset for p, offset in positions.items() if p in self._assigned.owned})
 
     def poll(self, wait_ms: int = 500) -> list[Fetched]:
         """Keep up the membership, then return what has been fetched, possibly nothing."""
-        if self._holding.is_commit_due(now_ms()):
+        if self._assigned.is_commit_due(now_ms()):
             self.commit()
         self._keep_up()
         if not len(self._fetcher):
@@ -102,23 +102,23 @@ class GroupConsumer:
         return [one for one in self._fetcher.poll(wait_ms) if self._usable(one)]
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
-        """Everything before ``next_offset`` may be committed."""
-        self._holding.processed(partition, next_offset)
+        """Mark records before ``next_offset`` as processed: they may be committed."""
+        self._assigned.processed(partition, next_offset)
 
     def commit(self) -> None:
-        """Commit what was processed. The member joins again if the coordinator says that it has to."""
-        offsets = self._holding.take_done(now_ms())
+        """Commit what was processed. The member joins again if the coordinator demands it."""
+        offsets = self._assigned.take_uncommitted(now_ms())
         try:
-            commit_offsets(self._client, self._member.group, offsets, self._holding.membership)
+            commit_offsets(self._client, self._member.group, offsets, self._assigned.membership)
         except BrokerRefused as error:
             self._member.refused(error.code)
 
     def close(self, *, commit: bool = True) -> None:
-        """Commit if wanted, leave the group, and let go of the connections."""
+        """Commit if wanted, leave the group, and close the connections."""
         try:
-            if commit and self._on_revoked is not None and self._holding.owned:
-                self._on_revoked(self._holding.owned)
-            if commit and self._holding.has_done:
+            if commit and self._on_revoked is not None and self._assigned.owned:
+                self._on_revoked(self._assigned.owned)
+            if commit and self._assigned.has_uncommitted:
                 self.commit()
             goodbye = self._member.leave()
             if goodbye is not None:
@@ -131,10 +131,10 @@ class GroupConsumer:
                 self._link.close()
 
     def _usable(self, fetched: Fetched) -> bool:
-        """Whether it is records; an offset that has gone is reset, other errors are raised."""
-        if not self._holding.is_gone(fetched):
+        """True if ``fetched`` is records; a position out of the log's range is reset, other errors are raised."""
+        if not self._assigned.is_out_of_range(fetched):
             return True
-        self.seek(self._listed(self._holding.beginnings([fetched.partition])))
+        self.seek(self._listed(self._assigned.beginnings([fetched.partition])))
         return False
 
     def _keep_up(self) -> None:
@@ -143,7 +143,7 @@ class GroupConsumer:
             self._check_topics()
         while (request := self._member.next_request(now_ms())) is not None:
             if self._member.state is not State.STABLE:
-                self._give_up()
+                self._revoke()
             was = self._member.state
             self._exchange(request)
             if self._member.state is State.ASSIGNING:
@@ -152,11 +152,11 @@ class GroupConsumer:
             elif was is State.SYNCING and self._member.state is State.STABLE:
                 self._is_new = True
         if self._is_new:
-            self._take_over()
+            self._assign()
             self._is_new = False
 
     def _exchange(self, request: Request[Any]) -> None:
-        """One request to the coordinator and its answer, retried while the coordinator moves."""
+        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves."""
         wait_ms = self._client.config.request_timeout_ms
         if self._member.state is State.UNJOINED:
             wait_ms += self._member.settings.rebalance_timeout_ms
@@ -185,32 +185,32 @@ class GroupConsumer:
         return {name: len(info.partitions) for name, info in topics.items() if info.exists}
 
     def _check_topics(self) -> None:
-        """A topic that has appeared or grown: the leader calls for a rebalance."""
+        """Call for a rebalance if a topic has appeared or grown; done by the group's leader."""
         self._check_due_ms = now_ms() + TOPIC_CHECK_MS
         if self._partition_counts() != self._counts:
             self._member.rejoin()
 
-    def _give_up(self) -> None:
-        """The partitions go to others: commit what was done in them, while the generation is still valid."""
-        if not self._holding.owned:
+    def _revoke(self) -> None:
+        """Commit processed offsets while the generation is still valid, then drop the assignment."""
+        if not self._assigned.owned:
             return
         if self._on_revoked is not None:
-            self._on_revoked(self._holding.owned)
-        if self._holding.has_done and self._member.generation >= 0:
+            self._on_revoked(self._assigned.owned)
+        if self._assigned.has_uncommitted and self._member.generation >= 0:
             with contextlib.suppress(ClientError):
                 self.commit()
-        self._holding.give_up()
+        self._assigned.revoke()
         self._fetcher.assign({})
         if self._on_assigned is not None:
             self._on_assigned({})
 
-    def _take_over(self) -> None:
+    def _assign(self) -> None:
         """Start on the new assignment, from the committed offsets."""
-        member, holding = self._member, self._holding
-        holding.take_over(member.assignment, member.generation, member.member_id)
-        owned = holding.owned
+        member, assigned = self._member, self._assigned
+        assigned.assign(member.assignment, member.generation, member.member_id)
+        owned = assigned.owned
         committed = committed_offsets(self._client, member.group, owned, require_stable=True) if owned else {}
-        positions, missing = holding.start(owned, committed)
+        positions, missing = assigned.start(owned, committed)
         positions |= self._listed(missing)
         self._fetcher.assign(positions)
         if self._on_assigned is not None:

@@ -1,7 +1,7 @@
-"""One stream to one broker with its connection machine: submit requests, collect responses in any order.
+"""A link: one blocking stream to one broker with its connection machine; responses are collected in any order.
 
-The rule: after any failure the link is closed and every request in flight on it is lost; whoever waits is told by
-ConnectionLost and decides whether to ask again. Waiting for one response keeps the others for those who ask later.
+The rule: after any failure the link is closed and every request in flight on it is lost; callers that wait get
+ConnectionLost and decide whether to ask again. Waiting for one response keeps the others for later calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Link", "now_ms"]
 
 
 class Link:
-    """A negotiated connection."""
+    """A negotiated and authenticated connection to one broker."""
 
     def __init__(self, address: Address, config: ClientConfig, system: System = THIS_MACHINE) -> None:
         self.address = address
@@ -58,20 +58,20 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be submitted."""
+        """True while requests can be submitted."""
         return self._machine.phase is Phase.READY
 
     @property
     def versions(self) -> Versions:
-        """What the broker has."""
+        """The API versions and features that the broker announced."""
         return self._machine.versions
 
     def fileno(self) -> int:
-        """For waiting on several links at once, which ``pending`` may make needless."""
+        """The descriptor to poll when waiting on several links at once; check ``pending`` before."""
         return self._stream.fileno()
 
     def pending(self) -> bool:
-        """Whether something is here that waiting would not show."""
+        """True if responses or bytes are buffered that polling ``fileno`` would not show."""
         return bool(self._arrived) or self._stream.pending()
 
     def submit(self, message: Request[Any], version: int | None = None, *, answered: bool = True) -> int:
@@ -97,7 +97,7 @@ class Link:
         return self._arrived.pop(correlation_id)
 
     def arrived(self, correlation_id: int) -> Response[Any] | None:
-        """The response if it is here already or can be read without waiting. Raises ConnectionLost."""
+        """The response if it has arrived or can be read without waiting, else None. Raises ConnectionLost."""
         while correlation_id not in self._arrived and self._read(0):
             pass
         return self._arrived.pop(correlation_id, None)
@@ -116,12 +116,12 @@ class Link:
             raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error
 
     def close(self) -> None:
-        """Close it; requests in flight are lost."""
+        """Close the link; requests in flight are lost."""
         self._machine.close()
         self._stream.close()
 
     def _authenticate(self) -> None:
-        """SASL, where the settings ask for it. Raises AuthenticationFailed."""
+        """Run the SASL exchange if the settings ask for one. Raises AuthenticationFailed."""
         sasl = self._config.security.sasl if self._config.security is not None else None
         self._authenticate_at_ms = None
         if sasl is None:
@@ -136,7 +136,7 @@ class Link:
             self._authenticate_at_ms = self._now_ms() + machine.session_lifetime_ms * 85 // 100
 
     def _authenticate_again(self) -> None:
-        """Before the broker's patience ends (KIP-368), once what is in flight has been answered."""
+        """Authenticate again before the session's lifetime ends (KIP-368), once nothing is in flight."""
         self._authenticate_at_ms = None
         deadline = self._now_ms() + self._config.request_timeout_ms
         while self._machine.in_flight:
@@ -161,7 +161,7 @@ class Link:
             raise
 
     def _read(self, timeout_ms: int) -> bool:
-        """Take in what comes within a time; True when something did."""
+        """Receive within ``timeout_ms``; True if any bytes came."""
         if self._machine.phase is Phase.CLOSED:
             raise ConnectionLost(f"the connection to {self.address} is closed")
         try:

@@ -17,7 +17,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
-from oncelog.client.machine import produced
+from oncelog.client.machine import produce_responses
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
 from oncelog.client.machine.producer import (
     Delivered,
@@ -48,7 +48,7 @@ class _Sent(NamedTuple):
 
 
 class DeliveryFailed(BrokerRefused):
-    """Records that were given up; ``records`` has them."""
+    """Records that could not be delivered; they are in ``records``."""
 
     def __init__(self, failed: Failed) -> None:
         self.records = failed.records
@@ -60,7 +60,7 @@ class DeliveryFailed(BrokerRefused):
 
 
 class Producer:
-    """Use it as a context manager; leaving it flushes (not after an exception)."""
+    """An idempotent producer; a context manager that flushes at its end (not after an exception)."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Producer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Take one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what ``request`` does."""
+        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what ``request`` does."""
         at = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         record = Record(-1, at, key, value, headers)
         self.machine.add(self._partition(topic, partition, record), record, now_ms())
@@ -119,7 +119,7 @@ class Producer:
         self._raise_failure()
 
     def poll(self) -> None:
-        """Send what has lingered long enough; for callers that pause between records."""
+        """Send batches that have lingered long enough; for callers that pause between records."""
         self._step(flush=False, wait_ms=0)
         self._raise_failure()
 
@@ -148,7 +148,7 @@ class Producer:
         return TopicPartition(TopicName(topic), self._sticky.choose(topic, record_size(record), count))
 
     def _step(self, *, flush: bool, wait_ms: int) -> None:
-        """Send what is ready, take what has arrived."""
+        """Send the batches that are ready and process the answers that have arrived."""
         self._keep_identity()
         sent = self._send_ready(flush)
         if not any(self._sent.values()):
@@ -161,14 +161,14 @@ class Producer:
             self._collect(broker)
 
     def _keep_identity(self) -> None:
-        """An id before anything is sent, and the next epoch when sequences were lost."""
+        """Obtain a producer id before anything is sent, and the next epoch when sequences were lost."""
         for failed in self.machine.renumber():
             self._note(failed)
         if self._idempotent and self.machine.needs_identity and not any(self._sent.values()):
             self._identify()
 
     def _admit(self, partitions: list[TopicPartition]) -> None:
-        """Called before batches for these are sent the first time."""
+        """Hook called before batches for ``partitions`` are sent the first time."""
 
     def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
         """The highest version of Produce for these partitions."""
@@ -262,11 +262,11 @@ class Producer:
             self._take(sent.batches, message)
 
     def _take(self, batches: list[PendingBatch], message: ProduceResponse) -> None:
-        for outcome in produced.answered(self.machine, self._client.view, batches, message, now_ms()):
+        for outcome in produce_responses.answered(self.machine, self._client.view, batches, message, now_ms()):
             self._note(outcome)
 
     def _lost(self, batches: list[PendingBatch]) -> None:
-        for outcome in produced.lost(self.machine, self._client.view, batches, now_ms()):
+        for outcome in produce_responses.lost(self.machine, self._client.view, batches, now_ms()):
             self._note(outcome)
 
     def _note(self, outcome: Outcome | None) -> None:

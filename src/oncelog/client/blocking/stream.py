@@ -36,20 +36,20 @@ class Stream(Protocol):
         """Write all of it. Raises ConnectionLost, RequestTimedOut."""
 
     def receive_into(self, buffer: memoryview, timeout_ms: int) -> int:
-        """At least one byte, or 0 when nothing came in time. Raises ConnectionLost when the far side has closed."""
+        """Receive at least one byte; 0 when none came in time. Raises ConnectionLost when the far side has closed."""
 
     def fileno(self) -> int:
-        """For waiting on several streams at once, to be asked for before each wait."""
+        """The descriptor to poll when waiting on several streams at once; call it before each wait."""
 
     def expect(self, count: int) -> None:
-        """``count`` bytes of a large response are still to come: waiting may go on until a good part of them is here.
-        0: nothing is known, but another large one may come while nobody waits."""
+        """Announce that ``count`` bytes of a large response are still to come: a wait may last until a good part of
+        them has arrived. With 0 no size is known, but another large response may arrive while nobody waits."""
 
     def pending(self) -> bool:
-        """Whether bytes are here already that waiting on ``fileno`` would not show (TLS)."""
+        """True if bytes are buffered that polling ``fileno`` would not show (TLS)."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the stream."""
 
 
 class TcpStream:
@@ -67,7 +67,7 @@ class TcpStream:
         self._address = address
         self._wake_at = 1
         self._is_large = False
-        """Whether the rest of a large response is awaited."""
+        """True while the rest of a large response is awaited."""
         self._largest = 1
         """Bytes of the largest response so far, up to ``_MOST_AHEAD_BYTES``."""
 
@@ -87,7 +87,7 @@ class TcpStream:
             raise ConnectionLost(f"the connection to {self._address} broke: {_reason(error)}") from None
 
     def receive_into(self, buffer: memoryview, timeout_ms: int) -> int:
-        """At least one byte, or 0 in time."""
+        """Receive at least one byte; 0 when none came in time."""
         try:
             if timeout_ms > 0:
                 self._about_to_wait()
@@ -102,12 +102,12 @@ class TcpStream:
         return count
 
     def fileno(self) -> int:
-        """The socket's, on which any answer shows from now on."""
+        """The socket's descriptor, with the low-water mark set so that an answer of any size shows."""
         self._about_to_wait()
         return self._socket.fileno()
 
     def expect(self, count: int) -> None:
-        """Be woken for a good part of ``count`` bytes; have room for another large response when they are here."""
+        """Wake a wait for a good part of ``count`` bytes; with 0 make room for another large response."""
         self._is_large = count > 0
         self._largest = max(self._largest, min(count, _MOST_AHEAD_BYTES))
         self._wake_from(min(count, _WAKE_AT_BYTES) if count else self._largest)
@@ -124,7 +124,7 @@ class TcpStream:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def pending(self) -> bool:
-        """Never: all that is here can be seen by waiting."""
+        """False: polling shows every byte of a plain socket."""
         return False
 
     def close(self) -> None:
@@ -138,14 +138,14 @@ class TlsStream(TcpStream):
     _socket: ssl.SSLSocket
 
     def expect(self, count: int) -> None:
-        """Nothing: how many bytes of the socket make so many of TLS is not known."""
+        """Do nothing: the bytes on the socket that make ``count`` bytes of TLS are not known."""
 
     def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
         """Write all of it: TLS has no vectors."""
         super().send([chunks[0] if len(chunks) == 1 else b"".join(chunks)], timeout_ms)
 
     def pending(self) -> bool:
-        """Whether decrypted bytes wait."""
+        """True if decrypted bytes are buffered."""
         return self._socket.pending() > 0
 
 
@@ -174,13 +174,13 @@ def connect(address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
 
 
 def _shake_hands(connected: socket.socket, address: Address, tls: TlsSettings, timeout_ms: int) -> ssl.SSLSocket:
-    """The TLS handshake. The certificate is verified in it."""
+    """Perform the TLS handshake, which verifies the certificate."""
     context = tls.context()
     try:
         connected.settimeout(max(timeout_ms, 1) / 1000)
         return context.wrap_socket(connected, server_hostname=address.host)
     except ssl.SSLCertVerificationError as error:
-        hint = "ssl.ca.location names whom to trust"
+        hint = "set ssl.ca.location to the authority that signed it"
         raise AuthenticationFailed(f"the certificate of {address} is refused: {error.verify_message}; {hint}") from None
     except TimeoutError:
         raise NoBrokerReachable(f"{address} does not finish the TLS handshake within {timeout_ms} ms") from None

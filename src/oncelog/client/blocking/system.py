@@ -1,4 +1,4 @@
-"""What the blocking client needs of the machine it runs on: connections, clocks, sleep, chance.
+"""The blocking client's port to the machine it runs on: connections, clocks, sleep, random numbers.
 
 Code that is given a client (``admin``) asks the client's system for the time, never the operating system: so the
 simulator runs the same code in virtual time.
@@ -15,34 +15,34 @@ from oncelog.client.config import Address, ClientConfig
 
 
 def now_ms() -> int:
-    """Time that only goes forward, for timeouts."""
+    """Milliseconds of the monotonic clock, for time-outs."""
     return time.monotonic_ns() // 1_000_000
 
 
 class System(Protocol):
-    """See the module."""
+    """Connections, clocks, sleep and random numbers; the simulator has its own."""
 
     def connect(self, address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
         """A stream to ``address``. Raises NoBrokerReachable, AuthenticationFailed, ConfigError."""
 
     def now_ms(self) -> int:
-        """Time that only goes forward, for timeouts."""
+        """Milliseconds of the monotonic clock, for time-outs."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
 
     def sleep(self, milliseconds: float) -> None:
-        """Let time pass."""
+        """Block the caller for so long."""
 
     def jitter(self, least: int, most: int) -> int:
-        """A number in [least, most] by chance."""
+        """A random number in [least, most]."""
 
 
 class ThisMachine:
-    """The real one."""
+    """The real machine: sockets, the system's clocks, ``random``."""
 
     def connect(self, address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
-        """Over TCP, with TLS where the settings ask for it."""
+        """A stream over TCP, with TLS where the settings ask for it."""
         return connect(address, config, timeout_ms)
 
     def now_ms(self) -> int:
@@ -54,11 +54,11 @@ class ThisMachine:
         return time.time_ns() // 1_000_000
 
     def sleep(self, milliseconds: float) -> None:
-        """Blocks the thread."""
+        """Block the thread."""
         time.sleep(milliseconds / 1000)
 
     def jitter(self, least: int, most: int) -> int:
-        """Not reproducible, on purpose: clients that fail together must not come back together."""
+        """A random number; not reproducible on purpose: clients that fail together must not return together."""
         return random.randint(least, most)
 
 

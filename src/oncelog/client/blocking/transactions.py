@@ -23,14 +23,15 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.client import TRANSACTION_KEY, Client
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.producer import Producer, ProducerSettings
 from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.pacing import Pacing
 from oncelog.client.machine.producer import Failed, Outcome
-from oncelog.client.machine.transaction_requests import BUMP_VERSION, Ask
+from oncelog.client.machine.transaction_requests import BUMP_VERSION, CoordinatorRequest
 from oncelog.client.machine.transaction_states import State, Verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.client.machine.transactions import TransactionMachine
@@ -42,7 +43,7 @@ BUSY_PAUSE_MS: Final = 20
 
 
 class TransactionalProducer(Producer):
-    """Use it as a context manager; leaving it aborts what is open. From one thread."""
+    """A transactional producer, for one thread; a context manager that aborts an open transaction at its end."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class TransactionalProducer(Producer):
             raise ConfigError("a transactional producer needs acks=all")
         super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
         self.transactions = TransactionMachine(transaction)
-        self._pacing = Pacing()
+        self._first_batch_delay = FirstBatchDelay()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -71,7 +72,7 @@ class TransactionalProducer(Producer):
 
     @property
     def state(self) -> State:
-        """Where the producer stands."""
+        """The producer's state; see ``machine.transaction_states``."""
         return self.transactions.state
 
     @property
@@ -127,22 +128,22 @@ class TransactionalProducer(Producer):
             self._settle("commit")
         self.transactions.commit()
         self._run("commit")
-        self._pacing.ended(_now_us())
+        self._first_batch_delay.ended(_now_us())
 
     def abort(self) -> None:
-        """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
+        """Abort the transaction; records that are not sent yet are dropped. The producer is usable again after it."""
         self.transactions.abort()
         self._let_go()
         self._run("abort")
-        self._pacing.ended(_now_us())
+        self._first_batch_delay.ended(_now_us())
 
     def prepare(self) -> StoredTransaction:
-        """Flush everything and promise to end it as is decided elsewhere: store what is returned with the decision."""
+        """Flush, and prepare the transaction for a decision made elsewhere: store the result with that decision."""
         self._settle("prepare")
         return self.transactions.prepare()
 
     def complete(self, stored: StoredTransaction | None) -> Ended:
-        """After ``prepare`` or recovery: commit if ``stored`` names the transaction that is prepared, else abort."""
+        """End the prepared transaction, after ``prepare`` or recovery: commit if ``stored`` names it, else abort."""
         ended = self.transactions.complete(stored)
         self._run("complete")
         return ended
@@ -167,9 +168,9 @@ class TransactionalProducer(Producer):
 
     def _admit(self, partitions: list[TopicPartition]) -> None:
         if partitions and self.transactions.is_first:
-            if (wait_us := self._pacing.wait_us(_now_us())) > 0:
+            if (wait_us := self._first_batch_delay.wait_us(_now_us())) > 0:
                 time.sleep(wait_us / 1e6)
-            self._pacing.sent(_now_us())
+            self._first_batch_delay.sent(_now_us())
         self.transactions.register(partitions)
         self._run("send records")
 
@@ -179,7 +180,7 @@ class TransactionalProducer(Producer):
 
     def _note(self, outcome: Outcome | None) -> None:
         if outcome is not None:
-            self._pacing.answered(_now_us())
+            self._first_batch_delay.answered(_now_us())
         if isinstance(outcome, Failed):
             self.transactions.batch_failed(outcome.error_code, outcome.message)
 
@@ -189,13 +190,13 @@ class TransactionalProducer(Producer):
     # Inside.
 
     def _settle(self, what: str) -> None:
-        """Everything that was begun in the transaction is done. Raises what it failed with."""
+        """Flush, and finish every request begun in the transaction. Raises what it failed with."""
         self.transactions.require_open(what)
         self.flush()
         self._run(what)
 
     def _let_go(self) -> None:
-        """Hear the answers that are due, for a while; then nothing of the transaction is in flight any more."""
+        """Wait for the answers in flight, up to a request's time-out, then drop whatever of the transaction is left."""
         deadline = now_ms() + self._client.config.request_timeout_ms
         while any(self._sent.values()) and now_ms() < deadline:
             self._wait(100)
@@ -207,7 +208,7 @@ class TransactionalProducer(Producer):
             self.transactions.sequences_lost()
 
     def _run(self, what: str) -> None:
-        """Ask until nothing is left to ask. Raises what failed; what may pass is asked again for a time."""
+        """Send the machine's requests until none is left. Raises what failed; what may pass is retried for a time."""
         machine, config = self.transactions, self._client.config
         deadline = now_ms() + config.retry_timeout_ms
         attempt = 0
@@ -236,7 +237,7 @@ class TransactionalProducer(Producer):
         return attempt + 1
 
     def _exchange(self) -> tuple[Verdict, int]:
-        """One request to its coordinator, and what came of it."""
+        """Send the machine's next request to its coordinator: the verdict on the answer, and its error code."""
         machine = self.transactions
         name = machine.settings.transactional_id
         link = self._coordinator(name, TRANSACTION_KEY)
@@ -263,7 +264,7 @@ class TransactionalProducer(Producer):
             self._client.forget_coordinator(key, *kind)
             raise
 
-    def _forget(self, ask: Ask) -> None:
+    def _forget(self, ask: CoordinatorRequest) -> None:
         if ask.group is None:
             self._client.forget_coordinator(self.transactions.settings.transactional_id, TRANSACTION_KEY)
         else:

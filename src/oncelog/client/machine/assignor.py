@@ -1,4 +1,4 @@
-"""The range assignor, and what members of a "consumer" group tell each other (KIP-429 formats through ``records``).
+"""The range assignor, and the subscriptions and assignments of "consumer" groups (KIP-429 formats through ``records``).
 
 The rule, as Apache Kafka's RangeAssignor: per topic, members in order (static members by instance id first, then by
 member id) get consecutive partitions; the first ``partitions % members`` of them get one more.
@@ -35,7 +35,7 @@ class Subscriber(NamedTuple):
 
 
 def member_subscription(topics: Sequence[str]) -> bytes:
-    """What a member sends with its join."""
+    """The subscription that a member sends with its join."""
     names = tuple(TopicName(topic) for topic in topics)
     return encode_subscription(Subscription(names), _COMMON_VERSION)
 
@@ -50,12 +50,12 @@ def subscriber(member_id: str, instance_id: str | None, metadata: bytes) -> Subs
 
 
 def member_assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    """What the leader sends for a member."""
+    """A member's assignment as the leader sends it."""
     return encode_assignment(Assignment(tuple(partitions)), _COMMON_VERSION)
 
 
 def decode_member_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """What a member was assigned; nothing for empty bytes. Raises PeerError."""
+    """The partitions in an assignment; none for empty bytes. Raises PeerError."""
     if not data:
         return ()
     try:

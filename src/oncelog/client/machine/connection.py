@@ -9,9 +9,9 @@ State            may send                     next
 any                                           PeerError, or ``close()``          → ``CLOSED``
 
 Invariants: (1) responses are matched to requests strictly in order; a correlation id out of order is a PeerError,
-because after it nothing on the connection can be trusted. (2) A response is decoded by whoever asked for it, not
-here, so that the next request can be on its way before that. (3) A request without a response (Produce, acks=0)
-takes a correlation id and expects nothing.
+because after it nothing on the connection can be trusted. (2) A response is decoded by the caller, not here, so that
+the next request can be on its way before that. (3) A request without a response (Produce, acks=0) takes a correlation
+id and expects nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.invariant import invariant
 from oncelog.base.units import INT32_MAX
 from oncelog.client.errors import UnsupportedRequest
-from oncelog.client.machine.inbox import READ_AHEAD_BYTES, Inbox
+from oncelog.client.machine.receive_buffer import READ_AHEAD_BYTES, ReceiveBuffer
 from oncelog.client.machine.versions import Versions, downgraded
 from oncelog.wire import message as messages
 from oncelog.wire.chunks import Buffer, Chunk
@@ -39,7 +39,7 @@ SOFTWARE_NAME: Final = "oncelog"
 
 
 class Phase(Enum):
-    """Where the connection stands; see the table above."""
+    """The state of a connection; see the module's table."""
 
     NEW = "new"
     NEGOTIATING = "negotiating"
@@ -60,7 +60,7 @@ _NEXT: Final[dict[tuple[Phase, str], Phase]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expected(Generic[R]):
-    """A request that has been sent and is to be answered."""
+    """A request that has been sent and awaits its response."""
 
     correlation_id: int
     api_key: int
@@ -77,7 +77,7 @@ class Response(Generic[R]):
 
     @property
     def correlation_id(self) -> int:
-        """That of the request it answers."""
+        """The correlation id of the request."""
         return self.request.correlation_id
 
     def decode(self) -> R:
@@ -86,17 +86,17 @@ class Response(Generic[R]):
 
 
 class Connection:
-    """The machine of one connection. Chunks it returns are to be written to the socket in order."""
+    """The state machine of one connection. The chunks its methods return are to be written to the socket in order."""
 
     def __init__(self, client_id: str, *, max_response_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:
         self.phase = Phase.NEW
         self.versions = Versions({})
         self._client_id = client_id
-        self._inbox = Inbox(max_response_bytes, read_ahead_bytes)
+        self._buffer = ReceiveBuffer(max_response_bytes, read_ahead_bytes)
         self._expected: deque[Expected[Any]] = deque()
         self._next_correlation_id = 0
         self._asking = ApiVersionsRequest.MAX_VERSION
-        self.buffer = self._inbox.buffer
+        self.buffer = self._buffer.buffer
 
     @property
     def in_flight(self) -> int:
@@ -106,7 +106,7 @@ class Connection:
     @property
     def missing(self) -> int:
         """Bytes that are still to come of a large response; 0 when there is none under way."""
-        return self._inbox.missing
+        return self._buffer.missing
 
     def start(self) -> list[Chunk]:
         """Begin: ask for the broker's versions."""
@@ -122,21 +122,21 @@ class Connection:
         return self._encode(message, chosen, answered)
 
     def received(self, count: int) -> list[Chunk]:
-        """``count`` bytes arrived in ``buffer()``. Returns what the handshake has to send, mostly nothing.
+        """Note ``count`` bytes that arrived in ``buffer()``. Returns chunks of the handshake to send, mostly none.
 
         Raises PeerError; the connection is closed then.
         """
         try:
-            self._inbox.received(count)
+            self._buffer.received(count)
             return self._negotiate()
         except PeerError:
             self.close()
             raise
 
     def feed(self, data: Buffer) -> list[Chunk]:
-        """As ``received``, for bytes that are somewhere else."""
+        """Receive ``data`` from memory; otherwise like ``received``."""
         try:
-            self._inbox.feed(data)
+            self._buffer.feed(data)
             return self._negotiate()
         except PeerError:
             self.close()
@@ -153,11 +153,11 @@ class Connection:
             raise
 
     def limit(self, max_response_bytes: int) -> None:
-        """Take responses up to this size from now on: little before the broker is known to be one."""
-        self._inbox.max_frame_bytes = max_response_bytes
+        """Accept responses up to this size from now on: the limit is low until the broker is authenticated."""
+        self._buffer.max_frame_bytes = max_response_bytes
 
     def close(self) -> None:
-        """The socket is gone."""
+        """Enter ``CLOSED``; requests in flight get no response."""
         self._step("closed")
         self._expected.clear()
 
@@ -188,7 +188,7 @@ class Connection:
         return correlation_id, list(chunks)
 
     def _next_response(self) -> Response[Any] | None:
-        frame = self._inbox.next()
+        frame = self._buffer.next()
         if frame is None:
             return None
         if not self._expected:

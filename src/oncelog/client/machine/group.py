@@ -46,7 +46,7 @@ from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 
 
 class State(Enum):
-    """See the table above."""
+    """The states of a member; see the module's table."""
 
     UNJOINED = "unjoined"
     ASSIGNING = "assigning"
@@ -86,7 +86,7 @@ class GroupMember:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this member assigns for the others."""
+        """True if this member assigns the partitions of the group."""
         return bool(self._subscribers)
 
     @property
@@ -95,7 +95,7 @@ class GroupMember:
         return self._heartbeat_due_ms
 
     def next_request(self, now_ms: int) -> Request[Any] | None:
-        """What to send to the coordinator now; None when nothing is due."""
+        """The request to send to the coordinator now; None when none is due."""
         if self.state is State.UNJOINED:
             return self._join()
         if self.state is State.SYNCING:
@@ -105,12 +105,12 @@ class GroupMember:
         return None
 
     def keep_alive(self, now_ms: int) -> HeartbeatRequest | None:
-        """In ``UNJOINED``, instead of ``next_request`` while its owner is not ready to join: a heartbeat when due."""
+        """A heartbeat when due, in ``UNJOINED``: used instead of ``next_request`` while the caller may not join yet."""
         called = self.state is State.UNJOINED and self.generation >= 0 and bool(self.member_id)
         return self._heartbeat() if called and now_ms >= self._heartbeat_due_ms else None
 
     def answered(self, response: Any, now_ms: int) -> None:
-        """Take a response to ``next_request``. Raises BrokerRefused: retriable ones are to be sent again."""
+        """Apply a response to ``next_request``. Raises BrokerRefused; after a retriable one send the request again."""
         if isinstance(response, HeartbeatResponse):
             self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
         if isinstance(response, JoinGroupResponse) and response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -125,7 +125,7 @@ class GroupMember:
             self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
 
     def assign(self, partition_counts: Mapping[str, int]) -> None:
-        """In ``ASSIGNING``: how many partitions the topics of ``topics_to_assign`` have."""
+        """Assign partitions to all members, in ``ASSIGNING``, given the counts for ``topics_to_assign``."""
         invariant(self.state is State.ASSIGNING, "assigning without having been asked to", state=self.state)
         self._shares = range_assign(self._subscribers, partition_counts)
         self.state = State.SYNCING
@@ -140,7 +140,7 @@ class GroupMember:
             self._unjoin()
 
     def refused(self, code: int) -> None:
-        """An error code, in a response to any request of this member (a commit too).
+        """Apply an error code from a response to any request of this member (a commit too).
 
         Returns when the member recovers by joining again; raises BrokerRefused for everything else.
         """

@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: brokers, topics, and who leads each partition at which epoch.
+"""The cluster as a client knows it: brokers, topics, and the leader and epoch of each partition.
 
 Rules: a leader with an older epoch never replaces a newer one (two brokers can answer out of step, KIP-320), unless
 the topic itself is another one (a new topic id: deleted and created again). A topic that was asked about and is not
@@ -52,7 +52,7 @@ class TopicInfo:
 
     @property
     def exists(self) -> bool:
-        """Whether the broker knows it."""
+        """True if the broker knows the topic."""
         return self.error_code == ErrorCode.NONE
 
 
@@ -67,7 +67,7 @@ class ClusterView:
         self._updated_ms: dict[str, int] = {}
 
     def apply(self, response: Any, now_ms: int) -> None:
-        """Take in a MetadataResponse. Topics it does not name stay as they were."""
+        """Apply a MetadataResponse. Topics it does not name stay as they were."""
         if response.brokers:
             self.brokers = {
                 one.node_id: BrokerInfo(BrokerId(one.node_id), Address(one.host, one.port), one.rack)
@@ -94,7 +94,7 @@ class ClusterView:
         return info.leader
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
-        """What is known of a partition, or None."""
+        """The last known leader and replicas of a partition, or None."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 
@@ -109,11 +109,11 @@ class ClusterView:
         return None if bytes(NO_TOPIC_ID) in names else names
 
     def forget(self, topic: str) -> None:
-        """Ask again before the topic is used next."""
+        """Mark the topic's metadata as stale: it is fetched again before the next use."""
         self._updated_ms.pop(topic, None)
 
     def leader_moved(self, partition: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """A response named a newer leader (KIP-951); True when that is news."""
+        """Apply a newer leader that a response named (KIP-951); True if it changed the view."""
         topic, known = self.topics.get(partition.topic), self.partition(partition)
         if topic is None or known is None or leader_epoch <= known.leader_epoch or leader not in self.brokers:
             return False

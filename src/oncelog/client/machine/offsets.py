@@ -1,4 +1,4 @@
-"""Offsets of a group: as values, as requests to its coordinator, and what its answers say.
+"""Committed offsets of a group: as values, as requests to its coordinator, and out of its responses.
 
 The rule: topics go by name (up to version 9 of both requests), so that a group keeps its offsets of a topic that was
 deleted, as Apache Kafka's own tools see them. Error codes inside an answer are raised.
@@ -49,7 +49,7 @@ class GroupMetadata(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """As whom to commit; the default is an administrator, who may do so only while the group is empty."""
+    """The member to commit as; the default is an administrator, who may commit only while the group is empty."""
 
     generation: int = -1
     member_id: str = ""
@@ -59,7 +59,7 @@ class Membership(NamedTuple):
 def offset_fetch_request(
     group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> OffsetFetchRequest:
-    """Ask what a group has committed, for some partitions or (None) all."""
+    """An OffsetFetch request for some partitions or (None) all that the group has committed."""
     indexes: dict[TopicName, list[int]] = {}
     for partition in partitions or ():
         indexes.setdefault(partition.topic, []).append(partition.partition)
@@ -75,7 +75,7 @@ def offset_fetch_request(
 
 
 def committed_in(response: OffsetFetchResponse, group: str) -> dict[TopicPartition, Committed]:
-    """What the answer says is committed; without partitions that have no offset. Raises BrokerRefused."""
+    """The committed offsets in a response, without partitions that have none. Raises BrokerRefused."""
     answer: Any = response.groups[0] if response.groups else response
     if answer.error_code:
         raise BrokerRefused(answer.error_code, f"offsets of group {group!r}")
@@ -93,7 +93,7 @@ def committed_in(response: OffsetFetchResponse, group: str) -> dict[TopicPartiti
 def offset_commit_request(
     group: str, offsets: Mapping[TopicPartition, Committed], member: Membership
 ) -> OffsetCommitRequest:
-    """Commit offsets of a group, outside of any transaction."""
+    """An OffsetCommit request, outside of any transaction."""
     by_topic: dict[TopicName, list[OffsetCommitRequestPartition]] = {}
     for partition, committed in offsets.items():
         by_topic.setdefault(partition.topic, []).append(

@@ -1,4 +1,4 @@
-"""Which partition a record goes to, so that other clients agree.
+"""The choice of a record's partition, the same as other clients make.
 
 The rule: keyed records by ``murmur2`` as the Java client's default, so that a key lands where Java's would; records
 without a key stay on one partition until a batch is full, then move on (KIP-480, made deterministic).
@@ -37,7 +37,7 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 
 
 class StickyPartitioner:
-    """For records without a key: one partition until it has been given ``batch_bytes``, then the next."""
+    """Partitions for records without a key: one until it has been given ``batch_bytes``, then the next."""
 
     def __init__(self, batch_bytes: int) -> None:
         self._batch_bytes = batch_bytes

@@ -1,4 +1,4 @@
-"""Fetch positions: what to ask each leader next, and where each partition stands after an answer.
+"""Fetch positions: the next request to each leader, and the position of each partition after an answer.
 
 Rules: a position moves by whole batches, read from headers alone, so the next request can go out before anything is
 decoded. A trailing batch that is not whole is cut off. A partition is in at most one request at a time. A retriable
@@ -31,7 +31,7 @@ _MAGIC: Final = 2
 
 
 class Fetched(NamedTuple):
-    """What one partition answered. ``records`` are whole batches, possibly starting before the position asked."""
+    """The answer for one partition. ``records`` are whole batches, possibly starting before the position asked."""
 
     partition: TopicPartition
     records: memoryview
@@ -68,14 +68,14 @@ class _Partition:
 
 
 class Positions:
-    """The partitions being fetched, with where each stands."""
+    """The partitions being fetched, each with its position."""
 
     def __init__(self, view: ClusterView, settings: FetchSettings) -> None:
         self.settings = settings
         self._view = view
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._names: dict[bytes, TopicName] = {}
-        """Topics by the ids they were asked for with: meanwhile the view may have other ones (a topic created anew)."""
+        """Topics by the ids used in requests: meanwhile the view may have other ids (a topic created anew)."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -91,7 +91,7 @@ class Positions:
         }
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Go on from other offsets, the rest as it is. What is on its way from the old ones will be dropped."""
+        """Fetch ``positions`` from other offsets, the rest as before. Answers for the old offsets will be dropped."""
         for partition, offset in positions.items():
             state = self._partitions.get(partition)
             until = None if state is None else state.until
@@ -108,7 +108,7 @@ class Positions:
         return [TopicName(topic) for topic in topics]
 
     def postpone(self, partitions: Iterable[TopicPartition], until_ms: int) -> None:
-        """Leave partitions alone until a time."""
+        """Fetch none of ``partitions`` before a time."""
         for partition in partitions:
             if partition in self._partitions:
                 self._partitions[partition].not_before_ms = until_ms
@@ -120,7 +120,7 @@ class Positions:
         )
 
     def leaders(self, now_ms: int) -> dict[int, list[TopicPartition]]:
-        """Which partitions can be asked of which broker now."""
+        """The partitions that can be fetched now, by their leader."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in self._due(now_ms):
             leader = self._view.leader(partition)
@@ -164,7 +164,7 @@ class Positions:
         return message, asked, at_most
 
     def lost(self, asked: Mapping[TopicPartition, int]) -> None:
-        """The request that asked for these will not be answered."""
+        """Note that the request for these partitions will not be answered: they may be fetched again."""
         for partition in asked:
             if partition in self._partitions:
                 self._partitions[partition].in_flight = False
@@ -195,7 +195,7 @@ class Positions:
         return [p for p, s in self._partitions.items() if not s.in_flight and s.not_before_ms <= now_ms]
 
     def _refused(self, asked: Mapping[TopicPartition, int], error_code: int, now_ms: int) -> list[Fetched]:
-        """The whole request was refused."""
+        """Fail every partition of a request that was refused as a whole."""
         results = (self._failed(partition, position, error_code, now_ms) for partition, position in asked.items())
         return [result for result in results if result is not None]
 

@@ -62,11 +62,11 @@ class ProducerSettings:
 
 @dataclass(slots=True, eq=False)
 class PendingBatch:
-    """Records on their way to one partition."""
+    """A batch of records for one partition, waiting or in flight."""
 
     partition: TopicPartition
     number: int
-    """Counts the batches of a producer, in the order they were begun."""
+    """The batch's place in the order in which the producer began its batches."""
     created_ms: int
     records: list[Record] = field(default_factory=list)
     size_bytes: int = 0
@@ -75,7 +75,7 @@ class PendingBatch:
     not_before_ms: int = 0
     encoded: bytearray | None = None
     ambiguous: bool = False
-    """An attempt ended without a clear answer: it may be in the log."""
+    """True if an attempt ended without a clear answer: the batch may be in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A batch was given up; its records are not in the log, or (``maybe_appended``) nobody can say."""
+    """A batch was given up; its records are not in the log, or (``maybe_appended``) that is unknown."""
 
     partition: TopicPartition
     records: list[Record]
@@ -110,11 +110,11 @@ class _Partition:
     failed_number: int | None = None
     """The first batch that was given up: those after it are numbered anew, those before it go first as they are."""
     unsure: bool = False
-    """What was given up may have been appended."""
+    """True if the batch that was given up may have been appended."""
 
 
 class ProducerMachine:
-    """The machine. ``identify`` gives it an id; ``add`` takes records; ``ready`` and ``drain`` say what to send."""
+    """Batches of a producer. ``identify`` sets its id, ``add`` takes records, ``ready`` and ``drain`` give batches."""
 
     def __init__(self, settings: ProducerSettings, *, transactional: bool = False) -> None:
         self.settings = settings
@@ -127,16 +127,16 @@ class ProducerMachine:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is waiting or in flight."""
+        """True if no batch is waiting or in flight."""
         return not any(state.queue or state.in_flight for state in self._partitions.values())
 
     @property
     def needs_identity(self) -> bool:
-        """The epochs of the present id are used up (or it has never had one)."""
+        """True if there is no producer id yet, or its epochs are used up."""
         return self.producer_id < 0 or self.producer_epoch >= INT16_MAX
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
-        """A new id from InitProducerId."""
+        """Take a new producer id and epoch from InitProducerId."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
 
@@ -168,12 +168,12 @@ class ProducerMachine:
                 yield partition
 
     def next_due_ms(self) -> int:
-        """When the first batch that waits for its repetition may be sent; 0 when none does."""
+        """The time from which the first batch that waits for a retry may be sent; 0 when none waits."""
         waiting = (state.queue[0].not_before_ms for state in self._partitions.values() if state.queue)
         return min((due for due in waiting if due), default=0)
 
     def drain(self, partition: TopicPartition) -> PendingBatch:
-        """Take the next batch of a ready partition; ``encoded`` is what to send."""
+        """Take the next batch of a ready partition; its bytes are in ``encoded``."""
         state = self._partitions[partition]
         batch = state.queue.popleft()
         state.in_flight.append(batch)
@@ -186,7 +186,7 @@ class ProducerMachine:
     def answered(
         self, batch: PendingBatch, error_code: int, base_offset: int, message: str | None, now_ms: int
     ) -> Outcome | None:
-        """What the broker said of one batch; None when it will be sent again."""
+        """Apply the broker's answer for one batch: its outcome, None when it will be sent again."""
         if error_code in _APPENDED:
             self._finish(batch)
             return Delivered(batch.partition, len(batch.records), base_offset)
@@ -203,7 +203,7 @@ class ProducerMachine:
         return self._give_up(batch, error_code, message)
 
     def lost(self, batch: PendingBatch, now_ms: int) -> Outcome | None:
-        """The connection ended before the answer: send it again, or give up when it is too late."""
+        """Note that a batch got no answer: its outcome if it is too late for a retry, None if it is sent again."""
         batch.ambiguous = True
         if self._is_late(batch, now_ms):
             return self._give_up(batch, ErrorCode.REQUEST_TIMED_OUT, "not delivered in time")
@@ -211,12 +211,12 @@ class ProducerMachine:
         return None
 
     def sent_unanswered(self, batch: PendingBatch) -> Outcome:
-        """With acks=0 a batch is done once it is sent."""
+        """The outcome of a batch sent with acks=0, which is done once it is sent."""
         self._finish(batch)
         return Delivered(batch.partition, len(batch.records), -1)
 
     def renumber(self) -> list[Failed]:
-        """Raise the epoch for partitions that lost their sequence and have nothing in flight; what that gives up."""
+        """Raise the epoch if partitions lost their sequence and have nothing in flight; returns batches given up."""
         waiting = [one for one in self._partitions.values() if _may_restart(one)]
         if not waiting or self.producer_id < 0 or self.producer_epoch >= INT16_MAX:
             return []
@@ -224,7 +224,7 @@ class ProducerMachine:
         return [failed for state in waiting for failed in self._restart(state)]
 
     def discard(self) -> bool:
-        """Drop what waits, in flight or not, as its transaction is aborted; True if some of it used up sequences."""
+        """Drop all batches, in flight or not, for an aborted transaction; True if some had used up sequences."""
         used = False
         for state in self._partitions.values():
             left = [*state.in_flight, *state.queue]
@@ -260,7 +260,7 @@ class ProducerMachine:
         state.next_sequence = next_sequence(batch.sequence, len(batch.records))
 
     def _follows_a_failure(self, state: _Partition, batch: PendingBatch, error_code: int) -> bool:
-        """Whether the broker refused the sequence because of an earlier batch that failed, or has forgotten the id."""
+        """True if the broker refused the sequence because an earlier batch failed, or because it forgot the id."""
         if state.failed_number is not None and batch.number > state.failed_number:
             return True
         if state.in_flight[0] is not batch or any(_before(one, batch) for one in state.queue):
@@ -271,7 +271,7 @@ class ProducerMachine:
         return False
 
     def _again(self, batch: PendingBatch, now_ms: int, error_code: int = ErrorCode.NONE) -> None:
-        """Back to the front of its queue, in the order of the sequences."""
+        """Put a batch back to the front of its queue, in the order of the sequences."""
         state = self._partitions[batch.partition]
         state.in_flight.remove(batch)
         busy = error_code == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -296,7 +296,7 @@ class ProducerMachine:
         self.buffered_bytes -= batch.size_bytes
 
     def _restart(self, state: _Partition) -> list[Failed]:
-        """Sequences from 0 under the present epoch: batches that wait are encoded again, or given up."""
+        """Number a partition from 0 under the present epoch: waiting batches are encoded again, or given up."""
         doubtful = [one for one in state.queue if one.ambiguous and state.unsure]
         for batch in doubtful:
             state.queue.remove(batch)
@@ -325,12 +325,12 @@ def record_size(record: Record) -> int:
 
 
 def _may_restart(state: _Partition) -> bool:
-    """Whether nothing that was numbered before the failure is left to be sent."""
+    """True if no batch numbered before the failure is left to be sent."""
     if state.failed_number is None or state.in_flight:
         return False
     return not state.queue or state.queue[0].number > state.failed_number
 
 
 def _before(one: PendingBatch, other: PendingBatch) -> bool:
-    """Whether ``one`` was sent already and belongs before ``other``: in the order they were made, as sequences are."""
+    """True if ``one`` was sent already and precedes ``other`` in the order of their sequences."""
     return one.attempts > 0 and one.number < other.number

@@ -1,4 +1,4 @@
-"""What a client does about an error code: give up, try again, and what to look up anew before that.
+"""The remedy of a client for each error code: give up, retry, or look something up anew and retry.
 
 The rule: one literal table, from the exceptions Apache Kafka's clients call retriable. What is not in it is final.
 Backoff is exponential with jitter (KIP-580); the jitter comes in as an argument.
@@ -14,7 +14,7 @@ from oncelog.base.errors import ErrorCode
 
 
 class Remedy(Enum):
-    """What to do before the next attempt."""
+    """The step before the next attempt."""
 
     FAIL = "the answer will not change"
     RETRY = "the same request to the same broker after a pause"

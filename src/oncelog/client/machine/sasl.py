@@ -6,8 +6,8 @@ Mechanism         first message                         then
 ``SCRAM-SHA-…``   see ``scram``                         proof, then the server's signature
 ``OAUTHBEARER``   the token (RFC 7628)                  an empty answer, or the reason, which we acknowledge
 
-Rules: what the server sends is bounded before it is looked at; a refusal is AuthenticationFailed, which nobody tries
-again, because passwords do not get better by it. Secrets never appear in texts.
+Rules: the server's messages are bounded before they are parsed; a refusal is AuthenticationFailed, which is never
+retried, because the same password is refused again. Secrets never appear in texts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TokenCallback = Callable[[], Token]
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """Who we are. ``token`` is called at each new connection, for OAUTHBEARER."""
+    """The client's SASL credentials. ``token`` is called at each new connection, for OAUTHBEARER."""
 
     mechanism: str
     username: str = ""
@@ -91,20 +91,20 @@ class SaslMachine:
     def __init__(self, settings: SaslSettings, nonce: str) -> None:
         self.done = False
         self.session_lifetime_ms = 0
-        """How long the broker takes requests before it wants a new authentication (KIP-368); 0 for ever."""
+        """Milliseconds for which the broker accepts requests before a new authentication (KIP-368); 0 for ever."""
         self._settings = settings
         self._nonce = nonce
         self._exchange: _Exchange | None = None
         self._message: bytes | None = None
 
     def next_request(self) -> Request[Any]:
-        """SaslHandshake, then SaslAuthenticate."""
+        """The next request: SaslHandshake, then SaslAuthenticate."""
         if self._message is None:
             return SaslHandshakeRequest(mechanism=self._settings.mechanism)
         return SaslAuthenticateRequest(auth_bytes=self._message)
 
     def answered(self, response: Any) -> None:
-        """Take the response. Raises AuthenticationFailed."""
+        """Apply the response to ``next_request``. Raises AuthenticationFailed."""
         if isinstance(response, SaslHandshakeResponse):
             self._shaken(response)
         elif isinstance(response, SaslAuthenticateResponse):
@@ -126,7 +126,9 @@ class SaslMachine:
                 raise AuthenticationFailed(f"authentication with {self._settings.mechanism} failed: {reason}")
             raise AuthenticationFailed(f"authentication with {self._settings.mechanism} failed: {reason} ({name})")
         if self._exchange is None or len(response.auth_bytes) > MAX_MESSAGE_BYTES:
-            raise AuthenticationFailed("the broker's answer to the authentication makes no sense")
+            raise AuthenticationFailed(
+                "the broker answered the authentication out of order or at too great a length; is it a Kafka broker?"
+            )
         message = self._exchange.step(bytes(response.auth_bytes))
         if message is None:
             self.session_lifetime_ms = max(0, response.session_lifetime_ms)
@@ -146,7 +148,7 @@ def _exchange(settings: SaslSettings, nonce: str) -> _Exchange:
 
 
 def bearer_message(token: Token) -> bytes:
-    """The first message of OAUTHBEARER (RFC 7628). Raises ConfigError for what cannot be said in it."""
+    """The first message of OAUTHBEARER (RFC 7628). Raises ConfigError for a token or extension it cannot carry."""
     if not token.value or any(character <= " " or character > "~" for character in token.value):
         raise ConfigError("a bearer token has to be printable ASCII without spaces")
     parts = ["n,,", f"auth=Bearer {token.value}"]

@@ -43,14 +43,14 @@ _VERSION_2_FROM: Final = 5
 
 
 class Identity(NamedTuple):
-    """Whose request it is: the id and epoch of the present transaction."""
+    """The transactional id, producer id and epoch of the present transaction."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
 
 
-class Ask(NamedTuple):
+class CoordinatorRequest(NamedTuple):
     """A request to a coordinator: the transaction's (``group`` None) or that of a group."""
 
     message: Request[Any]
@@ -59,7 +59,7 @@ class Ask(NamedTuple):
     group: str | None
 
     def version(self, versions: Versions) -> int:
-        """The version to ask with. Raises UnsupportedRequest when the broker has none high enough."""
+        """The version to send. Raises UnsupportedRequest when the broker has none high enough."""
         chosen = versions.choose(self.message, self.at_most)
         if chosen < self.at_least:
             name = type(self.message).__name__
@@ -67,8 +67,8 @@ class Ask(NamedTuple):
         return chosen
 
 
-def init_request(settings: TransactionSettings, present: Identity | None, keep_prepared: bool) -> Ask:
-    """An id, or a higher epoch of the ``present`` one."""
+def init_request(settings: TransactionSettings, present: Identity | None, keep_prepared: bool) -> CoordinatorRequest:
+    """InitProducerId, for an id or a higher epoch of the ``present`` one."""
     two_phase = settings.two_phase
     message = InitProducerIdRequest(
         transactional_id=settings.transactional_id,
@@ -79,12 +79,12 @@ def init_request(settings: TransactionSettings, present: Identity | None, keep_p
         keep_prepared_txn=keep_prepared,
     )
     if two_phase or keep_prepared:
-        return Ask(message, TWO_PHASE_VERSION, TWO_PHASE_VERSION, None)
-    return Ask(message, 0 if present is None else BUMP_VERSION, TWO_PHASE_VERSION - 1, None)
+        return CoordinatorRequest(message, TWO_PHASE_VERSION, TWO_PHASE_VERSION, None)
+    return CoordinatorRequest(message, 0 if present is None else BUMP_VERSION, TWO_PHASE_VERSION - 1, None)
 
 
-def add_partitions_request(who: Identity, partitions: tuple[TopicPartition, ...]) -> Ask:
-    """Announce partitions, before a batch is sent to them."""
+def add_partitions_request(who: Identity, partitions: tuple[TopicPartition, ...]) -> CoordinatorRequest:
+    """AddPartitionsToTxn, before a batch is sent to the partitions."""
     topics: dict[str, list[int]] = {}
     for one in partitions:
         topics.setdefault(one.topic, []).append(one.partition)
@@ -94,24 +94,24 @@ def add_partitions_request(who: Identity, partitions: tuple[TopicPartition, ...]
         v3_and_below_producer_epoch=who.producer_epoch,
         v3_and_below_topics=[AddPartitionsToTxnTopic(name=t, partitions=found) for t, found in topics.items()],
     )
-    return Ask(message, 0, 3, None)
+    return CoordinatorRequest(message, 0, 3, None)
 
 
-def add_offsets_request(who: Identity, group: str) -> Ask:
-    """Announce a group, before offsets of it are sent."""
+def add_offsets_request(who: Identity, group: str) -> CoordinatorRequest:
+    """AddOffsetsToTxn, before offsets of the group are sent."""
     message = AddOffsetsToTxnRequest(
         transactional_id=who.transactional_id,
         producer_id=who.producer_id,
         producer_epoch=who.producer_epoch,
         group_id=group,
     )
-    return Ask(message, 0, 4, None)
+    return CoordinatorRequest(message, 0, 4, None)
 
 
 def commit_offsets_request(
     who: Identity, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata, version: int
-) -> Ask:
-    """Offsets of a group, pending until the transaction ends; by transaction ``version``."""
+) -> CoordinatorRequest:
+    """TxnOffsetCommit: offsets of a group, pending until the transaction ends; by transaction ``version``."""
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for partition, one in offsets.items():
         topics.setdefault(partition.topic, []).append(
@@ -133,13 +133,13 @@ def commit_offsets_request(
         topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=found) for topic, found in topics.items()],
     )
     if version >= 2:
-        return Ask(message, _VERSION_2_FROM, _VERSION_2_FROM, group.group)
+        return CoordinatorRequest(message, _VERSION_2_FROM, _VERSION_2_FROM, group.group)
     fences = group.generation >= 0 or bool(group.member_id) or group.instance_id is not None
-    return Ask(message, 3 if fences else 0, _VERSION_2_FROM - 1, group.group)
+    return CoordinatorRequest(message, 3 if fences else 0, _VERSION_2_FROM - 1, group.group)
 
 
-def end_request(who: Identity, committed: bool, version: int) -> Ask:
-    """Commit or abort; by transaction ``version``."""
+def end_request(who: Identity, committed: bool, version: int) -> CoordinatorRequest:
+    """EndTxn, to commit or abort; by transaction ``version``."""
     message = EndTxnRequest(
         transactional_id=who.transactional_id,
         producer_id=who.producer_id,
@@ -147,8 +147,8 @@ def end_request(who: Identity, committed: bool, version: int) -> Ask:
         committed=committed,
     )
     if version >= 2:
-        return Ask(message, _VERSION_2_FROM, _VERSION_2_FROM, None)
-    return Ask(message, 0, _VERSION_2_FROM - 1, None)
+        return CoordinatorRequest(message, _VERSION_2_FROM, _VERSION_2_FROM, None)
+    return CoordinatorRequest(message, 0, _VERSION_2_FROM - 1, None)
 
 
 def _codes(response: Any) -> list[int]:
@@ -161,7 +161,7 @@ def _codes(response: Any) -> list[int]:
 
 
 def error_of(response: Any) -> int:
-    """The code that decides: one that is final before one that passes, which comes before none."""
+    """The error code that decides about a response: final ones come before retriable ones, those before NONE."""
     step = Step.COMMIT_OFFSETS if isinstance(response, TxnOffsetCommitResponse) else Step.ADD_PARTITIONS
     order = (Verdict.FATAL, Verdict.ABORT_AND_BUMP, Verdict.ABORT, Verdict.FIND_COORDINATOR, Verdict.RETRY)
     codes = [code for code in _codes(response) if code]
@@ -170,7 +170,7 @@ def error_of(response: Any) -> int:
 
 
 def without_errors(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-    """Only what was carried out."""
+    """The response reduced to the partitions that were accepted."""
     for topic in response.topics:
         topic.partitions = [one for one in topic.partitions if not one.error_code]
     return response

@@ -1,4 +1,4 @@
-"""The states of a transactional producer, and what each error code of its requests means (KIP-98, 360, 447, 890, 939).
+"""The states of a transactional producer, and the verdict on each error code (KIP-98, 360, 447, 890, 939).
 
 State               contract
 ------------------  ----------------------------------------------------------------------------------------------
@@ -9,7 +9,7 @@ State               contract
 ``PREPARED``        everything is flushed and nothing more is taken: only ``commit``, ``abort``, ``complete`` (KIP-939)
 ``COMMITTING``      EndTxn is under way; the outcome is not known until it is answered, so only ``commit`` again
 ``ABORTING``        EndTxn is under way; only ``abort`` again
-``ABORTABLE_ERROR`` something failed; only ``abort``, after which the producer is as good as new
+``ABORTABLE_ERROR`` something failed; only ``abort``, after which the producer is usable again
 ``FATAL_ERROR``     another instance has taken over, or the producer may not go on; a new one is needed
 
 A step that ``NEXT`` lacks is refused before anything is changed or sent.
@@ -25,7 +25,7 @@ from oncelog.client.machine.retry import Remedy, remedy
 
 
 class State(Enum):
-    """See the table above."""
+    """The states of a transactional producer; see the module's table."""
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
@@ -64,7 +64,7 @@ class Step(Enum):
 
 
 class Verdict(Enum):
-    """What an error code means for the producer."""
+    """The consequence of an error code for the producer."""
 
     DONE = "it was carried out"
     RETRY = "the same request after a pause"
@@ -108,7 +108,7 @@ _PRODUCE_IS_FATAL: Final = (
 
 
 def verdict(step: Step, code: int) -> Verdict:
-    """What an answer of a coordinator means; whatever is not known is fatal, as in Apache Kafka's own client."""
+    """The verdict on a coordinator's answer; unknown codes are fatal, as in Apache Kafka's own client."""
     if code == ErrorCode.NONE:
         return Verdict.DONE
     if code in _MOVED or (step is Step.COMMIT_OFFSETS and code == ErrorCode.REQUEST_TIMED_OUT):
@@ -123,5 +123,5 @@ def verdict(step: Step, code: int) -> Verdict:
 
 
 def produce_verdict(code: int) -> Verdict:
-    """What it means that a batch was given up with ``code``."""
+    """The verdict on a batch that was given up with ``code``."""
     return Verdict.FATAL if code in _PRODUCE_IS_FATAL else Verdict.ABORT

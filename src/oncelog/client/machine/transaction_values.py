@@ -1,4 +1,4 @@
-"""What the user of a transactional producer gives and gets: settings, and prepared transactions by name (KIP-939)."""
+"""Settings of a transactional producer, and prepared transactions as values to be stored (KIP-939)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog.client.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Of a transactional producer. ``two_phase`` asks for transactions that never time out (KIP-939)."""
+    """Settings of a transactional producer. ``two_phase`` asks for transactions that never time out (KIP-939)."""
 
     transactional_id: str
     timeout_ms: int = MINUTE_MS
@@ -26,7 +26,7 @@ class TransactionSettings:
 
 
 class StoredTransaction(NamedTuple):
-    """A prepared transaction, to be kept by whoever decides its outcome. As text for one column of a table."""
+    """A prepared transaction, to be stored with the decision on its outcome; ``str`` makes one column of a table."""
 
     transactional_id: str
     producer_id: int
@@ -37,7 +37,7 @@ class StoredTransaction(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The reverse of ``str``. Raises ConfigError."""
+        """The transaction that ``str`` wrote. Raises ConfigError."""
         number, _, rest = text.partition(":")
         epoch, colon, name = rest.partition(":")
         digits = number.isascii() and number.isdigit() and epoch.isascii() and epoch.isdigit()
@@ -47,7 +47,7 @@ class StoredTransaction(NamedTuple):
 
 
 class Ended(Enum):
-    """What ``complete`` came to."""
+    """The outcome of ``complete``."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"

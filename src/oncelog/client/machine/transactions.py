@@ -1,4 +1,4 @@
-"""A transactional producer's dealings with the coordinators: which request is next, and what its answer means.
+"""The requests of a transactional producer to its coordinators: which one is next, and what its answer changes.
 
 The states and verdicts are tables of ``transaction_states``; records and sequences are the ``ProducerMachine``'s.
 Rules:
@@ -37,7 +37,7 @@ from oncelog.client.errors import (
 )
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_requests import (
-    Ask,
+    CoordinatorRequest,
     Identity,
     add_offsets_request,
     add_partitions_request,
@@ -69,14 +69,14 @@ LAST_PRODUCE_VERSION_1: Final = 11
 @dataclass(slots=True, eq=False)
 class _Pending:
     step: Step
-    build: Callable[[], Ask]
+    build: Callable[[], CoordinatorRequest]
     partitions: tuple[TopicPartition, ...] = ()
     sent: bool = False
     done: Callable[[Any], None] = lambda response: None
 
 
 class TransactionMachine:
-    """The machine. The operations change its state; then ``next_request`` until that is None."""
+    """The state machine of one producer: after each operation send ``next_request`` until that is None."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
@@ -99,7 +99,7 @@ class TransactionMachine:
     # What the application does.
 
     def initialize(self, *, keep_prepared: bool = False) -> None:
-        """Get an id, fencing every older instance; what that left open is aborted, unless it is to be kept."""
+        """Obtain a producer id, fencing older instances; their open transaction is aborted, unless it is to be kept."""
         if self.state is State.INITIALIZING:
             return
         self._to(State.INITIALIZING, "initialize")
@@ -116,7 +116,7 @@ class TransactionMachine:
             raise self._refusal(what)
 
     def register(self, partitions: Iterable[TopicPartition]) -> None:
-        """Batches for these are to be sent; they may be when ``next_request`` is None and the state still is open."""
+        """Add ``partitions`` before batches are sent: allowed once ``next_request`` is None and the state is open."""
         self.require_open("send records")
         new = tuple(sorted(set(partitions) - self._partitions))
         if not new:
@@ -158,7 +158,7 @@ class TransactionMachine:
         self._steps.append(_Pending(Step.COMMIT_OFFSETS, lambda: self._commit_offsets(left, group), done=committed))
 
     def commit(self) -> None:
-        """End it with what was flushed. Again after a failure to hear the answer."""
+        """Commit what was flushed. May be called again after a lost answer."""
         if self.state is State.COMMITTING:
             return
         invariant(not self._steps or self.state is not State.IN_TRANSACTION, "a commit before its requests are done")
@@ -166,7 +166,7 @@ class TransactionMachine:
         self._push_end(committed=True)
 
     def abort(self) -> None:
-        """End it with nothing. Again after a failure to hear the answer."""
+        """Abort the transaction. May be called again after a lost answer."""
         if self.state is State.ABORTING:
             return
         self._to(State.ABORTING, "abort")
@@ -174,7 +174,7 @@ class TransactionMachine:
         self._push_end(committed=False)
 
     def prepare(self) -> StoredTransaction:
-        """Promise to commit or abort as is decided elsewhere. Everything has to be flushed."""
+        """Prepare the transaction for a decision made elsewhere. Every record has to be flushed."""
         if not self.settings.two_phase:
             raise OutOfTurn("prepare: the producer was not made for two-phase commit")
         invariant(not self._steps or self.state is not State.IN_TRANSACTION, "prepared before its requests are done")
@@ -185,7 +185,7 @@ class TransactionMachine:
     def complete(self, stored: StoredTransaction | None) -> Ended:
         """End a prepared transaction: commit it if it is the one that was stored, abort it otherwise.
 
-        ``stored`` None says that nothing was decided, which is to abort.
+        ``stored`` None says that nothing was decided: the transaction is aborted.
         """
         if self.state is State.READY and self.prepared is None:
             return Ended.NOTHING_PREPARED
@@ -200,12 +200,12 @@ class TransactionMachine:
     # What happened to records and connections.
 
     def observe(self, features: Mapping[str, int], *, can_bump: bool) -> None:
-        """What a coordinator's ApiVersions said: finalized features, and whether it has InitProducerId 3."""
+        """Note a coordinator's ApiVersions: finalized features, and whether it has InitProducerId 3."""
         self._version_seen = features.get(TRANSACTION_FEATURE, 0)
         self._can_bump = can_bump
 
     def batch_failed(self, code: int, message: str | None) -> None:
-        """Records were given up: the transaction cannot be committed any more."""
+        """Note that records were given up: the transaction cannot be committed any more."""
         if self.state is not State.IN_TRANSACTION:
             return
         self._bump_required = True
@@ -215,7 +215,7 @@ class TransactionMachine:
             self._abortable(code, message, "records of the transaction")
 
     def sequences_lost(self) -> None:
-        """Batches that have a sequence were dropped: the next one must not follow them."""
+        """Note that batches with a sequence were dropped: the epoch has to rise before the next one."""
         self._bump_required = True
 
     # Requests.
@@ -227,23 +227,23 @@ class TransactionMachine:
 
     @property
     def is_first(self) -> bool:
-        """Whether the next batch begins the present transaction at its leader, without asking the coordinator first."""
+        """True if the next batch begins the transaction at its leader, without asking the coordinator first."""
         return self.version >= 2 and self.state is State.IN_TRANSACTION and not self._started
 
     @property
     def has_request(self) -> bool:
-        """Whether ``next_request`` has something to ask."""
+        """True if ``next_request`` has a request."""
         return bool(self._steps)
 
-    def next_request(self) -> Ask | None:
-        """What to ask of a coordinator now; None when nothing is due."""
+    def next_request(self) -> CoordinatorRequest | None:
+        """The request to send to a coordinator now; None when none is due."""
         if not self._steps:
             return None
         self._steps[0].sent = True
         return self._steps[0].build()
 
     def answered(self, response: Any) -> Verdict:
-        """Take the response to ``next_request``. On RETRY and FIND_COORDINATOR the same request is due again."""
+        """Apply the response to ``next_request``. On RETRY and FIND_COORDINATOR the same request is due again."""
         pending = self._steps[0]
         code = error_of(response)
         found = verdict(pending.step, code)
@@ -273,12 +273,12 @@ class TransactionMachine:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a transaction that could be aborted."""
+        """True if there is a transaction that could be aborted."""
         return self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
 
     def refused_by(self, error: ClientError) -> None:
-        """Asking failed for good. Where the request cannot be asked at all (no coordinator may be looked up, or no
-        version of it will do), so has what it was for."""
+        """Note that a request failed for good. If it cannot be sent at all (the coordinator may not be looked up, or no
+        version will do), the state becomes one of error."""
         if isinstance(error, BrokerRefused):
             self._refused(error.code, str(error))
         elif isinstance(error, UnsupportedRequest):
@@ -359,13 +359,13 @@ class TransactionMachine:
         else:
             self._ended()
 
-    def _commit_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> Ask:
+    def _commit_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> CoordinatorRequest:
         if self.version >= 2:
             self._started = True
         return commit_offsets_request(self._identity, offsets, group, self.version)
 
     def _ended(self) -> None:
-        """The coordinator has decided. The next transaction begins at once, or under a higher epoch."""
+        """Leave the transaction after the coordinator's decision; the epoch is raised first if it has to be."""
         self._steps.clear()
         self._started = False
         if self._bump_required or self.producer_id < 0 or self._version_seen != self.version:

@@ -1,4 +1,4 @@
-"""Which version of each request to use with one broker: the highest that both sides have (KIP-35).
+"""Versions of requests to one broker: the highest that both sides have (KIP-35).
 
 Rules: before the broker has said what it has, only ApiVersions may be sent. An older broker answers an ApiVersions
 version it does not have with UNSUPPORTED_VERSION in the format of version 0, and names its own range there (KIP-511).
@@ -23,7 +23,7 @@ class Versions:
 
     @classmethod
     def of(cls, response: ApiVersionsResponse) -> Versions:
-        """From an ApiVersions response without error."""
+        """The versions in an ApiVersions response without error."""
         features = {one.name: one.max_version_level for one in response.finalized_features}
         return cls({one.api_key: (one.min_version, one.max_version) for one in response.api_keys}, features)
 
@@ -43,7 +43,7 @@ class Versions:
         return highest
 
     def supports(self, message: Request[Any] | type[Request[Any]], version: int = 0) -> bool:
-        """Whether ``version`` of a request, or a higher one, can be used."""
+        """True if ``version`` of a request, or a higher one, can be used."""
         try:
             return self.choose(message) >= version
         except UnsupportedRequest:

@@ -1,4 +1,4 @@
-"""The broker's configuration: what its file and command line gave, and what was changed while it runs.
+"""The broker's configuration: values from its file and command line, and changes made while it runs.
 
 A ``BrokerConfig`` is a value: a change while running makes a new one (``with_dynamic``). The order in which a key is
 looked up is Apache Kafka's: set for this broker while running, for all brokers while running, in the file, default;
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.units import HOUR_MS, MINUTE_MS
-from oncelog.core.configs.groups_keys import GROUPS_KEYS
+from oncelog.core.configs.group_keys import GROUPS_KEYS
 from oncelog.core.configs.inert_keys import INERT_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
 from oncelog.core.configs.log_keys import LOG_KEYS
@@ -25,7 +25,7 @@ _DEFAULTS: Final[dict[str, Value]] = {}
 
 
 class Source(Enum):
-    """Where a value came from, with the codes DescribeConfigs uses."""
+    """The source of a value, with the codes DescribeConfigs uses."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -38,7 +38,7 @@ class Source(Enum):
 
 
 class Synonym(NamedTuple):
-    """One of the places a value may come from, in the order they are looked up."""
+    """A place that a value may come from, with its name and value there."""
 
     name: str
     value: str | None
@@ -75,13 +75,13 @@ class BrokerConfig:
         return self._values[name]
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody set the key, so that its default does not count."""
+        """True if the key was set in any place, so that its default does not count."""
         return name in self.static or name in self.dynamic_default or name in self.dynamic
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Where the value of ``name`` comes from, most decisive first; empty when nothing gives it a value.
+        """The sources of the value of ``name``, most decisive first; empty when nothing gives it a value.
 
-        Values of sensitive keys are not shown, nor those of unknown ones: who knows what they are.
+        Values of sensitive keys are not shown, nor those of unknown ones, which may be sensitive.
         """
         names = synonym_names(name)
         found = [
@@ -144,7 +144,7 @@ class BrokerConfig:
 
 
 def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-    """The configuration that a file and a command line give, and what to warn about.
+    """The configuration that a file and a command line give, and warnings about keys without effect.
 
     Raises ConfigError, which names key, value and reason.
     """
@@ -159,7 +159,7 @@ def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list
 
 
 def synonym_names(name: str) -> list[str]:
-    """A broker key and those asked after it when it is not set."""
+    """A broker key and its synonyms, in the order in which they are looked up."""
     names = [name]
     key: ConfigKey | None = BROKER_KEYS.get(name)
     while key is not None and key.synonym is not None:
@@ -197,7 +197,7 @@ _DEFAULT_TEXTS: Final[dict[str, str]] = {}
 
 
 def _check_together(config: BrokerConfig) -> None:
-    """Limits that concern more than one key."""
+    """Check limits that concern more than one key. Raises ConfigError."""
     directories = config.get("log.dirs") or config.get("log.dir")
     if len(directories) != 1:
         raise ConfigError.of_value("log.dirs", ",".join(directories), "One data directory is supported")

@@ -1,6 +1,6 @@
 """Keys of the smaller resources: groups and client metrics subscriptions, as Apache Kafka 4.3 has them.
 
-A group's keys concern the ``consumer`` protocol (KIP-848); a subscription's, what clients push (KIP-714).
+A group's keys concern the ``consumer`` protocol (KIP-848); a subscription's, the metrics that clients push (KIP-714).
 """
 
 from __future__ import annotations

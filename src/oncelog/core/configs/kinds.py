@@ -1,4 +1,4 @@
-"""What a configuration key is: its type, default, limits and documentation; and how a text becomes a value.
+"""Configuration keys: type, default, limits and documentation; and the parsing of texts into values.
 
 The rules are Apache Kafka's ``ConfigDef``, down to the sentences of its refusals, because its tools show them to
 people. Values are ``bool``, ``int``, ``float``, ``str``, ``tuple[str, ...]`` or None ("not set").
@@ -33,7 +33,7 @@ class ConfigType(Enum):
 
 
 class Update(Enum):
-    """How a broker key may change while the broker runs."""
+    """The ways in which a broker key may change while the broker runs."""
 
     READ_ONLY = "read-only"
     CLUSTER_WIDE = "cluster-wide"
@@ -41,7 +41,7 @@ class Update(Enum):
 
 
 class ConfigError(Exception):
-    """A configuration was refused. ``str()`` is what an operator or a client is told."""
+    """A configuration was refused. ``str()`` is the message for an operator or a client."""
 
     def __init__(self, message: str, *, key: str | None = None, value: object = None) -> None:
         self.key = key
@@ -60,7 +60,7 @@ Check = Callable[[str, Value], None]
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. ``default`` is the text of its default, None when it has none."""
+    """A configuration key. ``default`` is the text of its default, None when it has none."""
 
     name: str
     type: ConfigType
@@ -77,7 +77,7 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is never shown."""
+        """True if the value is never shown."""
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:

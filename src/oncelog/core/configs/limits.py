@@ -29,7 +29,7 @@ def between(low: int, high: int | float | None) -> Check:
 
 
 def one_of(*words: str) -> Check:
-    """One of these words."""
+    """A text that is one of ``words``."""
 
     def check(key: str, value: Value) -> None:
         if value not in words:
@@ -39,7 +39,7 @@ def one_of(*words: str) -> Check:
 
 
 def one_of_any_case(*words: str) -> Check:
-    """One of these words, in capitals or not."""
+    """A text that is one of ``words``, in capitals or not."""
     upper = {word.upper() for word in words}
 
     def check(key: str, value: Value) -> None:

@@ -1,4 +1,4 @@
-"""A topic's configuration: what the topic sets itself over what the broker gives as defaults.
+"""A topic's configuration: its own values over the broker's defaults.
 
 ``TopicConfig`` holds typed values, ready for the log. ``check_topic_configs`` refuses what Apache Kafka refuses.
 """
@@ -129,7 +129,7 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 
 def topic_synonyms(broker: BrokerConfig, overrides: Mapping[str, str], key: ConfigKey) -> list[Synonym]:
-    """Where the topic's value of ``key`` comes from, most decisive first."""
+    """The sources of the topic's value of ``key``, most decisive first."""
     found = broker.synonyms(key.synonym) if key.synonym is not None else []
     if key.name in overrides:
         found.insert(0, Synonym(key.name, canonical(key.parse(overrides[key.name])), Source.TOPIC))

@@ -1,6 +1,6 @@
 """Decisions about configs: replace all of a resource's (AlterConfigs) or change some (KIP-339).
 
-Both come to the same: what the resource would set afterwards is checked as a whole, then written as one node.
+In both cases the configs that the resource would have afterwards are checked as a whole, then written as one node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog.core.controller.resources import (
 
 
 class ChangeType(IntEnum):
-    """How one key changes, with the codes of the protocol."""
+    """The kinds of change of one key, with the codes of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -39,7 +39,7 @@ class ChangeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One key of an incremental change. ``type`` as it came, known or not."""
+    """The change of one key. ``type`` is the code in the request, known or not."""
 
     key: str
     value: str | None
@@ -48,7 +48,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What to change of one resource. ``replace``: keys that are not named go back to their defaults."""
+    """Changes of one resource. ``replace``: keys that are not named go back to their defaults."""
 
     resource: Resource
     changes: Sequence[ConfigChange]
@@ -58,7 +58,7 @@ class Alteration:
 def alter_configs(
     image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alterations: Sequence[Alteration]
 ) -> Decided[None]:
-    """Change each resource that can be changed so."""
+    """Decide each alteration; one refused leaves the others in force."""
     asked = Counter(alteration.resource for alteration in alterations)
     operations: list[Operation] = []
     outcomes: list[Refusal | None] = []

@@ -1,4 +1,4 @@
-"""Who leads a partition: elections that an operator asks for (KIP-183, KIP-460).
+"""Leader elections that an operator asks for (KIP-183, KIP-460).
 
 Preferred: the first replica leads, if it is alive and in sync. Unclean: a partition without a leader gets any live
 replica, in sync or not; its records beyond what that replica has are lost, which the operator has asked for. Each

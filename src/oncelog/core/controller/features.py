@@ -1,4 +1,4 @@
-"""Feature levels (KIP-584): what this version supports, what a cluster begins with, and how levels change.
+"""Feature levels (KIP-584): those this version supports, those of a new cluster, and their changes.
 
 Only what the broker truly does is supported. ``metadata.version`` is there because Apache Kafka's tools take it as the
 cluster's release; nothing here depends on it. A feature at level 0 is not finalized. Clients use what is finalized
@@ -35,11 +35,11 @@ SUPPORTED_FEATURES: Final = {METADATA_VERSION: FeatureRange(7, 30), TRANSACTION_
 """``group.version`` joins with the protocol it stands for."""
 
 INITIAL_FEATURES: Final = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
-"""Of a new cluster. One that exists keeps what it has until somebody updates it."""
+"""The levels of a new cluster. An existing one keeps its levels until they are updated."""
 
 
 class UpgradeType(IntEnum):
-    """What a change of a level may do, with the codes of the protocol."""
+    """The permission given with a change of level, with the codes of the protocol."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -47,7 +47,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A level wanted for a feature. ``upgrade_type`` as it came, known or not."""
+    """A level wanted for a feature. ``upgrade_type`` is the code in the request, known or not."""
 
     feature: str
     level: int

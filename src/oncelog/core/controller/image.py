@@ -4,12 +4,12 @@ Rules:
 
 1. An image is never changed. ``apply`` makes the next one; the same code builds the first from a whole tree and
    follows changes one by one, so that a restarted broker sees exactly what a running one does.
-2. An image holds the versions of the nodes it was read from; decisions name them as expected versions, so what was
-   decided on an old image cannot be committed.
+2. An image holds the versions of the nodes it was read from; decisions name them as expected versions, so a decision
+   made on an old image cannot be committed.
 3. A topic exists when its node does; its partitions and its config are committed with it.
 
-``derived`` is a place for pure functions of the image to keep their results (a listing of all topics, say); it goes
-with the image. What is derived from one topic (``remembered``) lives as long as the topic does not change.
+``derived`` is a cache for results of pure functions of the image (a listing of all topics, say); it is dropped with
+the image. Results derived from one topic (``remembered``) live as long as the topic does not change.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _NOTHING_SET: Final = ConfigImage(MappingProxyType({}), ABSENT)
 
 @dataclass(frozen=True)
 class ClusterImage:
-    """Facts of the cluster; see the module for the rules."""
+    """The metadata of the cluster, as an immutable value; see the module for the rules."""
 
     topics: Mapping[TopicName, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
     broker_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
-    """By broker id as text; ``""`` is what is set for all brokers."""
+    """By broker id as text; ``""`` holds the values set for all brokers."""
     group_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     client_metrics_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class ClusterImage:
     memory: dict[tuple[object, TopicName], tuple[TopicImage, Any]] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """What ``remembered`` keeps; handed from image to image."""
+    """The results of ``remembered``, passed on from image to image."""
 
     def remembered(self, topic: TopicImage, describe: Callable[[TopicImage], T]) -> T:
         """``describe(topic)``, a pure function, called anew only when the topic has changed."""
@@ -90,23 +90,23 @@ class ClusterImage:
         return self.partition(partition) is not None
 
     def dynamic_broker_configs(self, broker_id: BrokerId) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """What is set while running: for all brokers, and for this one."""
+        """The dynamic configs: those for all brokers, and those for ``broker_id``."""
         found = self.broker_configs
         return found.get("", _NOTHING_SET).configs, found.get(str(broker_id), _NOTHING_SET).configs
 
     def apply(self, changes: Iterable[Change | TreeNode]) -> ImageDelta:
-        """The next image and what changed. Raises ``layout.DamagedFact`` for a node that does not read."""
+        """The next image and the differences. Raises ``layout.DamagedFact`` for a node that cannot be read."""
         return _Replay(self).run(changes)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageDelta:
-    """What a change made of an image: the next image, and what the node has to do about it."""
+    """The next image after a change, and the differences that the node has to act on."""
 
     image: ClusterImage
     created: tuple[TopicName, ...] = ()
     deleted: tuple[TopicImage, ...] = ()
-    """Topics that are gone, as they were. One deleted and created again in the same change is in both."""
+    """Deleted topics, as they were. One deleted and created again in the same change is in both."""
     altered: tuple[TopicName, ...] = ()
     """Topics with more partitions, other leaders or in-sync sets."""
     configs: tuple[TopicName, ...] = ()
@@ -125,7 +125,7 @@ def load_image(nodes: Iterable[TreeNode]) -> ClusterImage:
 
 
 def changes_of(operations: Sequence[Operation]) -> list[Change]:
-    """What a successful commit made of each node it changed.
+    """The new state of each node that a successful commit of ``operations`` changed.
 
     The operations must be decisions of this package: they name the versions they expect.
     """

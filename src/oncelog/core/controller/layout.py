@@ -1,7 +1,7 @@
-"""Where each fact lives in the coordination tree, and the JSON it is written in.
+"""The layout of the coordination tree: the path of each node, and the JSON it holds.
 
 The layout is Apache Kafka's in ZooKeeper (``spec/distribution-1.0.txt``), so that a cluster's tree reads as one would
-expect. Nodes that Kafka has no name for live below ``/oncelog``. A fact that does not read raises ``DamagedFact``:
+expect. Nodes that Kafka has no name for live below ``/oncelog``. A node that cannot be read raises ``DamagedFact``:
 the tree is ours, so this is never a peer's mistake.
 """
 
@@ -43,52 +43,52 @@ BASE_PATHS: Final = (
     TOPIC_CONFIGS,
     "/oncelog",
 )
-"""Nodes without a value that everything else hangs from."""
+"""Nodes without a value, the parents of all others."""
 
 DEFAULT_BROKER: Final = "<default>"
-"""Name of the node that holds what is set for all brokers."""
+"""Name of the node that holds the configs set for all brokers."""
 
 
 class DamagedFact(Exception):
-    """A node of the tree does not hold what belongs there; the message names it."""
+    """A node of the tree does not hold a value of its kind; the message names it."""
 
     def __init__(self, path: str, value: bytes) -> None:
-        super().__init__(f"{path} does not hold what belongs there: {value[:200]!r}")
+        super().__init__(f"node {path} of the coordination tree is damaged, its value is {value[:200]!r}")
 
 
 def missing_base(existing: Iterable[str]) -> list[Create]:
-    """Operations that make the base of the tree, given the paths that are there."""
+    """Operations that create the base of the tree, given the paths that exist."""
     there = set(existing)
     return [Create(path, b"") for path in BASE_PATHS if path not in there]
 
 
 def topic_path(topic: TopicName) -> str:
-    """A topic's id and replica assignment."""
+    """The path of a topic's id and replica assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: TopicName) -> str:
-    """What a topic's partitions hang from."""
+    """The path of the parent of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: TopicName, partition: int) -> str:
-    """What a partition's state hangs from."""
+    """The path of the parent of a partition's state."""
     return f"{TOPICS}/{topic}/partitions/{partition}"
 
 
 def state_path(topic: TopicName, partition: int) -> str:
-    """A partition's leader, leader epoch and in-sync replicas."""
+    """The path of a partition's leader, leader epoch and in-sync replicas."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def topic_config_path(topic: TopicName) -> str:
-    """What a topic sets itself."""
+    """The path of a topic's own configs."""
     return f"{TOPIC_CONFIGS}/{topic}"
 
 
 def broker_path(broker_id: BrokerId) -> str:
-    """A broker's registration (ephemeral)."""
+    """The path of a broker's registration (ephemeral)."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
@@ -193,7 +193,7 @@ def entity_name(entity: str) -> str:
 
 
 def entity_of(name: str) -> str:
-    """The reverse of :func:`entity_name`."""
+    """The broker, group or subscription that :func:`entity_name` named ``name``."""
     return "" if name == DEFAULT_BROKER else unquote(name)
 
 
@@ -216,7 +216,7 @@ def controller_value(broker_id: BrokerId, now_ms: int) -> bytes:
 
 
 def read_controller(path: str, value: bytes) -> BrokerId:
-    """Which broker is the controller."""
+    """The id of the controller."""
     try:
         return BrokerId(int(loads(path, value)["brokerid"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -237,7 +237,7 @@ def read_cluster_id(path: str, value: bytes) -> str:
 
 
 def read_number(path: str, value: bytes) -> int:
-    """A node that holds a decimal number."""
+    """The decimal number that a node holds."""
     try:
         return int(value)
     except ValueError as error:

@@ -1,19 +1,18 @@
-"""What an image of the cluster consists of; values, never changed."""
+"""The parts of an image of the cluster; values, never changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
-
-ABSENT: Final = -1
-"""Version of a node that does not exist."""
+from oncelog.base.tree import ABSENT as ABSENT
+from oncelog.base.tree import Change as Change
 
 
 class PartitionImage(NamedTuple):
-    """One partition: who leads it and since which epoch. ``version`` is that of its state node."""
+    """A partition with its leader and leader epoch. ``version`` is that of its state node."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -24,7 +23,7 @@ class PartitionImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic. ``version`` and ``config_version`` are those of its nodes."""
+    """A topic. ``version`` and ``config_version`` are those of its nodes."""
 
     name: TopicName
     topic_id: TopicId
@@ -36,7 +35,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One live broker. ``epoch`` rises with each registration of any broker."""
+    """A live broker. ``epoch`` rises with each registration of any broker."""
 
     broker_id: BrokerId
     host: str
@@ -48,15 +47,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class ConfigImage:
-    """What is set for a broker, all brokers, a group or a client metrics subscription."""
+    """The configs of a broker, all brokers, a group or a client metrics subscription."""
 
     configs: Mapping[str, str]
-    version: int
-
-
-class Change(NamedTuple):
-    """A node as it is now: ``value`` None when it is gone."""
-
-    path: str
-    value: bytes | None
     version: int

@@ -1,4 +1,4 @@
-"""Which topic names are allowed, and which would be confused with each other; Apache Kafka's rules and sentences."""
+"""Rules for topic names: allowed ones, and ones that collide in metrics; Apache Kafka's rules and sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_refusal(name: str) -> str | None:
-    """Why a topic may not have this name, None when it may."""
+    """The reason why a topic may not have this name, None when it may."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -31,7 +31,7 @@ def name_refusal(name: str) -> str | None:
 
 
 def is_internal(name: str | None) -> bool:
-    """Whether the topic is one of the broker's own."""
+    """True for the broker's internal topics."""
     return name in (CONSUMER_OFFSETS, TRANSACTION_STATE)
 
 
@@ -41,12 +41,12 @@ def unified(name: str) -> str:
 
 
 def may_collide(name: str) -> bool:
-    """Whether the name has a character that may be confused."""
+    """True if the name has a ``.`` or ``_``, which metrics do not tell apart."""
     return "." in name or "_" in name
 
 
 def collisions(topics: Iterable[TopicName]) -> dict[str, TopicName]:
-    """The first topic by unified name, of those that may be confused."""
+    """The first topic by unified name, of those that may collide."""
     found: dict[str, TopicName] = {}
     for name in topics:
         if may_collide(name):

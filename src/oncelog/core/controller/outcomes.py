@@ -1,4 +1,4 @@
-"""What a decision says of one item of a request."""
+"""Outcomes of a decision, one for each item of a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an item is refused."""
+    """The refusal of one item: error code and message."""
 
     error_code: ErrorCode
     message: str | None = None

@@ -1,4 +1,4 @@
-"""Which brokers hold a new partition, and the nodes that say so.
+"""Placement of new partitions on brokers, and the nodes that store it.
 
 Partitions go round the live brokers, beginning at a place that the topic's random id decides, so that many small
 topics spread evenly. The first replica leads. Manual assignments are checked as Apache Kafka checks them.

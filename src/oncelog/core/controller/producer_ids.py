@@ -2,7 +2,7 @@
 
 The tree holds the newest block of 1000 that was taken. A broker takes the next by a conditional write and gives ids
 out of it only when that write is durable; it asks for another while a tenth of its block is left, so that clients
-seldom wait. What a broker has not given out when it stops is lost, which is harmless.
+seldom wait. Ids that a broker has not given out when it stops are lost, which is harmless.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class ProducerIds:
 
     @property
     def wants_block(self) -> bool:
-        """Whether a block should be asked for now; false while one has been asked for."""
+        """True if a block should be asked for now; False while one is on its way."""
         return not self._asked and self._following is None and self._end - self._next <= BLOCK_SIZE - PREFETCH_AFTER
 
     def asked(self) -> None:
-        """A block was asked for."""
+        """Note that a block was asked for."""
         self._asked = True
 
     def granted(self, first: int) -> None:
-        """The block that begins with ``first`` is durably this broker's."""
+        """Take the block that begins with ``first``, once it is durably this broker's."""
         self._asked = False
         if self._next == self._end:
             self._next, self._end = first, first + BLOCK_SIZE
@@ -62,7 +62,7 @@ class ProducerIds:
             self._following = first
 
     def failed(self) -> None:
-        """The block asked for could not be had; it is wanted again."""
+        """Note that the block asked for could not be taken; it is wanted again."""
         self._asked = False
 
     def take(self) -> ProducerId | None:

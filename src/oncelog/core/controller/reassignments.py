@@ -1,4 +1,4 @@
-"""Where a partition's replicas are to be (KIP-455): what an operator asks for, checked.
+"""Checks of the reassignments that an operator asks for (KIP-455).
 
 Replicas are not moved: there is one broker, and so the only assignment that passes is the one that is there.
 """
@@ -15,7 +15,7 @@ from oncelog.core.controller.placement import check_replicas
 
 
 def check_reassignment(image: ClusterImage, topic: TopicName, index: int, replicas: Sequence[int] | None) -> None:
-    """Whether the partition can have ``replicas``; None takes back a reassignment. Raises Refused."""
+    """Raise Refused unless the partition can have ``replicas``; None cancels a reassignment."""
     found = image.topics.get(topic)
     if found is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")

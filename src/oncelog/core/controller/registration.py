@@ -1,4 +1,4 @@
-"""What a broker writes when it joins: the tree's base, the cluster id, itself, and who is the controller."""
+"""Registration of a broker that joins: the tree's base, the cluster id, the broker itself, and the controller."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from oncelog.core.controller.image import ClusterImage
 
 
 class RegistrationRefused(Exception):
-    """This broker cannot join; the message says why."""
+    """The broker cannot join; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Who joins, and where clients reach it."""
+    """A broker that joins, and the address at which clients reach it."""
 
     broker_id: BrokerId
     host: str

@@ -1,4 +1,4 @@
-"""Resources that have configs: how each is named, where its configs are, what it may set.
+"""Resources that have configs: their names, the nodes of their configs, and the keys they may set.
 
 Refusals are Apache Kafka 4.3's, sentence for sentence, as its tools show them to people.
 """
@@ -23,7 +23,7 @@ from oncelog.core.controller.outcomes import Refused
 
 
 class ConfigResourceType(IntEnum):
-    """What may have configs, with the codes of the protocol."""
+    """The types of resources that may have configs, with the codes of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -33,14 +33,14 @@ class ConfigResourceType(IntEnum):
 
 
 class Resource(NamedTuple):
-    """One resource; the type as it came, known or not."""
+    """A resource by type and name; ``type`` is the code in the request, known or not."""
 
     type: int
     name: str
 
 
 class Current(NamedTuple):
-    """What a resource sets now, and where that is kept."""
+    """The present configs of a resource, and the node that holds them."""
 
     path: str
     configs: Mapping[str, str]
@@ -56,7 +56,7 @@ _KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
 
 
 def current(image: ClusterImage, resource: Resource) -> Current:
-    """What ``resource`` sets now: nothing, when it does not exist."""
+    """The present configs of ``resource``: none when it does not exist."""
     if resource.type == ConfigResourceType.TOPIC:
         name = TopicName(resource.name)
         topic = image.topics.get(name)
@@ -90,7 +90,7 @@ def check_broker_name(name: str, broker_id: BrokerId, not_a_number: str, but: st
 
 
 def is_list(resource: Resource, key: str) -> bool:
-    """Whether values may be appended to the key and taken from it. Raises Refused for a broker's unknown key."""
+    """True if values can be appended to the key and subtracted. Raises Refused for a broker's unknown key."""
     found = _KEYS[resource.type].get(key)
     if found is None and resource.type == ConfigResourceType.BROKER:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown config name: {key}")

@@ -1,6 +1,6 @@
 """Changes of topic nodes, gathered topic by topic, so that many partitions cost one new ``TopicImage``.
 
-A change touches nodes in any order; what a topic becomes is settled in ``finish``.
+A change touches nodes in any order; each topic is settled in ``finish``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _State = tuple[BrokerId, LeaderEpoch, tuple[BrokerId, ...], int]
 
 @dataclass(slots=True)
 class _Draft:
-    """What is known so far of one touched topic."""
+    """The changes gathered so far for one topic."""
 
     before: TopicImage | None
     """The topic this one continues; None once it is new."""
@@ -38,7 +38,7 @@ class _Draft:
 
 @dataclass(slots=True)
 class ReplayedTopics:
-    """All topics after the changes, and what happened to them."""
+    """All topics after the changes, and the topics that were created, deleted or altered."""
 
     topics: Mapping[TopicName, TopicImage]
     created: list[TopicName] = field(default_factory=list)
@@ -55,7 +55,7 @@ class TopicReplay:
         self._drafts: dict[TopicName, _Draft] = {}
 
     def change(self, path: str, value: bytes | None, version: int) -> None:
-        """A topic's node, or a partition's state, is now this."""
+        """Note the new state of a topic's node or of a partition's state node."""
         parts = path[_TOPIC_PREFIX:].split("/")
         draft = self._draft(TopicName(parts[0]))
         if len(parts) == 4:
@@ -70,7 +70,7 @@ class TopicReplay:
             draft.version = version
 
     def change_config(self, path: str, value: bytes | None, version: int) -> None:
-        """A topic's config node is now this."""
+        """Note the new state of a topic's config node."""
         draft = self._draft(TopicName(path[_CONFIG_PREFIX:]))
         draft.configs = _NO_CONFIGS if value is None else MappingProxyType(layout.read_config(path, value))
         draft.config_version = ABSENT if value is None else version

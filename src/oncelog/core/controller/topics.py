@@ -50,7 +50,7 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic as it will be."""
+    """A topic as it will be after the commit."""
 
     name: TopicName
     topic_id: TopicId
@@ -70,8 +70,8 @@ def create_topics(
     new_topic_id: Callable[[], TopicId],
     beside: Collection[TopicName] = (),
 ) -> Decided[CreatedTopic]:
-    """Create each topic that can be created. Names must differ. ``beside``: what the same request has created before,
-    whose names may look like these."""
+    """Create each topic that can be created. Names must differ. ``beside``: topics that the same request has created
+    before, whose names may collide with these."""
     if too_many(config, topics):
         return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
     taken: Mapping[str, TopicName] = {}
@@ -91,7 +91,7 @@ def create_topics(
 
 
 def too_many(config: BrokerConfig, topics: Sequence[NewTopic]) -> bool:
-    """Whether they have more partitions together than one request may create."""
+    """True if the topics have more partitions together than one request may create."""
     default = int(config.get("num.partitions"))
     asked = sum(
         len(topic.assignments) if topic.assignments else default if topic.partitions == -1 else max(0, topic.partitions)

@@ -62,8 +62,8 @@ class Commits:
     def commit_transactional(self, request: TransactionalCommitRequest, now_ms: int) -> Decision:
         """TxnOffsetCommit (KIP-98, KIP-447). Replies CommitReply; the records are a batch of the transaction.
 
-        Members are fenced as in a commit, whatever the group's state. That somebody is a member does not prove that
-        its consumer lives, so its session goes on.
+        Members are fenced as in a commit, whatever the group's state. The request comes from a producer and does not
+        prove that the member's consumer is alive, so its session deadline stays.
         """
         group = self._groups.get(request.group_id)
         if group is None:
@@ -151,7 +151,7 @@ class Commits:
         return Decision([*records, group_tombstone(group_id)], ErrorCode.NONE)
 
     def topics_deleted(self, partitions: Iterable[TopicPartition]) -> Decision:
-        """Partitions that exist no more: their offsets go. No reply."""
+        """Drop the offsets of partitions that were deleted. No reply."""
         gone: dict[TopicName, set[int]] = {}
         for topic, partition in partitions:
             gone.setdefault(topic, set()).add(partition)
@@ -194,7 +194,7 @@ class Commits:
 
 
 def _commit_refusal(group: Group, request: CommitRequest) -> ErrorCode:
-    """NONE if the committer may commit to the group now, or why not."""
+    """NONE if the committer may commit to the group now, else the error."""
     if request.generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
     if not _is_identified(request):
@@ -206,8 +206,8 @@ def _commit_refusal(group: Group, request: CommitRequest) -> ErrorCode:
 
 
 def _transactional_refusal(group: Group, request: TransactionalCommitRequest) -> ErrorCode:
-    """NONE if the transaction may commit to the group now, or why not. Clients older than KIP-447 (version 2) do not
-    say who they are: their transactional id alone fences them."""
+    """NONE if the transaction may commit to the group now, else the error. Clients older than KIP-447 (version 2) name
+    no member: their transactional id alone fences them."""
     if not _is_identified(request) or (request.generation < 0 and group.state is State.EMPTY):
         return ErrorCode.NONE
     return _fenced(group, request)
@@ -218,7 +218,7 @@ def _is_identified(request: CommitRequest | TransactionalCommitRequest) -> bool:
 
 
 def _fenced(group: Group, request: CommitRequest | TransactionalCommitRequest) -> ErrorCode:
-    """NONE for a member of the current generation, or why not."""
+    """NONE for a member of the current generation, else the error."""
     refusal = group.refusal_for(request.member_id, request.group_instance_id)
     if refusal is ErrorCode.NONE and request.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
@@ -238,5 +238,5 @@ def _commit_record(group_id: GroupId, part: PartitionCommit, metadata: str, now_
 
 
 def _other_topic(asked: TopicId, stored: TopicId) -> bool:
-    """Whether the offset was committed for an earlier topic of the same name."""
+    """True if the offset was committed for an earlier topic of the same name."""
     return NO_TOPIC_ID not in (asked, stored) and asked != stored

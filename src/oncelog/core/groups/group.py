@@ -1,4 +1,4 @@
-"""One classic group: who is in it, who waits, what was agreed. It decides nothing about time and writes nothing.
+"""A classic group: members, parked requests, the chosen protocol. It decides nothing about time and writes nothing.
 
 Invariants (checked by ``check()`` after every step of the property tests; quoted by number):
 
@@ -28,12 +28,12 @@ from oncelog.core.groups.subscriptions import subscribed_topics
 
 _MEMBER_BYTES = 1000
 _PROTOCOL_BYTES = 200
-"""Without what they say."""
+"""Estimated size of a protocol without its name and metadata."""
 ASSIGNED_STATES = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
 class Member:
-    """One member of a group."""
+    """A member of a classic group."""
 
     __slots__ = (
         "assignment",
@@ -71,23 +71,23 @@ class Member:
         self.join_token: int | None = None
         self.sync_token: int | None = None
         self.is_new = False
-        """Its first JoinGroup is parked: its session deadline holds although it waits."""
+        """True while the member's first JoinGroup is parked: its session can expire although it waits."""
 
     @property
     def waits(self) -> bool:
-        """Whether a parked request shows that the member is alive, so that its session cannot expire."""
+        """True if a parked request shows that the member is alive, so that its session cannot expire."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def protocol_names(self) -> set[str]:
-        """What the member offers."""
+        """The names of the protocols that the member offers."""
         return {protocol.name for protocol in self.protocols}
 
     def size_bytes(self) -> int:
-        """What is held for it, about."""
+        """The memory held for the member, estimated."""
         return size_of(self.protocols) + len(self.client_id) + len(self.member_id) + len(self.assignment)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What the member said of itself for a protocol that it supports."""
+        """The member's metadata for a protocol that it supports."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
@@ -96,7 +96,7 @@ class Member:
 
 
 def size_of(protocols: tuple[Protocol, ...]) -> int:
-    """What is held for a member that offers them, about."""
+    """The memory held for a member that offers these protocols, estimated."""
     said = sum([len(name) + len(metadata) for name, metadata in protocols])
     return _MEMBER_BYTES + _PROTOCOL_BYTES * len(protocols) + said
 
@@ -128,7 +128,7 @@ class Group:
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         self.state_timestamp_ms = state_timestamp_ms
-        """When the state was entered; −1 when not known (old records)."""
+        """The time at which the state was entered; −1 when not known (old records)."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.generation = 0
@@ -140,9 +140,9 @@ class Group:
         self.pending_syncs: dict[MemberId, None] = {}
         self.awaiting_join = 0
         self.new_member_added = False
-        """A member came during the initial rebalance delay: wait once more."""
+        """True if a member joined during the initial rebalance delay, which is then repeated."""
         self.subscribed_topics: frozenset[TopicName] | None = None
-        """Topics the members of a "consumer" group subscribe to; None where the coordinator cannot know."""
+        """Topics the members of a "consumer" group subscribe to; None where the coordinator cannot read them."""
 
     def move(self, event: GroupEvent, now_ms: int) -> None:
         """Enter the next state of the table."""
@@ -152,7 +152,7 @@ class Group:
     # Membership
 
     def add(self, member: Member, join_token: int | None) -> None:
-        """Take a member in; it may hold a parked JoinGroup."""
+        """Add a member, with its parked JoinGroup if any."""
         invariant(member.member_id not in self.members, "a member joined twice", member=member.member_id)
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
@@ -164,7 +164,7 @@ class Group:
         self.park_join(member, join_token)
 
     def remove(self, member_id: MemberId) -> None:
-        """Let a member or pending member go; the first of the others leads if it was the leader."""
+        """Remove a member or pending member; the first of the others leads if it was the leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self.park_join(member, None)
@@ -203,12 +203,12 @@ class Group:
         return new
 
     def size_bytes(self) -> int:
-        """What is held for those who are in it or were given an id, about."""
+        """The memory held for members and pending members, estimated."""
         members = sum([member.size_bytes() for member in self.members.values()])
         return members + sum([_MEMBER_BYTES + len(member_id) for member_id in self.pending_joins])
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """A member offers other protocols than before."""
+        """Replace the protocols that a member offers."""
         self._not_supported_by(member)
         member.protocols = protocols
         self.supporters.update(member.protocol_names())
@@ -229,11 +229,11 @@ class Group:
         return (member for member in self.members.values() if member.join_token is None)
 
     def all_joined(self) -> bool:
-        """Whether every member has joined and nobody who was given an id is still to come."""
+        """True if every member has joined and no pending member is awaited."""
         return self.awaiting_join == len(self.members) and not self.pending_joins
 
     def refusal_for(self, member_id: MemberId, group_instance_id: str | None) -> ErrorCode:
-        """NONE if they name a member, or why not: unknown, or another process holds the instance id."""
+        """NONE if the ids name a member, else the error: unknown, or another process has the instance id."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -243,7 +243,7 @@ class Group:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has joined, else take the first who has; False if there is nobody."""
+        """Keep the leader if it has joined, else elect the first member that has; False if there is none."""
         if self.leader is None:
             return False
         if self.members[self.leader].join_token is not None:
@@ -261,7 +261,7 @@ class Group:
     # Protocols
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether one who offers these protocols can be in the group: all members support one of them."""
+        """True if a member with these protocols can join the group: all members support one of them."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(self._all_support(protocol.name) for protocol in protocols)
@@ -289,7 +289,7 @@ class Group:
         self.pending_syncs.clear()
 
     def note_subscriptions(self) -> None:
-        """Read from the members' metadata which topics they subscribe to, where the protocol type says we can."""
+        """Set ``subscribed_topics`` from the members' metadata, where the protocol type tells how to read it."""
         self.subscribed_topics = None
         if self.protocol_type != CONSUMER_PROTOCOL:
             return
@@ -305,15 +305,15 @@ class Group:
         self.subscribed_topics = frozenset(topics)
 
     def is_subscribed(self, topic: TopicName) -> bool:
-        """Whether a member may be consuming ``topic``; a "consumer" group that we cannot read says yes to all."""
+        """True if a member may be consuming ``topic``; for a "consumer" group with unreadable metadata, always."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER_PROTOCOL
 
-    # What others are shown
+    # Views for replies
 
     def joined_members(self) -> list[JoinedMember]:
-        """The members as the leader is told about them."""
+        """The members as sent to the leader."""
         return [
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol_name))
             for member in self.members.values()

@@ -1,8 +1,8 @@
-"""How much the members of a shard's groups may hold: what they say of themselves stays until they leave or fall silent,
-up to half an hour, and nobody else bounds it. (What is agreed in the end is one record, as large as a message may be.)
+"""The memory quota of a shard's group members. Their metadata is held until they leave or their session expires, up to
+half an hour, and is bounded nowhere else. (The chosen assignment is one record, as large as a message may be.)
 
-The rule: whoever is a member may say again as much as it has said. Others wait for room (COORDINATOR_NOT_AVAILABLE,
-which clients repeat) while all together hold more than ``members_max_bytes``.
+The rule: a member may replace its metadata by some that is no larger. Others are refused (COORDINATOR_NOT_AVAILABLE,
+after which clients retry) while all together hold more than ``members_max_bytes``.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _COUNT_AGAIN_MS = 1000
 
 
 class MemberQuota:
-    """Counts up with every request, and all that is there when that is too much."""
+    """An upper bound of the bytes held: each join adds to it, and all members are counted anew when it is too much."""
 
     def __init__(self, groups: Mapping[GroupId, Group], settings: GroupSettings) -> None:
         self._groups = groups
         self._settings = settings
         self._held_bytes = 0
-        """At most; less since the last count, when members have gone."""
+        """An upper bound: members that left since the last count are still in it."""
         self._counted_ms = 0
 
     def has_room(self, request: JoinRequest, now_ms: int) -> bool:
-        """Whether one who joins may be taken in; if so it counts."""
+        """True if the member that joins may be added; it is then counted."""
         size = size_of(request.protocols) + len(request.client_id) + len(request.new_member_id)
         limit = self._settings.members_max_bytes
         if self._held_bytes + size > limit and abs(now_ms - self._counted_ms) >= _COUNT_AGAIN_MS:

@@ -33,7 +33,7 @@ from oncelog.core.groups.states import GroupState as State
 
 
 class Membership:
-    """Who is in the groups of a shard. ``groups`` is the shard's own mapping."""
+    """Membership requests to the groups of a shard. ``groups`` is the shard's own mapping."""
 
     def __init__(self, groups: dict[GroupId, Group], settings: GroupSettings, rebalance: Rebalance) -> None:
         self._groups = groups
@@ -64,13 +64,13 @@ class Membership:
         else:
             self._join_known(group, request, token, now_ms, out)
         if is_new_group and not out.records:
-            # The group exists from here on, also for one who reads the log.
+            # The group exists from here on, also for a reader of the log.
             out.records.append(group_record(group, blank=True))
             out.undo = UndoNewGroup(group.group_id)
         return out
 
     def _has_room(self, group: Group, member_id: MemberId) -> bool:
-        """Whether the group may take (or keep) the member; while it rebalances only those who have joined count."""
+        """True if the group may take (or keep) the member; while it rebalances only joined members count."""
         if group.state is State.EMPTY:
             return True
         member = group.members.get(member_id)
@@ -80,7 +80,7 @@ class Membership:
         return member is not None or len(group.members) < self._settings.max_size
 
     def _join_unknown(self, group: Group, request: JoinRequest, token: int, now_ms: int, out: Decision) -> None:
-        """One without a member id: a new dynamic member, a new static one, or a static one that was restarted."""
+        """Join without a member id: a new dynamic member, a new static one, or a static one that was restarted."""
         instance_id = request.group_instance_id
         if not group.supports(request.protocol_type, request.protocols):
             out.reply = JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -95,7 +95,7 @@ class Membership:
             self._add(group, request, request.new_member_id, token, now_ms, out)
 
     def _join_known(self, group: Group, request: JoinRequest, token: int, now_ms: int, out: Decision) -> None:
-        """One with a member id: a pending member that comes back, or a member that joins again."""
+        """Join with a member id: a pending member that comes back, or a member that joins again."""
         member_id = request.member_id
         if not group.supports(request.protocol_type, request.protocols):
             out.reply = JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
@@ -145,9 +145,9 @@ class Membership:
         self._rebalance.prepare_or_complete(group, now_ms, out)
 
     def _update(self, group: Group, member: Member, request: JoinRequest, token: int | None, out: Decision) -> None:
-        """Take over what a member says of itself now, and park its JoinGroup."""
+        """Replace a member's protocols and time-outs, and park its JoinGroup."""
         if member.join_token is not None and member.join_token != token:
-            # The client gave up on the earlier request; should anybody still wait for it, he may try again.
+            # The client gave up on the earlier request; a caller that still waits for it may retry.
             out.released.append((member.join_token, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
         group.offer(member, request.protocols)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -157,7 +157,7 @@ class Membership:
     def _replace_static(
         self, group: Group, request: JoinRequest, instance_id: str, token: int, now_ms: int, out: Decision
     ) -> None:
-        """A static member was restarted: a new member id takes the old one's place, and the old one is fenced.
+        """Replace the member id of a restarted static member; the old id is fenced.
 
         A stable group is not rebalanced for that (KIP-345) unless the chosen protocol would change; the new id is
         written to the log first, and the member goes on with its assignment.
@@ -190,7 +190,7 @@ class Membership:
             self._rebalance.prepare(group, now_ms, out)
 
     def _fence(self, group: Group, old: Member, out: Decision) -> None:
-        """Send away whoever waits under a member id that another process takes the place of."""
+        """Refuse the requests parked under a member id that another process replaces, with FENCED_INSTANCE_ID."""
         if old.join_token is not None:
             out.released.append((old.join_token, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old.member_id)))
             group.park_join(old, None)
@@ -290,7 +290,7 @@ class Membership:
 
 
 def _continuing_reply(group: Group, member_id: MemberId, old_leader: MemberId, request: JoinRequest) -> JoinReply:
-    """What a restarted static member of a stable group is told: go on in this generation."""
+    """The reply to a restarted static member of a stable group: go on in this generation."""
     if request.supports_skipping_assignment:
         return current_generation_reply(group, member_id, skip_assignment=group.leader == member_id)
     # Naming the old leader keeps an old client, if it is the leader, from assigning once more.
@@ -298,7 +298,7 @@ def _continuing_reply(group: Group, member_id: MemberId, old_leader: MemberId, r
 
 
 def _sync_refusal(group: Group, request: SyncRequest) -> ErrorCode:
-    """NONE when the SyncGroup is for this generation and a sync phase, or why not."""
+    """NONE when the SyncGroup is for this generation and a sync phase, else the error."""
     refusal = group.refusal_for(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
         return refusal

@@ -1,4 +1,4 @@
-"""What goes into and comes out of a shard: requests, replies, decisions, settings. Values only, no behaviour.
+"""Requests, replies, decisions and settings of a group shard. Values only, no behaviour.
 
 They are not the wire's messages (``core`` does not know ``wire``): the handlers translate, and know the versions.
 """
@@ -25,7 +25,7 @@ from oncelog.base.ids import (
 from oncelog.base.units import DAY_MS, INT32_MAX, MIB, MINUTE_MS, SECOND_MS
 
 UNKNOWN_MEMBER: Final = MemberId("")
-"""The member id of one who has none yet."""
+"""The member id in requests of members that have none yet."""
 NO_GENERATION: Final = -1
 CONSUMER_PROTOCOL: Final = "consumer"
 """The protocol type whose metadata the coordinator can read."""
@@ -40,9 +40,9 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 3 * SECOND_MS
     max_size: int = INT32_MAX
     members_max_bytes: int = 32 * MIB
-    """What the members of all groups of a shard may hold."""
+    """The memory quota of the members of all groups of a shard."""
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """How long a new member's JoinGroup may stay parked; no key, as in Apache Kafka."""
+    """The longest time a new member's JoinGroup stays parked; no key, as in Apache Kafka."""
     offset_metadata_max_length: int = 4096
     offsets_retention_ms: int = 7 * DAY_MS
     offsets_retention_check_interval_ms: int = 10 * MINUTE_MS
@@ -58,11 +58,11 @@ SETTING_KEYS: Final[dict[str, tuple[str, int]]] = {
     "offsets_retention_ms": ("offsets.retention.minutes", MINUTE_MS),
     "offsets_retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
 }
-"""Field of GroupSettings → its key and what its value is multiplied by."""
+"""Field of GroupSettings → its key and the factor of its value."""
 
 
 class Protocol(NamedTuple):
-    """One assignment strategy a member offers, with what the leader is told about the member for it."""
+    """An assignment strategy that a member offers, with the member's metadata for it."""
 
     name: str
     metadata: bytes
@@ -89,7 +89,7 @@ class JoinRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told about it."""
+    """A member as sent to the leader."""
 
     member_id: MemberId
     group_instance_id: str | None
@@ -140,7 +140,7 @@ class HeartbeatRequest(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """Who leaves: by member id, or (an administrator) by instance id with an unknown member id."""
+    """A member that leaves: by member id, or (by an administrator) by instance id with an unknown member id."""
 
     member_id: MemberId
     group_instance_id: str | None = None
@@ -168,7 +168,7 @@ class CommittedOffset(NamedTuple):
 
 
 class PartitionCommit(NamedTuple):
-    """One partition of an OffsetCommit."""
+    """A partition in an OffsetCommit."""
 
     topic: TopicName
     partition: int
@@ -188,16 +188,16 @@ class CommitRequest(NamedTuple):
     partitions: Sequence[PartitionCommit]
     retention_ms: int = -1
     unknown_group_error: ErrorCode = ErrorCode.ILLEGAL_GENERATION
-    """What a generation in a group that does not exist is answered with: GROUP_ID_NOT_FOUND from version 9 on."""
+    """The error for a generation of a group that does not exist: GROUP_ID_NOT_FOUND from version 9 on."""
 
 
 class Producer(NamedTuple):
-    """In whose transaction something is written."""
+    """The producer in whose transaction something is written."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     transactional_id: str | None = None
-    """Whose producer it is: for those who look for hanging transactions."""
+    """The producer's transactional id, used when looking for hanging transactions."""
 
 
 class TransactionalCommitRequest(NamedTuple):
@@ -220,7 +220,7 @@ class CommitReply(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """One partition of an OffsetFetch; offset −1 where nothing was committed."""
+    """A partition in the answer to OffsetFetch; offset −1 where nothing was committed."""
 
     topic: TopicName
     partition: int
@@ -291,10 +291,10 @@ Record = tuple[bytes, bytes | None]
 
 @dataclass(slots=True)
 class Decision:
-    """What a shard decided: append ``records`` as one batch, apply each, deliver the replies when they are durable.
+    """A shard's decision: append ``records`` as one batch, apply each, deliver the replies when they are durable.
 
     ``reply`` goes to the caller's token; None parks it: a later decision's ``released`` names it.
-    With a ``producer`` the batch is a transactional one of that producer, and ``apply`` is told its id.
+    With a ``producer`` the batch is a transactional one of that producer, and ``apply`` gets its id.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -304,4 +304,4 @@ class Decision:
     """The reply shows what earlier decisions applied: deliver it not before *their* records are durable."""
     producer: Producer | None = None
     undo: Undo | None = None
-    """For ``GroupShard.aborted``: what to take back when the records cannot be appended."""
+    """The changes that ``GroupShard.append_failed`` takes back when the records cannot be appended."""

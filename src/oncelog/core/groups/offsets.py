@@ -23,7 +23,7 @@ Producers = dict[ProducerId, None]
 
 
 class PartitionMap(Generic[V]):
-    """Group → topic → partition → something about it: an offset, or who has sent one."""
+    """Group → topic → partition → a value: an offset, or the producers that sent one."""
 
     __slots__ = ("_groups",)
 
@@ -31,15 +31,15 @@ class PartitionMap(Generic[V]):
         self._groups: dict[GroupId, dict[TopicName, dict[int, V]]] = {}
 
     def get(self, group_id: GroupId, topic: TopicName, partition: int) -> V | None:
-        """What is known of one partition, or None."""
+        """The value of one partition, or None."""
         return self.of_group(group_id).get(topic, {}).get(partition)
 
     def of_group(self, group_id: GroupId) -> Mapping[TopicName, dict[int, V]]:
-        """All of a group; not to be changed."""
+        """All values of a group; not to be changed."""
         return self._groups.get(group_id, {})
 
     def groups(self) -> Iterator[GroupId]:
-        """Groups that have any."""
+        """The groups that have values."""
         return iter(self._groups)
 
     def __iter__(self) -> Iterator[tuple[GroupId, TopicName, int, V]]:
@@ -49,15 +49,15 @@ class PartitionMap(Generic[V]):
                     yield group_id, topic, partition, value
 
     def groups_with(self, topics: Collection[TopicName]) -> Iterator[GroupId]:
-        """Groups that have any of one of ``topics``."""
+        """The groups that have values of one of ``topics``."""
         return (group_id for group_id, of_group in self._groups.items() if not of_group.keys().isdisjoint(topics))
 
     def put(self, group_id: GroupId, topic: TopicName, partition: int, value: V) -> None:
-        """Set what is known of one partition."""
+        """Set the value of one partition."""
         self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> None:
-        """Forget one partition, if it is there."""
+        """Remove the value of one partition, if there is one."""
         topics = self._groups.get(group_id)
         partitions = None if topics is None else topics.get(topic)
         if topics is None or partitions is None:
@@ -107,7 +107,7 @@ class OffsetStore:
     def put_pending(
         self, producer_id: ProducerId, group_id: GroupId, topic: TopicName, partition: int, committed: CommittedOffset
     ) -> None:
-        """An offset that a transaction has sent; visible when the transaction commits."""
+        """Store an offset that a transaction has sent; visible when the transaction commits."""
         self._pending.setdefault(producer_id, OffsetMap()).put(group_id, topic, partition, committed)
         senders = self._senders.get(group_id, topic, partition)
         if senders is None:
@@ -116,7 +116,7 @@ class OffsetStore:
             senders[producer_id] = None
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> None:
-        """Remove an offset, committed or pending: what a transaction has sent of it is dropped also if it commits."""
+        """Remove an offset, committed and pending: a transaction that sent it does not bring it back by committing."""
         self.committed.remove(group_id, topic, partition)
         for producer_id in self._senders.get(group_id, topic, partition) or ():
             pending = self._pending[producer_id]
@@ -126,7 +126,7 @@ class OffsetStore:
         self._senders.remove(group_id, topic, partition)
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
-        """The producer's transaction ended: its offsets become visible or are dropped."""
+        """End a producer's transaction: its offsets become visible or are dropped."""
         for group_id, topic, partition, offset in self._pending.pop(producer_id, ()):
             self._no_longer_sent(producer_id, group_id, topic, partition)
             if committed:
@@ -141,15 +141,15 @@ class OffsetStore:
             self._senders.remove(group_id, topic, partition)
 
     def has_pending(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
-        """Whether an open transaction has sent an offset of the partition."""
+        """True if an open transaction has sent an offset of the partition."""
         return self._senders.get(group_id, topic, partition) is not None
 
     def has_open_transactions(self, group_id: GroupId) -> bool:
-        """Whether an open transaction has sent any offset of the group."""
+        """True if an open transaction has sent any offset of the group."""
         return group_id in self._senders
 
     def has_any(self, group_id: GroupId) -> bool:
-        """Whether the group has an offset, committed or pending."""
+        """True if the group has an offset, committed or pending."""
         return group_id in self.committed or group_id in self._senders
 
     def partitions_of(

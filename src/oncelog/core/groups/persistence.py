@@ -1,6 +1,6 @@
-"""Between the machine and the records of ``__consumer_offsets``: what is written for a group, and what it means.
+"""Groups and offsets as records of ``__consumer_offsets``, and back.
 
-Soft state (who is parked, pending members, timers, protocols that were not chosen) is not written; a group that is
+Soft state (parked requests, pending members, timers, protocols that were not chosen) is not written; a group that is
 loaded in the middle of a rebalance is the group of the generation before.
 """
 
@@ -57,7 +57,7 @@ def offset_tombstone(group_id: GroupId, topic: TopicName, partition: int) -> Rec
 
 
 def committed_of(value: OffsetCommitValue, sequence: int) -> CommittedOffset:
-    """A committed offset as read."""
+    """The committed offset in a record."""
     return CommittedOffset(
         Offset(value.offset),
         LeaderEpoch(value.leader_epoch),
@@ -70,7 +70,7 @@ def committed_of(value: OffsetCommitValue, sequence: int) -> CommittedOffset:
 
 
 def group_of(group_id: GroupId, value: GroupMetadataValue) -> Group:
-    """A group as read: Stable with its members, or Empty; each member offers just the protocol that was chosen."""
+    """The group in a record: Stable with its members, or Empty; each member offers only the chosen protocol."""
     group = Group(group_id, value.current_state_timestamp)
     group.generation = value.generation
     group.protocol_type = intern(value.protocol_type) or None

@@ -1,8 +1,8 @@
-"""The two phases of a rebalance and what their deadlines do; ``states.py`` has the theory.
+"""The two phases of a rebalance and their deadlines; ``states.py`` has the theory.
 
-All functions change soft state of one group at once and put what has to be written or answered into a Decision.
-Group metadata is written at three points only: when the leader has sent the assignment (``membership.py``), when a
-static member got a new id, and when the join phase ends with nobody left.
+All functions change soft state of one group at once and put records and replies into a Decision. Group metadata is
+written at three points only: when the leader has sent the assignment (``membership.py``), when a static member got a
+new id, and when the join phase ends without members.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class Rebalance:
     # Sessions
 
     def restart_session(self, group: Group, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
-        """The member is alive: its session deadline starts again."""
+        """Start a member's session deadline anew."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
 
     def start_pending_session(self, group: Group, member_id: MemberId, deadline_ms: int) -> None:
-        """A member was given an id: it has until the deadline to come back with it."""
+        """Start the deadline by which a pending member has to join with the id it was given."""
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member_id), deadline_ms)
 
     def end_session(self, group: Group, member_id: MemberId) -> None:
-        """The member is gone."""
+        """Cancel a member's session deadline."""
         self._timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
     def session_expired(self, group: Group, member_id: MemberId, now_ms: int, out: Decision) -> None:
-        """A session deadline passed: take the member out unless a parked request shows that it is alive."""
+        """After a session deadline: remove the member unless a parked request shows that it is alive."""
         if member_id in group.pending_joins:
             group.remove(member_id)
             self.complete_if_all_joined(group, now_ms, out)
@@ -60,7 +60,7 @@ class Rebalance:
             self.prepare(group, now_ms, out)
 
     def refuse_parked_join(self, group: Group, member: Member, out: Decision) -> None:
-        """Before a member is removed: if it waits to join, tell it to start anew."""
+        """Refuse a member's parked JoinGroup before the member is removed, so that it joins anew."""
         if member.join_token is not None:
             out.released.append((member.join_token, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID)))
             group.park_join(member, None)
@@ -68,7 +68,7 @@ class Rebalance:
     # Join phase
 
     def prepare_or_complete(self, group: Group, now_ms: int, out: Decision) -> None:
-        """Something changed: start a rebalance, or see whether it was what the running one waited for."""
+        """After a change: start a rebalance, or complete the running one if that waited for it."""
         if can_rebalance(group.state):
             self.prepare(group, now_ms, out)
         else:
@@ -96,12 +96,12 @@ class Rebalance:
             self.complete_if_all_joined(group, now_ms, out)
 
     def complete_if_all_joined(self, group: Group, now_ms: int, out: Decision) -> None:
-        """Complete the join phase if that is what the group is in and nobody is missing."""
+        """Complete the join phase if the group is in it and no member is missing."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined():
             self._complete(group, now_ms, out)
 
     def join_phase_expired(self, group: Group, now_ms: int, out: Decision) -> None:
-        """The join timer fired: wait once more if it was an initial delay and somebody came, else complete."""
+        """After the join deadline: repeat an initial delay during which members joined, else complete."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         delay_ms, remaining_ms = self._initial_delays.get(group.group_id, (0, 0))
@@ -120,7 +120,7 @@ class Rebalance:
         self._timers.schedule(TimerKey(TimerKind.JOIN, group.group_id), now_ms + group.rebalance_timeout_ms())
 
     def _complete(self, group: Group, now_ms: int, out: Decision) -> None:
-        """End the join phase: those who did not come are out (static members stay), the others are answered."""
+        """End the join phase: remove dynamic members that did not join (static ones stay), answer the others."""
         self._timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
         self._initial_delays.pop(group.group_id, None)
         group.new_member_added = False
@@ -150,13 +150,13 @@ class Rebalance:
     # Sync phase
 
     def sync_arrived(self, group: Group, member_id: MemberId) -> None:
-        """A member sent its SyncGroup; when all have, nobody has to be timed out."""
+        """Note a member's SyncGroup; after the last one the sync deadline is cancelled."""
         group.pending_syncs.pop(member_id, None)
         if not group.pending_syncs:
             self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     def sync_phase_expired(self, group: Group, now_ms: int, out: Decision) -> None:
-        """Members that did not send SyncGroup in time are out, and the others start again."""
+        """After the sync deadline: remove members that sent no SyncGroup, and rebalance the others."""
         if not group.pending_syncs:
             return
         for member_id in list(group.pending_syncs):
@@ -165,7 +165,7 @@ class Rebalance:
         self.prepare(group, now_ms, out)
 
     def drop_assignments(self, group: Group, error: ErrorCode, now_ms: int, out: Decision) -> None:
-        """The generation will not get an assignment: answer whoever waits for it with ``error``."""
+        """Give up the generation's assignment: answer parked SyncGroups with ``error``."""
         for member in group.members.values():
             member.assignment = b""
         self.answer_syncs(group, lambda _: SyncReply(error), now_ms, out)
@@ -179,7 +179,7 @@ class Rebalance:
                 self.restart_session(group, member, now_ms)
 
     def forget(self, group: Group) -> None:
-        """Drop everything that is known about a group that is gone."""
+        """Drop all timers and delays of a removed group."""
         self._initial_delays.pop(group.group_id, None)
         for kind in (TimerKind.JOIN, TimerKind.SYNC):
             self._timers.cancel(TimerKey(kind, group.group_id))
@@ -188,7 +188,7 @@ class Rebalance:
 
 
 def current_generation_reply(group: Group, member_id: MemberId, *, skip_assignment: bool = False) -> JoinReply:
-    """What a member of the current generation is told; the leader also learns the members."""
+    """The JoinGroup reply to a member of the current generation; with the members for the leader."""
     return JoinReply(
         ErrorCode.NONE,
         member_id,

@@ -3,12 +3,12 @@
 How the node drives it. A request: call a decide method with a token and the time; append the Decision's records to
 the partition's log as one batch; call ``apply`` for each; deliver ``reply`` to the token and ``released`` to the
 others when the records are durable. Deciding, appending and applying happen without anything in between. If the
-append fails: ``aborted``. Time: call ``tick`` at ``deadline_ms()``, and treat what it returns alike. Load: call
+append fails: ``append_failed``. Time: call ``tick`` at ``deadline_ms()``, and treat what it returns alike. Load: call
 ``apply`` for every record of the log in order, then ``loaded``; decide nothing before.
 
-The rule (design.md): only ``apply`` changes what is persisted (offsets, assignments, what groups exist), and the same
-``apply`` rebuilds it from the log. Decide methods may change soft state: who is parked, pending members, timers, and
-the generation of a rebalance that is not in the log yet. It must not read a clock or make an id up.
+The rule (design.md): only ``apply`` changes persisted state (offsets, assignments, the set of groups), and the same
+``apply`` rebuilds it from the log. Decide methods may change soft state: parked requests, pending members, timers, and
+the generation of a rebalance that is not in the log yet. The shard reads no clock and makes no id up.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetada
 __all__ = ["Decision", "GroupSettings", "GroupShard"]
 
 EXPIRY_GROUPS_PER_TICK = 500
-"""The expiry job looks at so many groups in one tick, so that it does not hold up the loop."""
+"""Groups that the expiry job checks in one tick, so that it does not hold up the loop."""
 EXPIRY_RECORDS_PER_TICK = 2000
-"""…and stops earlier once it has written so many tombstones."""
+"""Tombstones after which a tick of the expiry job ends early."""
 EXPIRY_PAUSE_MS = 10
-"""Between two slices, for others."""
+"""Pause of the expiry job between two slices, for other work."""
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
@@ -130,7 +130,7 @@ class GroupShard:
         return self._commits.delete_group(group_id)
 
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> Decision:
-        """Topics or partitions were deleted: drop their offsets. No reply."""
+        """Drop the offsets of deleted topics or partitions. No reply."""
         return self._commits.topics_deleted(partitions)
 
     # Reading
@@ -156,11 +156,11 @@ class GroupShard:
     # Time
 
     def deadline_ms(self) -> int | None:
-        """When ``tick`` has to be called next; None: not before the next decision."""
+        """The time at which ``tick`` has to be called next; None: not before the next decision."""
         return self._timers.next_deadline_ms()
 
     def tick(self, now_ms: int) -> Decision:
-        """Do what is due for one group (or one slice of the expiry job); call again while ``deadline_ms()`` is due."""
+        """Handle one due deadline of a group, or a slice of the expiry job; repeat while ``deadline_ms()`` is due."""
         out = Decision()
         key = self._timers.pop_due(now_ms)
         if key is None:
@@ -180,7 +180,7 @@ class GroupShard:
         return out
 
     def _expire(self, now_ms: int, out: Decision) -> None:
-        """One slice of the expiry job; the next one is due soon, or after the check interval when all are done."""
+        """Run a slice of the expiry job; the next is due soon, or after the check interval when all are done."""
         if not self._expiry_queue:
             self._expiry_queue = list(reversed(self._groups))
         for _ in range(min(EXPIRY_GROUPS_PER_TICK, len(self._expiry_queue))):
@@ -195,7 +195,7 @@ class GroupShard:
     # Persisted state
 
     def apply(self, key: bytes, value: bytes | None, *, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
-        """Take over one record of the log; ``producer_id`` that of its batch if the batch is transactional.
+        """Apply one record of the log; ``producer_id`` is that of its batch if the batch is transactional.
 
         Records of kinds and versions that are not known are passed over: newer group protocols may have written them.
         """
@@ -206,7 +206,7 @@ class GroupShard:
             self._apply_group(GroupId(named.group), value)
 
     def apply_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
-        """Take over the control record that ends a producer's transaction."""
+        """Apply the control record that ends a producer's transaction."""
         self._offsets.end_transaction(producer_id, committed=committed)
 
     def _apply_offset(self, named: OffsetCommitKey, value: bytes | None, producer_id: ProducerId) -> None:
@@ -243,7 +243,7 @@ class GroupShard:
             invariant(decoded.generation in (0, group.generation), "a record of another generation", group=group_id)
 
     def _install_assignment(self, group: Group, decoded: GroupMetadataValue) -> None:
-        """The leader's assignment is in the log: the generation is Stable. (Its members were answered by ``sync``.)"""
+        """Make the generation Stable, its assignment being in the log. (``sync`` answered the members.)"""
         invariant(decoded.generation == group.generation, "an assignment of another generation", group=group.group_id)
         assignment = persistence.assignments_of(decoded)
         for member in group.members.values():
@@ -288,7 +288,7 @@ class GroupShard:
         self._groups.clear()
         return out
 
-    def aborted(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
+    def append_failed(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
         """The decision's records could not be appended: undo its soft state. The caller's token is answered by the
         node with ``error_code``; the Decision returned has what to tell the others, and may have records itself."""
         out = Decision()
@@ -320,7 +320,7 @@ class GroupShard:
         self._rebalance.restart_session(group, member, now_ms)
 
     def check(self) -> None:
-        """Raise InvariantViolation unless all numbered invariants hold. For tests: it looks at everything."""
+        """Raise InvariantViolation unless all numbered invariants hold. For tests: it traverses everything."""
         for group_id, group in self._groups.items():
             invariant(group.group_id == group_id, "a group under another's id", group=group_id)
             group.check()
@@ -329,7 +329,7 @@ class GroupShard:
             invariant(group_id in self._groups, "O4: an offset without a group", group=group_id)
 
     def pending_offsets(self) -> dict[ProducerId, dict[tuple[GroupId, TopicName, int], CommittedOffset]]:
-        """What open transactions have sent, by producer, order numbers left out (tests, debugging)."""
+        """The pending offsets of open transactions, by producer, without sequences (tests, debugging)."""
         return {
             producer_id: {where: offset._replace(sequence=0) for where, offset in offsets.items()}
             for producer_id, offsets in self._offsets.pending().items()
@@ -338,8 +338,8 @@ class GroupShard:
     def persisted(
         self, settled: Collection[GroupId]
     ) -> dict[GroupId, tuple[Record | None, dict[tuple[TopicName, int], object]]]:
-        """What a replay of the log has to give, for tests: of each group the record if it is one of ``settled`` (not
-        rebalancing), and the offsets, order numbers left out."""
+        """The state that a replay of the log has to give (tests): of each group the record if it is in ``settled`` (not
+        rebalancing), and the offsets without sequences."""
         return {
             group_id: (
                 persistence.group_record(group) if group_id in settled else None,

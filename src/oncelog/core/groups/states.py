@@ -37,7 +37,7 @@ class GroupState(Enum):
 
 
 class GroupEvent(Enum):
-    """What moves a group from one state to another."""
+    """The events that move a group from one state to another."""
 
     REBALANCE = "a member came, left, failed or changed: everyone has to join again"
     JOINED = "the join phase ended with members"
@@ -77,5 +77,5 @@ def next_state(state: GroupState, event: GroupEvent) -> GroupState:
 
 
 def can_rebalance(state: GroupState) -> bool:
-    """Whether a rebalance may start in ``state``."""
+    """True if a rebalance may start in ``state``."""
     return GroupEvent.REBALANCE in TRANSITIONS[state]

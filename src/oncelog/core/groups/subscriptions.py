@@ -1,7 +1,7 @@
-"""Which topics a member of a "consumer" group subscribes to, as far as the coordinator has to know.
+"""The topics that a member of a "consumer" group subscribes to, read from its metadata.
 
-Only the beginning of the metadata is read, which all versions of the consumer protocol share: some clients write
-later fields wrongly, and theirs is not what matters here.
+Only the beginning of the metadata is read, which all versions of the consumer protocol share: some clients write later
+fields wrongly, and these fields are not needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a group shard has to do at some time; see ``base.timers``."""
+"""The deadlines of a group shard; see ``base.timers``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog.base.timers import Timers as Deadlines
 
 
 class TimerKind(IntEnum):
-    """What happens when a deadline passes."""
+    """The kinds of deadlines."""
 
     SESSION = 0
     JOIN = 1

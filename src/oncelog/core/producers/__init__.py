@@ -1,1 +1,1 @@
-"""What a partition knows of its idempotent and transactional producers: pure, no files, no clock (KIP-98, KIP-360)."""
+"""The state of idempotent and transactional producers on a partition: pure, no files, no clock (KIP-98, KIP-360)."""

@@ -3,13 +3,13 @@
 1. A data batch with an older epoch is refused with INVALID_PRODUCER_EPOCH, which is recoverable.
 2. A new epoch begins at sequence 0. Within an epoch the sequence follows the last one; after 2³¹−1 comes 0.
 3. Where there is no state for the producer (never seen, expired, its records deleted) any sequence is accepted
-   (KIP-360): the client knows better.
+   (KIP-360): only the client knows its sequence then.
 4. A marker's epoch is not older than the producer's; with Transactions V2 it is strictly greater, except for a retry:
    equal, with no transaction open or at the last possible epoch (KIP-890).
 5. A marker from an older coordinator epoch is refused with TRANSACTION_COORDINATOR_FENCED.
-6. What is not transactional is refused while a transaction of the same producer is open.
+6. A batch that is not transactional is refused while a transaction of the same producer is open.
 
-UNKNOWN_PRODUCER_ID is no longer given by leaders (rule 3): only what clients of older brokers knew.
+UNKNOWN_PRODUCER_ID is no longer answered by leaders (rule 3); only older brokers gave it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRANSACTIONS_V2: Final = 2
 
 
 def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
-    """Rule 1."""
+    """Rule 1: refuse a data batch with an older epoch."""
     if epoch < entry.epoch:
         raise ProducerRefusal(
             ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -36,7 +36,7 @@ def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
 
 
 def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset: int) -> None:
-    """Rules 2 and 3."""
+    """Rules 2 and 3: refuse a data batch out of sequence."""
     if epoch != entry.epoch:
         if first_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
             raise ProducerRefusal(
@@ -57,7 +57,7 @@ def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset
 
 
 def check_transactional(entry: ProducerEntry, transactional: bool, offset: int) -> None:
-    """Rule 6."""
+    """Rule 6: refuse a plain batch inside a transaction."""
     if entry.transaction_first_offset is not None and not transactional:
         raise ProducerRefusal(
             ErrorCode.INVALID_TXN_STATE,
@@ -68,7 +68,7 @@ def check_transactional(entry: ProducerEntry, transactional: bool, offset: int) 
 def check_marker(
     entry: ProducerEntry, epoch: int, coordinator_epoch: int, transaction_version: int, offset: int
 ) -> None:
-    """Rules 4 and 5."""
+    """Rules 4 and 5: refuse a marker with an older producer or coordinator epoch."""
     strict = transaction_version >= TRANSACTIONS_V2
     if epoch < entry.epoch or (strict and epoch == entry.epoch):
         retried = epoch == entry.epoch and (entry.transaction_first_offset is None or epoch == INT16_MAX)

@@ -1,4 +1,4 @@
-"""One producer on one partition: its epoch, its last batches, its open transaction.
+"""The entry of a producer on a partition: its epoch, its last batches, its open transaction.
 
 Immutable: a new append makes a new entry, so that a refused batch leaves no trace and a committed one replaces the
 old entry whole.
@@ -18,7 +18,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that was appended: where it ended, in sequence and offset, and its max timestamp."""
+    """An appended batch: its last sequence and offset, and its max timestamp."""
 
     last_sequence: int
     last_offset: int
@@ -70,7 +70,7 @@ class ProducerEntry(NamedTuple):
         return None
 
     def with_batch(self, epoch: int, batch: BatchMetadata, transaction_first_offset: int | None) -> ProducerEntry:
-        """After a data batch; a new epoch forgets the batches of the old one."""
+        """The entry after a data batch; a new epoch forgets the batches of the old one."""
         if epoch != self.epoch:
             batches: tuple[BatchMetadata, ...] = (batch,)
         else:
@@ -81,6 +81,6 @@ class ProducerEntry(NamedTuple):
         )
 
     def with_marker(self, epoch: int, coordinator_epoch: int, timestamp: int) -> ProducerEntry:
-        """After a transaction marker: nothing is open, and a bumped epoch forgets the batches of the old one."""
+        """The entry after a marker: no transaction is open, and a bumped epoch forgets the batches of the old one."""
         batches = self.batches if epoch == self.epoch else ()
         return ProducerEntry(self.producer_id, epoch, coordinator_epoch, timestamp, None, batches)

@@ -1,4 +1,4 @@
-"""Why the producer state refuses an append."""
+"""The refusal of an append by the producer state."""
 
 from __future__ import annotations
 

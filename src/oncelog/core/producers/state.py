@@ -47,7 +47,7 @@ class Update:
 
 
 class ProducerState:
-    """See the module's rule and invariants."""
+    """The producers of one partition; see the module's rule and invariants."""
 
     __slots__ = ("end_offset", "entries", "ongoing", "unreplicated", "verifications")
 
@@ -61,7 +61,7 @@ class ProducerState:
         self.verifications = Verifications()
 
     def load(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
-        """Take over what a snapshot says, replacing everything."""
+        """Replace the whole state by that of a snapshot."""
         self.entries = {entry.producer_id: entry for entry in entries}
         self.ongoing = {}
         open_here = [e for e in self.entries.values() if e.transaction_first_offset is not None]
@@ -78,14 +78,14 @@ class ProducerState:
         return entry.duplicate_of(header.producer_epoch, header.base_sequence, header.last_sequence)
 
     def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether the producer has data in an undecided transaction here."""
+        """True if the producer has data in an undecided transaction on the partition."""
         entry = self.entries.get(producer_id)
         return entry is not None and entry.transaction_first_offset is not None
 
     def prepare_data(
         self, header: BatchHeader, base_offset: int, *, check: bool = True, sequences: bool = True
     ) -> Update:
-        """A data batch of a producer, to be written at ``base_offset``. Raises ProducerRefusal.
+        """Validate a producer's data batch that is to be written at ``base_offset``. Raises ProducerRefusal.
 
         Coordinators write offsets in transactions without sequences: ``sequences`` False checks the epoch only.
         """
@@ -114,7 +114,7 @@ class ProducerState:
         check: bool = True,
         transaction_version: int = 0,
     ) -> Update:
-        """A transaction marker, to be written at ``base_offset``. Raises ProducerRefusal."""
+        """Validate a transaction marker that is to be written at ``base_offset``. Raises ProducerRefusal."""
         entry = self.entries.get(header.producer_id) or ProducerEntry(header.producer_id)
         if check:
             check_marker(entry, header.producer_epoch, coordinator_epoch, transaction_version, base_offset)
@@ -132,7 +132,7 @@ class ProducerState:
         return next((first for first in self.ongoing if first != completed.first_offset), completed.last_offset + 1)
 
     def commit(self, update: Update) -> None:
-        """Take an update over."""
+        """Apply an update whose bytes are in the log."""
         entry = update.entry
         self.entries[entry.producer_id] = entry
         self.verifications.appended(entry.producer_id)
@@ -152,12 +152,12 @@ class ProducerState:
         return first
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Markers below ``high_watermark`` are replicated."""
+        """Note that markers below ``high_watermark`` are replicated."""
         if self.unreplicated:
             self.unreplicated = {f: last for f, last in self.unreplicated.items() if last >= high_watermark}
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Records before ``log_start_offset`` are gone; what they said of producers stays known (KIP-360)."""
+        """Note that records before ``log_start_offset`` are deleted; the producers' state stays (KIP-360)."""
         self.high_watermark_moved(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
 

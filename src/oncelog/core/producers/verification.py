@@ -1,21 +1,21 @@
-"""Whose transactional batches are being verified for one partition: the guard of KIP-890.
+"""Verification of transactional batches on one partition: the guards of KIP-890.
 
 Before the first batch of a transaction is appended its coordinator is asked whether the transaction has this partition.
 While the answer is under way the transaction may be ended, and its marker written here: the batch must not be appended
-then, although the answer says yes, or it would open a transaction that nobody ends. So verification begins with a
-*guard*; every append and every marker of the producer makes its guards stale, and what was verified under a stale guard
-is refused. Asked again, the coordinator will say how things stand; who adds partitions by producing to them (V2) has it
-asked again at once, for it may have waited for the markers of the producer's transaction before.
+then, although the answer says yes, or it would open a transaction that is never ended. So verification begins with a
+*guard*; every append and every marker of the producer makes its guards stale, and a batch verified under a stale guard
+is refused. A new verification then tells the present state; for clients that add partitions by producing to them (V2)
+it is made at once, because the first may have waited for the markers of the producer's previous transaction.
 
-All of it is soft: a leader that starts anew has no guards, so what was verified before is refused. A guard is kept as
-long as requests are under way that verify under it, which bounds how many there are.
+All of it is soft state: a leader that starts anew has no guards, so batches verified before are refused. A guard is
+kept as long as requests are under way that verify under it, which bounds their number.
 """
 
 from __future__ import annotations
 
 
 class Guard:
-    """One verification that has begun, shared by the requests of a producer that verify at the same time."""
+    """A verification under way, shared by the requests of a producer that verify at the same time."""
 
     __slots__ = ("producer_id", "requests")
 
@@ -36,7 +36,7 @@ class Verifications:
         return len(self._guards)
 
     def begin(self, producer_id: int) -> Guard:
-        """A request is about to ask the coordinator; it must call :meth:`end`."""
+        """Begin the verification of a request that is about to ask the coordinator; :meth:`end` must follow."""
         guard = self._guards.get(producer_id)
         if guard is None:
             guard = self._guards[producer_id] = Guard(producer_id)
@@ -44,15 +44,15 @@ class Verifications:
         return guard
 
     def end(self, guard: Guard) -> None:
-        """The request has appended, or given up."""
+        """End the verification of a request that has appended or given up."""
         guard.requests -= 1
         if not guard.requests and self.is_current(guard):
             del self._guards[guard.producer_id]
 
     def is_current(self, guard: Guard) -> bool:
-        """Whether nothing of the producer has been appended since the verification began."""
+        """True if nothing of the producer has been appended since the verification began."""
         return self._guards.get(guard.producer_id) is guard
 
     def appended(self, producer_id: int) -> None:
-        """A batch or a marker of the producer is in the log."""
+        """Make the producer's guard stale: a batch or a marker of it was appended."""
         self._guards.pop(producer_id, None)

@@ -38,7 +38,7 @@ class LeaderReplicas:
 
     @property
     def in_sync_count(self) -> int:
-        """How many replicas are in sync, the leader among them."""
+        """The number of replicas in sync, the leader among them."""
         return len(self._ends)
 
     def change_in_sync(self, assigned: Sequence[BrokerId], in_sync: Sequence[BrokerId]) -> None:

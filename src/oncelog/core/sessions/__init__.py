@@ -1,1 +1,1 @@
-"""What the broker remembers between requests of a client: incremental fetch sessions (KIP-227)."""
+"""Incremental fetch sessions, kept between the requests of a client (KIP-227)."""

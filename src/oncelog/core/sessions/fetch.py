@@ -3,7 +3,7 @@
 A session is opened by a *full* request (epoch 0) and its partitions are remembered; *incremental* requests (epochs 1,
 2, … 2³¹−1, 1, …) add, change and forget partitions; epoch −1 closes it. The rule: an incremental answer holds exactly
 the partitions with records, an error, a divergence, a preferred replica, or another high watermark or log start offset
-than was last told. A partition that gave records goes to the end of the order, so that each has its turn.
+than in the last answer. A partition that gave records goes to the end of the order, so that none is starved.
 
 Begin a request with ``FetchSessions.begin``, read ``context.partitions``, end with ``context.finish``. Between the two
 the request may wait; if another request of the session comes meanwhile, the waiting one is refused at its end.
@@ -29,11 +29,11 @@ FINAL_EPOCH: Final = -1
 
 
 class Answer(Protocol):
-    """What is to be told of one partition."""
+    """The answer for one partition."""
 
     @property
     def error_code(self) -> int:
-        """0: none."""
+        """The partition's error code, 0 for none."""
 
     @property
     def high_watermark(self) -> int:
@@ -45,22 +45,22 @@ class Answer(Protocol):
 
     @property
     def diverging_epoch(self) -> object | None:
-        """None where the client's log agrees with this one."""
+        """The epoch from which the client's log diverges, None where it agrees."""
 
     @property
     def preferred_read_replica(self) -> int:
-        """−1: none."""
+        """The replica to read from instead, −1 for none."""
 
     @property
     def records(self) -> object | None:
-        """Empty or None when there are none."""
+        """The records; empty or None when there are none."""
 
 
 A = TypeVar("A", bound=Answer)
 
 
 class Finished(NamedTuple, Generic[A]):
-    """How a Fetch is answered: its top-level error, its session, and the partitions to name."""
+    """The answer to a Fetch: top-level error, session, and the partitions to name."""
 
     error_code: ErrorCode
     session_id: int
@@ -68,7 +68,7 @@ class Finished(NamedTuple, Generic[A]):
 
 
 class FetchContext:
-    """One Fetch request of a client without a session, with the partitions to read in order."""
+    """A Fetch request of a client without a session, with the partitions to read in order."""
 
     __slots__ = ("error_code", "partitions")
 
@@ -78,12 +78,12 @@ class FetchContext:
         """Not NONE: the session part of the request is refused, and there is nothing to read."""
 
     def finish(self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int) -> Finished[A]:
-        """End the request with what was read. Sessionless: everything is told."""
+        """End the request with what was read. Without a session the answer names every partition."""
         return Finished(self.error_code, NO_SESSION, answers)
 
 
 class _FullContext(FetchContext):
-    """Opens a session, if there is room for one, when it is answered."""
+    """A full request that opens a session, if the cache has room, when it is answered."""
 
     __slots__ = ("_by_key", "_cache", "_privileged", "_uses_topic_ids")
 
@@ -112,7 +112,7 @@ class _FullContext(FetchContext):
 
 
 class _IncrementalContext(FetchContext):
-    """Tells what has changed since the last answer."""
+    """An incremental request, whose answer names the partitions that changed since the last one."""
 
     __slots__ = ("_epoch", "_session")
 

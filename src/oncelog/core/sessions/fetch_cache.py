@@ -1,4 +1,4 @@
-"""The cache of incremental fetch sessions: slots, ids, and who has to make room for whom (KIP-227, KAFKA-9401).
+"""The cache of incremental fetch sessions: slots, ids, and the rules of eviction (KIP-227, KAFKA-9401).
 
 The rule: a new session may take the slot of another when
   1. the other has not been used for two minutes, or
@@ -28,7 +28,7 @@ PartitionKey = tuple[TopicId | TopicName, int]
 
 
 class FetchPartition:
-    """What a client wants of one partition, and what it was last told of it (−1: nothing yet)."""
+    """The fetch parameters of one partition, and the offsets in the last answer (−1: none yet)."""
 
     __slots__ = (
         "fetch_offset",
@@ -64,7 +64,7 @@ class FetchPartition:
         self.told_log_start_offset = -1
 
     def ask_again(self, other: FetchPartition) -> None:
-        """Take over what ``other`` wants; what was told stays."""
+        """Take over the parameters of ``other``; the offsets of the last answer stay."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.leader_epoch = other.leader_epoch
@@ -72,7 +72,7 @@ class FetchPartition:
 
 
 class FetchSession:
-    """One client's partitions, in the order in which they are read; ``epoch`` is the one the next request must have."""
+    """A client's partitions, in the order in which they are read; ``epoch`` is the one the next request must have."""
 
     __slots__ = (
         "counted",
@@ -107,7 +107,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """At most ``slots`` sessions. Ids are random, so that a client of before a restart does not meet another's."""
+    """At most ``slots`` sessions. Ids are random, so that after a restart no client uses another's session."""
 
     def __init__(self, slots: int, random_bytes: Callable[[int], bytes]) -> None:
         self._slots = slots
@@ -125,7 +125,7 @@ class FetchSessionCache:
         return self._partition_count
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session, if it is still there."""
+        """The session, None if it was removed."""
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:
@@ -143,14 +143,14 @@ class FetchSessionCache:
         session.counted = len(session.partitions)
 
     def has_room(self, session: FetchSession | None, added: int) -> bool:
-        """Whether ``added`` partitions more in a session (None: a new one) stay within the bounds."""
+        """True if ``added`` more partitions in a session (None: a new one) stay within the bounds."""
         size = added if session is None else len(session.partitions) + added
         return size <= MAX_SESSION_PARTITIONS and self._partition_count + added <= MAX_CACHED_PARTITIONS
 
     def create(
         self, partitions: dict[PartitionKey, FetchPartition], *, privileged: bool, uses_topic_ids: bool, now_ms: int
     ) -> int:
-        """Id of a new session that holds ``partitions``, or NO_SESSION when no slot could be had."""
+        """The id of a new session with ``partitions``, or NO_SESSION when no slot is free for it."""
         if not self.has_room(None, len(partitions)):
             return NO_SESSION
         if len(self._sessions) >= self._slots and not self._evict(len(partitions), privileged, now_ms):

@@ -1,4 +1,4 @@
-"""What each request does to a transaction: Apache Kafka 4.3's checks in Apache Kafka's order, as functions.
+"""Decisions about one transaction, one function a request: Apache Kafka 4.3's checks in Apache Kafka's order.
 
 The rule: a function sees one transaction and one request and returns an Outcome: an answer, the transitions to make,
 both, or neither: then the request waits until the transaction has completed and is decided again. It changes nothing.
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
-from oncelog.core.transactions import transaction as transitions
+from oncelog.core.transactions import transitions
 from oncelog.core.transactions.model import (
     TRANSACTIONS_V2,
     AddReply,
@@ -35,7 +35,7 @@ from oncelog.core.transactions.transaction import EXHAUSTED, Transaction, is_exh
 
 
 class Outcome(NamedTuple):
-    """What to answer (None: wait) and which transitions to make, in order."""
+    """The answer (None: wait) and the transitions to make, in order."""
 
     reply: Reply | None
     transitions: tuple[Transaction, ...] = ()
@@ -106,7 +106,7 @@ def _initialised(
 def _raise_epoch(
     transaction: Transaction, expected: Identity | None, timeout_ms: int, producer_id: ProducerId, now_ms: int
 ) -> Outcome:
-    """Nothing is open: the epoch rises, or the producer id changes when there is no higher epoch."""
+    """InitProducerId with nothing open: the epoch rises, or the producer id changes when there is no higher epoch."""
     current = transaction.identity
     if expected is not None and not _names(transaction, expected):
         return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
@@ -131,16 +131,16 @@ def _raised(current: Identity, producer_id: ProducerId) -> Identity | None:
 
 
 def _names(transaction: Transaction, expected: Identity) -> bool:
-    """Whether a client that has ``expected`` can be the one the id belongs to: the producer id is the current one, or
-    the one before a rotation (whose answer the client may not have seen)."""
+    """True if a client with the identity ``expected`` may own the transactional id: its producer id is the current one,
+    or the one before a rotation (whose answer the client may not have seen)."""
     if expected.producer_id == transaction.identity.producer_id:
         return True
     return expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.producer_epoch)
 
 
 def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
-    """A new instance has come to end what an earlier one prepared (KIP-939): what is open stays as it is, and the
-    identity of the new instance rises with every such call, so that only the latest can end it."""
+    """InitProducerId of a new instance that is to end an earlier one's prepared transaction (KIP-939): the transaction
+    stays open, and the new instance's identity rises with every such call, so that only the latest can end it."""
     current, expected, ongoing = transaction.client_identity, request.expected, transaction.identity
     last = NO_PRODUCER_EPOCH
     if expected is not None:
@@ -168,7 +168,7 @@ def _lacks_id(transaction: Transaction, client_version: int, producer_id: Produc
 def fence(
     transaction: Transaction, settings: TransactionSettings, producer_id: ProducerId, now_ms: int
 ) -> tuple[Transaction, ...]:
-    """The transitions that abort what is open against its client's will; with a producer id where one is needed."""
+    """The transitions that fence the client and abort its open transaction; with a producer id where one is needed."""
     prepared = transitions.fence_and_prepare_abort(
         transaction,
         transaction_version=settings.transaction_version,
@@ -179,7 +179,7 @@ def fence(
 
 
 def _with_completion(prepared: Transaction, now_ms: int) -> tuple[Transaction, ...]:
-    """Where no marker has to be written the transaction completes with the same append."""
+    """The prepared transaction, followed by its completion if no marker has to be written."""
     return (prepared,) if prepared.partitions else (prepared, transitions.complete(prepared, now_ms))
 
 
@@ -187,7 +187,7 @@ def _with_completion(prepared: Transaction, now_ms: int) -> tuple[Transaction, .
 
 
 def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms: int) -> Outcome:
-    """Partitions take part in the transaction; the first begin it."""
+    """Add partitions to the transaction; the first ones begin it."""
     if not request.transactional_id:
         return Outcome(AddReply(ErrorCode.INVALID_REQUEST))
     if transaction is None:
@@ -208,8 +208,8 @@ def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms:
 
 
 def verify_partitions(transaction: Transaction | None, request: AddRequest) -> VerifyReply:
-    """Whether partitions take part (asked by their leaders before they append). Never waits: who asks refuses a
-    late write, and a client that goes on with its next transaction adds partitions first."""
+    """Verify that partitions take part, for leaders before they append. Never waits: the leader refuses a late write,
+    and a client that goes on with its next transaction adds partitions first."""
     if not request.transactional_id:
         return VerifyReply(ErrorCode.INVALID_REQUEST)
     if transaction is None:
@@ -231,7 +231,7 @@ def verify_partitions(transaction: Transaction | None, request: AddRequest) -> V
 
 
 def _identity_refusal(transaction: Transaction, identity: Identity) -> ErrorCode:
-    """NONE when the identity is the client's."""
+    """NONE when the identity is the client's, else the error."""
     current = transaction.client_identity
     if identity.producer_id != current.producer_id:
         # The id of a kept transaction is that of the instance which the new one has replaced.
@@ -291,10 +291,10 @@ def _end_v2(transaction: Transaction, request: EndRequest, producer_id: Producer
 
 
 def _is_retry(transaction: Transaction, identity: Identity) -> bool:
-    """Whether the identity is the one before the last end: its epoch one lower, or exhausted before a rotation."""
+    """True if the identity is the one before the last end: its epoch one lower, or exhausted before a rotation."""
     current = transaction.identity
     if identity.producer_id == current.producer_id:
-        # A fence before V2 may have left the epoch that no client may be told.
+        # A fence before V2 may have left the epoch that is given to no client.
         return identity.producer_epoch + 1 == current.producer_epoch <= EXHAUSTED
     return (
         identity.producer_id == transaction.previous_producer_id

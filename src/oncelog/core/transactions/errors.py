@@ -1,4 +1,4 @@
-"""What older clients are told instead of errors they do not know (KIP-588): Apache Kafka's versions, per request.
+"""Errors for older clients, instead of ones they do not know (KIP-588): Apache Kafka's versions, per request.
 
 A fenced producer is PRODUCER_FENCED, fatal to it. Clients of before 2.7 know only INVALID_PRODUCER_EPOCH.
 """
@@ -15,17 +15,17 @@ FENCED_SINCE_END_VERSION: Final = 2
 
 
 def init_error(error_code: ErrorCode, version: int) -> ErrorCode:
-    """For InitProducerId."""
+    """The error code for InitProducerId in a version."""
     return _known(error_code, version, FENCED_SINCE_INIT_VERSION)
 
 
 def add_error(error_code: ErrorCode, version: int) -> ErrorCode:
-    """For AddPartitionsToTxn and AddOffsetsToTxn."""
+    """The error code for AddPartitionsToTxn and AddOffsetsToTxn in a version."""
     return _known(error_code, version, FENCED_SINCE_ADD_VERSION)
 
 
 def end_error(error_code: ErrorCode, version: int) -> ErrorCode:
-    """For EndTxn."""
+    """The error code for EndTxn in a version."""
     return _known(error_code, version, FENCED_SINCE_END_VERSION)
 
 

@@ -1,4 +1,4 @@
-"""Which markers are outstanding: of each prepared transaction the partitions that do not have theirs yet.
+"""Outstanding markers: of each prepared transaction the partitions that do not have theirs yet.
 
 All of it is soft: after a restart every prepared transaction sends all its markers again, and the leaders know a marker
 they have. Before Transactions V2 consecutive transactions of an id share their identity, so each set of markers has a
@@ -25,7 +25,7 @@ class OutstandingMarkers:
         self._last_number = 0
 
     def to_write(self, prepared: Transaction) -> MarkersToWrite:
-        """What has to be sent for a transaction that is decided."""
+        """The markers to send for a decided transaction."""
         self._last_number += 1
         self._numbers[prepared.transactional_id] = self._last_number
         return MarkersToWrite(
@@ -39,16 +39,16 @@ class OutstandingMarkers:
         )
 
     def begin(self, prepared: Transaction) -> None:
-        """The decision has been applied: all its partitions are awaited."""
+        """Await the markers of all partitions of a transaction whose decision is applied."""
         self._awaited[prepared.transactional_id] = dict.fromkeys(prepared.partitions)
 
     def forget(self, transactional_id: TransactionalId) -> bool:
-        """The transaction is not prepared (any more); whether it was."""
+        """Drop the markers of a transaction that is no longer prepared; True if it had any."""
         self._numbers.pop(transactional_id, None)
         return self._awaited.pop(transactional_id, None) is not None
 
     def are_current(self, markers: MarkersToWrite) -> bool:
-        """Whether a report about ``markers`` counts."""
+        """True if a report about ``markers`` is about the present transaction and coordinator epoch."""
         return (
             self._numbers.get(markers.transactional_id) == markers.number
             and markers.coordinator_epoch == self._coordinator_epoch
@@ -56,7 +56,7 @@ class OutstandingMarkers:
         )
 
     def settle(self, transactional_id: TransactionalId, partitions: Iterable[TopicPartition]) -> bool:
-        """Partitions need no marker any more; whether these were the last."""
+        """Note that partitions need no marker any more; True if these were the last."""
         awaited = self._awaited[transactional_id]
         had_any = bool(awaited)
         for partition in partitions:
@@ -73,7 +73,7 @@ class OutstandingMarkers:
         return None if awaited is None else tuple(awaited)
 
     def count(self) -> int:
-        """How many markers are outstanding."""
+        """The number of outstanding markers."""
         return sum(map(len, self._awaited.values()))
 
     def clear(self) -> None:

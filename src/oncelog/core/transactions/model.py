@@ -1,4 +1,4 @@
-"""What goes into and comes out of a shard: requests, replies, decisions, settings. Values only, no behaviour.
+"""Requests, replies, decisions and settings of a transaction shard. Values only, no behaviour.
 
 They are not the wire's messages (``core`` does not know ``wire``): the handlers translate, and know the versions.
 Every reply can be made of an error code alone, which is how a request is refused.
@@ -117,7 +117,7 @@ class VerifyReply(NamedTuple):
 
     @property
     def take_part(self) -> bool:
-        """Whether all partitions asked about do."""
+        """True if all partitions of the request take part."""
         none = ErrorCode.NONE
         return self.error_code is none and all(error_code is none for error_code in self.partitions.values())
 
@@ -130,11 +130,11 @@ class EndReply(NamedTuple):
 
 
 class NeedsProducerId(NamedTuple):
-    """Not an answer: nothing has been changed; ask again with a new producer id (ids are durable before use)."""
+    """No answer yet: nothing has been changed; decide again with a new producer id (ids are durable before use)."""
 
 
 class MarkersToWrite(NamedTuple):
-    """What has to be sent to the leaders of ``partitions`` once the decision's records are durable."""
+    """Markers to send to the leaders of ``partitions`` once the decision's records are durable."""
 
     transactional_id: TransactionalId
     identity: Identity
@@ -175,7 +175,7 @@ Record = tuple[bytes, bytes | None]
 
 @dataclass(slots=True)
 class Decision:
-    """What a shard decided: append ``records`` as one batch, apply each; when they are durable deliver the replies and
+    """A shard's decision: append ``records`` as one batch, apply each; when they are durable deliver the replies and
     send the markers.
 
     ``reply`` goes to the caller's token; None parks it: a later decision's ``released`` names it.

@@ -1,12 +1,12 @@
-"""Requests that wait for a transaction to complete ("wait, don't refuse"): where they are and until when.
+"""Parking of requests that wait for a transaction to complete ("wait, don't refuse"), each until its deadline.
 
-A client that is told CONCURRENT_TRANSACTIONS sleeps, usually 20 ms or more, while markers take a fraction of that. So a
+A client that gets CONCURRENT_TRANSACTIONS sleeps, usually 20 ms or more, while markers take a fraction of that. So a
 request that meets a transaction between Prepare and Complete is *parked* under its token, becomes *ready* when the
 transaction has completed, is decided again, and is refused only when its deadline passes. A request keeps its deadline
 when it is parked again. Invariant X8: a token is in one place at most.
 
-One request may ask for tens of thousands, which all wait for the same and whose time is over all at once: nothing here
-looks at those that wait one after the other.
+One AddPartitionsToTxn may bring tens of thousands of entries, which all wait for the same transaction and time out at
+once: no method here searches through the parked requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
 
 
 class Waiting(NamedTuple):
-    """A request that can be decided: again, if it has to be."""
+    """A request with the function that decides it, as often as it has to."""
 
     token: int
     transactional_id: TransactionalId
@@ -41,7 +41,7 @@ class Parking:
         """By token, in order of arrival."""
         self._ready: OrderedDict[int, Waiting] = OrderedDict()
         self._waits_for: dict[int, TransactionalId] = {}
-        """What each parked token waits for."""
+        """The transaction that each parked token waits for."""
 
     def __iter__(self) -> Iterator[Waiting]:
         yield from self._ready.values()
@@ -49,7 +49,7 @@ class Parking:
             yield from parked.values()
 
     def park(self, waiting: Waiting, deadline_ms: int) -> None:
-        """Let it wait until ``deadline_ms``, or the deadline it has already."""
+        """Park a request until ``deadline_ms``, or the deadline it has already."""
         self._parked.setdefault(waiting.transactional_id, {})[waiting.token] = waiting
         self._waits_for[waiting.token] = waiting.transactional_id
         key = TimerKey(TimerKind.PARKED, token=waiting.token)
@@ -57,26 +57,26 @@ class Parking:
             self._timers.schedule(key, deadline_ms)
 
     def make_ready(self, transactional_id: TransactionalId) -> None:
-        """The transaction has completed: whoever waits for it may be decided."""
+        """Make the requests ready that wait for a transaction, which has completed."""
         for token, waiting in self._parked.pop(transactional_id, {}).items():
             del self._waits_for[token]
             self._ready[token] = waiting
 
     def has_ready(self) -> bool:
-        """Whether somebody may be decided."""
+        """True if a request is ready to be decided."""
         return bool(self._ready)
 
     def next_ready(self) -> Waiting:
-        """Take out who has been ready longest; its deadline still runs."""
+        """Take out the request that has been ready longest; its deadline still runs."""
         _, waiting = self._ready.popitem(last=False)
         return waiting
 
     def answered(self, token: int) -> None:
-        """It does not wait any more."""
+        """Cancel the deadline of a request that was answered."""
         self._timers.cancel(TimerKey(TimerKind.PARKED, token=token))
 
     def remove(self, token: int) -> Waiting | None:
-        """Take a token out wherever it is; its deadline has passed or does not matter any more."""
+        """Take out a request, parked or ready, and cancel its deadline; None if it is neither."""
         self.answered(token)
         transactional_id = self._waits_for.pop(token, None)
         if transactional_id is None:
@@ -88,7 +88,7 @@ class Parking:
         return found
 
     def clear(self, error_code: ErrorCode) -> list[tuple[int, Reply]]:
-        """Send everybody away."""
+        """Refuse all requests with ``error_code``."""
         refused: list[tuple[int, Reply]] = [(waiting.token, waiting.refusal(error_code)) for waiting in self]
         for token, _ in refused:
             self.answered(token)
@@ -98,5 +98,5 @@ class Parking:
         return refused
 
     def is_parked(self, transactional_id: TransactionalId) -> bool:
-        """Whether anybody waits for the transaction (not counting who is ready)."""
+        """True if a request is parked for the transaction (ready ones do not count)."""
         return transactional_id in self._parked

@@ -1,6 +1,6 @@
 """Transitions that are decided and not applied yet: between a decision and its record in the log (invariant X7).
 
-Whoever meets an id that has one waits, because neither the state before nor the state after it is the truth yet. The
+A request for an id that has one waits, because neither the state before nor the state after it is certain yet. The
 transaction a decision makes is kept beside its record, because the record lacks the last epoch.
 """
 
@@ -15,14 +15,14 @@ from oncelog.core.transactions.transaction import Transaction
 
 
 class Pending(NamedTuple):
-    """A transition: what its record holds (None: a tombstone), and the transaction it makes."""
+    """A transition: the value of its record (None: a tombstone), and the transaction it makes."""
 
     value: bytes | None
     transaction: Transaction | None
 
 
 class PendingTransitions:
-    """By transactional id, in the order in which they were decided."""
+    """Pending transitions by transactional id, in the order in which they were decided."""
 
     def __init__(self) -> None:
         self._pending: dict[TransactionalId, deque[Pending]] = {}
@@ -31,11 +31,11 @@ class PendingTransitions:
         return transactional_id in self._pending
 
     def decided(self, transactional_id: TransactionalId, value: bytes | None, transaction: Transaction | None) -> None:
-        """One more."""
+        """Add a transition that was decided."""
         self._pending.setdefault(transactional_id, deque()).append(Pending(value, transaction))
 
     def confirm(self, transactional_id: TransactionalId, value: bytes | None) -> Pending:
-        """The oldest of an id, whose record is in the log now. X7: what is applied is what was decided, in order."""
+        """Take out the oldest transition of an id, whose record is in the log now; it must be ``value`` (X7)."""
         pending = self._pending.get(transactional_id, deque())
         invariant(pending, "X7: applied without a decision", transactional_id=transactional_id)
         decided = pending.popleft()
@@ -45,9 +45,9 @@ class PendingTransitions:
         return decided
 
     def drop(self, transactional_id: TransactionalId) -> None:
-        """Its records were refused."""
+        """Drop the transitions of an id whose records could not be appended."""
         self._pending.pop(transactional_id, None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all transitions."""
         self._pending.clear()

@@ -1,7 +1,7 @@
-"""What may be asked about the transactions of a shard without deciding anything: descriptions, listings, figures.
+"""Queries about the transactions of a shard that decide nothing: descriptions, listings, figures.
 
-The rule: nothing here changes anything, and whatever looks at every id does so without unpacking it (``held``), because
-there may be a million. What the shard decides is in ``shard``, which has all of this too.
+The rule: nothing here changes anything, and a query over every id does not unpack them (``store``), because there may
+be a million. ``shard`` inherits these queries and adds the decisions.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from oncelog.core.transactions.store import Transactions
 from oncelog.core.transactions.transaction import Transaction
 
 
-class ShardReading:
-    """The transactions of one shard and the markers they wait for, to be looked at."""
+class ShardQueries:
+    """Queries about the transactions of one shard and the markers they wait for."""
 
     def __init__(self, coordinator_epoch: CoordinatorEpoch) -> None:
         self._transactions = Transactions()
         self._markers = OutstandingMarkers(coordinator_epoch)
 
     def id_count(self) -> int:
-        """How many transactional ids there are."""
+        """The number of transactional ids."""
         return len(self._transactions)
 
     @property
@@ -35,11 +35,16 @@ class ShardReading:
 
     def describe(self, transactional_id: TransactionalId) -> TransactionDescription | None:
         """DescribeTransactions, one id; None when it does not exist."""
-        held = self._transactions.get(transactional_id)
-        if held is None:
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
             return None
         return TransactionDescription(
-            transactional_id, STATE_NAMES[held.state], held.identity, held.timeout_ms, held.start_ms, held.partitions
+            transactional_id,
+            STATE_NAMES[transaction.state],
+            transaction.identity,
+            transaction.timeout_ms,
+            transaction.start_ms,
+            transaction.partitions,
         )
 
     def listings(
@@ -61,19 +66,19 @@ class ShardReading:
         ]
 
     def counts(self) -> dict[str, int]:
-        """How many ids are in each state that any is in (metrics)."""
+        """The number of ids in each state, without states of none (metrics)."""
         return {STATE_NAMES[state]: count for state in STATE_NAMES if (count := self._transactions.counts[state])}
 
     def outstanding_count(self) -> int:
-        """How many markers decided transactions wait for (metrics)."""
+        """The number of markers that decided transactions wait for (metrics)."""
         return self._markers.count()
 
     def open_of(self, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
-        """Of these producers those whose transaction is open or being completed here, with its id."""
+        """The transactional id by producer, for those of ``producer_ids`` with an open or completing transaction."""
         return {
-            held.identity.producer_id: tid
-            for tid, held in self._transactions.unpacked()
-            if held.identity.producer_id in producer_ids and held.state not in AT_REST
+            transaction.identity.producer_id: tid
+            for tid, transaction in self._transactions.unpacked()
+            if transaction.identity.producer_id in producer_ids and transaction.state not in AT_REST
         }
 
     def outstanding(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...]:
@@ -81,5 +86,7 @@ class ShardReading:
         return self._markers.awaited(transactional_id) or ()
 
     def persisted(self) -> dict[TransactionalId, Transaction]:
-        """What a replay of the log has to give, for tests: all but the last epochs."""
-        return {tid: held._replace(last_epoch=NO_PRODUCER_EPOCH) for tid, held in self._transactions.items()}
+        """The transactions that a replay of the log has to give, without the last epochs (tests)."""
+        return {
+            tid: transaction._replace(last_epoch=NO_PRODUCER_EPOCH) for tid, transaction in self._transactions.items()
+        }

@@ -2,15 +2,15 @@
 
 How the node drives it. A request: call a decide method with a token and the time; append the Decision's records to
 the partition's log as one batch; call ``apply`` for each; when they are durable deliver ``reply`` to the token and
-``released`` to the others and send ``markers``. If the append fails: ``aborted``. Markers: report each partition that
-has its marker with ``markers_written``, and deleted ones with ``partitions_deleted``. Time: call ``tick`` at
+``released`` to the others and send ``markers``. If the append fails: ``append_failed``. Markers: report each partition
+that has its marker with ``markers_written``, and deleted ones with ``partitions_deleted``. Time: call ``tick`` at
 ``deadline_ms()`` (0: at once) and treat what it returns alike. Load: call ``apply`` for every record of the log in
 order, then ``loaded``; decide nothing before.
 
-The rule (design.md): only ``apply`` changes what is persisted, and the same ``apply`` rebuilds it from the log. Decide
-methods may change soft state: transitions that are decided and not applied yet, who is parked, markers outstanding,
-timers. Between decide and apply a transaction is *pending*: requests that meet it then wait, so that ``apply`` may also
-follow later. It must not read a clock or make a producer id up.
+The rule (design.md): only ``apply`` changes persisted state, and the same ``apply`` rebuilds it from the log. Decide
+methods may change soft state: transitions that are decided and not applied yet, parked requests, outstanding markers,
+timers. Between decide and apply a transaction is *pending*: requests for it wait then, so that ``apply`` may also
+follow later. The shard reads no clock and makes no producer id up.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.base.invariant import InvariantViolation, invariant
-from oncelog.core.transactions import decisions
-from oncelog.core.transactions import transaction as transitions
+from oncelog.core.transactions import decisions, transitions
 from oncelog.core.transactions.model import (
     AddReply,
     AddRequest,
@@ -43,26 +42,28 @@ from oncelog.core.transactions.model import (
 )
 from oncelog.core.transactions.parking import Parking, Waiting
 from oncelog.core.transactions.pending import PendingTransitions
-from oncelog.core.transactions.queries import ShardReading
+from oncelog.core.transactions.persistence import is_whole, record_of
+from oncelog.core.transactions.queries import ShardQueries
 from oncelog.core.transactions.states import AT_REST, PREPARED, TransactionState, may_follow
 from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
 from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.transaction import check as check_transaction
 from oncelog.records.internal import transaction_records
 from oncelog.records.internal.transaction_records import Unknown
 
 __all__ = ["Decision", "TransactionSettings", "TransactionShard"]
 
 EXPIRY_IDS_PER_TICK = 1000
-"""The expiry job looks at so many ids in one tick, so that it does not hold up the loop."""
+"""Ids that the expiry job checks in one tick, so that it does not hold up the loop."""
 EXPIRY_PAUSE_MS = 10
-"""Between two slices, for others."""
+"""Pause of the expiry job between two slices, for other work."""
 COMPLETE_RETRY_MS = 100
 """When the log refused a Complete record it is tried again after this."""
 AT_ONCE_MS = 0
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
-class TransactionShard(ShardReading):
+class TransactionShard(ShardQueries):
     """State of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
 
     def __init__(self, partition: int, coordinator_epoch: CoordinatorEpoch, settings: TransactionSettings) -> None:
@@ -76,7 +77,7 @@ class TransactionShard(ShardReading):
         self._parking = Parking(self._timers)
         self._expiry_queue: list[TransactionalId] = []
         self.timed_out = 0
-        """Transactions aborted because their time was over."""
+        """The number of transactions aborted by their time-out."""
 
     # Deciding
 
@@ -116,7 +117,7 @@ class TransactionShard(ShardReading):
         return Decision(reply=reply, shows=shown)
 
     def take_part(self, request: AddRequest) -> bool:
-        """What ``verify_partitions`` would reply, as a yes or no; shows what is applied, durable or not."""
+        """True if ``verify_partitions`` would accept all partitions; by the applied state, durable or not."""
         return decisions.verify_partitions(self._transactions.get(request.transactional_id), request).take_part
 
     def end(
@@ -136,8 +137,8 @@ class TransactionShard(ShardReading):
         )
 
     def abort_timed_out(self, transactional_id: TransactionalId, producer_id: ProducerId, now_ms: int) -> Decision:
-        """Abort a transaction whose time is over (``tick`` does it; called by the node where ``needs_producer_id``
-        asked for one). Does nothing when it has ended meanwhile. No reply."""
+        """Abort a transaction after its time-out; called by ``tick``, and by the node with the producer id that
+        ``needs_producer_id`` asked for. Does nothing when the transaction has ended meanwhile. No reply."""
         out = Decision()
         transaction = self._transactions.get(transactional_id)
         if transaction is None or (deadline_ms := transaction.deadline_ms) is None:
@@ -189,7 +190,7 @@ class TransactionShard(ShardReading):
         """Decide transitions of one transaction: they are pending until they are applied."""
         for transaction in following:
             tid = transaction.transactional_id
-            record = transitions.record_of(transaction, self.settings)
+            record = record_of(transaction, self.settings)
             out.records.append(record)
             out.transitions.append(tid)
             self._pending.decided(tid, record[1], transaction)
@@ -199,15 +200,15 @@ class TransactionShard(ShardReading):
     # Markers
 
     def markers_written(self, markers: MarkersToWrite, partitions: Iterable[TopicPartition], now_ms: int) -> Decision:
-        """Partitions have their marker, durably, or do not need one any more; the last one completes the transaction.
-        Reports about markers of another transaction or coordinator epoch are passed over. No reply."""
+        """Note partitions that have their marker, durably, or need none any more; the last completes the transaction.
+        Reports about markers of another transaction or coordinator epoch are ignored. No reply."""
         out = Decision()
         if self._markers.are_current(markers) and self._markers.settle(markers.transactional_id, partitions):
             self._complete(markers.transactional_id, now_ms, out)
         return out
 
     def partitions_deleted(self, partitions: Collection[TopicPartition], now_ms: int) -> Decision:
-        """Partitions are gone: no prepared transaction waits for a marker there. No reply."""
+        """Wait for no markers of deleted partitions any more. No reply."""
         out = Decision()
         for tid in self._markers.awaiting_any(partitions):
             if self._markers.settle(tid, partitions):
@@ -222,11 +223,11 @@ class TransactionShard(ShardReading):
     # Time
 
     def deadline_ms(self) -> int | None:
-        """When ``tick`` has to be called next, 0 for at once; None: not before the next decision."""
+        """The time at which ``tick`` has to be called next, 0 for at once; None: not before the next decision."""
         return AT_ONCE_MS if self._parking.has_ready() else self._timers.next_deadline_ms()
 
     def tick(self, now_ms: int) -> Decision:
-        """Do one thing that is due; call again while ``deadline_ms()`` is due."""
+        """Handle one due deadline or ready request; call again while ``deadline_ms()`` is due."""
         if self._parking.has_ready():
             return self._ask_again(now_ms)
         out = Decision()
@@ -246,7 +247,7 @@ class TransactionShard(ShardReading):
         return out
 
     def _watch(self, transaction: Transaction, not_before_ms: int = 0) -> None:
-        """Look at an open transaction when its time is over: with the first sweep after that, as in Apache Kafka."""
+        """Schedule the time-out of an open transaction: with the first sweep after it, as in Apache Kafka."""
         key = TimerKey(TimerKind.TIME_OUT, transaction.transactional_id)
         deadline_ms = transaction.deadline_ms
         if deadline_ms is None:
@@ -256,16 +257,16 @@ class TransactionShard(ShardReading):
         self._timers.schedule(key, -(-max(deadline_ms, not_before_ms) // interval_ms) * interval_ms)
 
     def _expire(self, now_ms: int, out: Decision) -> None:
-        """One slice of the expiry job; the next one is due soon, or after the interval when all are done."""
+        """Run a slice of the expiry job; the next is due soon, or after the interval when all are done."""
         if not self._expiry_queue:
             self._expiry_queue = self._transactions.ids()
         oldest_ms = now_ms - self.settings.transactional_id_expiration_ms
         for _ in range(min(EXPIRY_IDS_PER_TICK, len(self._expiry_queue))):
             tid = self._expiry_queue.pop()
-            held = self._transactions.get(tid)
-            if held is None or tid in self._pending or held.last_update_ms > oldest_ms:
+            transaction = self._transactions.get(tid)
+            if transaction is None or tid in self._pending or transaction.last_update_ms > oldest_ms:
                 continue
-            if may_follow(held.state, TransactionState.DEAD):
+            if may_follow(transaction.state, TransactionState.DEAD):
                 out.records.append((transaction_records.encode_key(tid), None))
                 out.transitions.append(tid)
                 self._pending.decided(tid, None, None)
@@ -275,7 +276,7 @@ class TransactionShard(ShardReading):
     # Persisted state
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Take over one record of the log: at load whatever there is, afterwards what was decided."""
+        """Apply one record of the log: while loading any record, afterwards those that were decided."""
         if not self.is_loaded:
             self._transactions.load(key, value)
             return
@@ -292,7 +293,7 @@ class TransactionShard(ShardReading):
         self._entered(tid, following)
 
     def _confirm(self, transactional_id: TransactionalId, value: bytes | None) -> Transaction | None:
-        """What is applied is what was decided, with the last epoch, which the log does not hold."""
+        """The transaction after an applied record, which must be the decided one; with its last epoch."""
         following = self._pending.confirm(transactional_id, value).transaction
         if value is None or following is None:
             return None
@@ -300,13 +301,13 @@ class TransactionShard(ShardReading):
         previous = TransactionState.EMPTY if current is None else current.state
         if not may_follow(previous, following.state):
             raise InvariantViolation("X1: a transition the table lacks", {"state": previous.name})
-        if transitions.is_whole(value):
+        if is_whole(value):
             return following
         read = self._transactions.read(transactional_id, value)
         return following if read is None else read._replace(last_epoch=following.last_epoch)
 
     def _entered(self, tid: TransactionalId, transaction: Transaction | None) -> None:
-        """Soft state that goes with the state just entered: time-out, outstanding markers, who may go on."""
+        """Set the soft state that goes with the entered state: time-out, outstanding markers, ready requests."""
         if transaction is not None:
             self._watch(transaction)
         if transaction is not None and transaction.state in PREPARED:
@@ -320,8 +321,8 @@ class TransactionShard(ShardReading):
     # Life cycle
 
     def loaded(self, now_ms: int) -> Decision:
-        """The log has been read: decided transactions are driven on, open ones keep the start they had, and the shard
-        may decide. No reply."""
+        """End loading: decided transactions are driven on, open ones keep their start, and the shard may decide. No
+        reply."""
         self.is_loaded = True
         out = Decision()
         for tid, transaction in self._transactions.unpacked():
@@ -337,17 +338,17 @@ class TransactionShard(ShardReading):
         return out
 
     def unloaded(self, now_ms: int) -> Decision:
-        """Another broker coordinates these transactions now: all who are parked are sent away. The shard is used no
-        more; markers still under way are fenced by the coordinator epoch."""
+        """Resign, because another broker coordinates these transactions now: parked requests are refused. The shard is
+        used no more; markers still under way are fenced by the coordinator epoch."""
         self.is_loaded = False
         self._transactions.clear()
         self._pending.clear()
         self._markers.clear()
         return Decision(released=self._parking.clear(ErrorCode.NOT_COORDINATOR))
 
-    def aborted(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
-        """The decision's records could not be appended: nothing has changed. The caller's token is answered by the
-        node with ``error_code``; the Decision returned has what to tell the others."""
+    def append_failed(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
+        """Take back a decision whose records could not be appended: persisted state has not changed. The node answers
+        the caller's token with ``error_code``; the Decision returned has the replies to others."""
         out = Decision(released=[(token, _refused(reply, error_code)) for token, reply in decision.released])
         if decision.parked is not None:
             waiting = self._parking.remove(decision.parked)
@@ -363,10 +364,10 @@ class TransactionShard(ShardReading):
         return out
 
     def check(self) -> None:
-        """Raise InvariantViolation unless all numbered invariants hold. For tests: it looks at everything."""
+        """Raise InvariantViolation unless all numbered invariants hold. For tests: it traverses everything."""
         for tid, transaction in self._transactions.items():
             invariant(transaction.transactional_id == tid, "a transaction under another's id", transactional_id=tid)
-            transitions.check(transaction)
+            check_transaction(transaction)
             awaited = self._markers.awaited(tid)
             prepared = transaction.state in PREPARED
             invariant(prepared == (awaited is not None), "X9: markers of nothing decided", transactional_id=tid)
@@ -383,5 +384,5 @@ class TransactionShard(ShardReading):
 
 
 def _refused(reply: Reply, error_code: ErrorCode) -> Reply:
-    """The reply's kind with an error; who was to fetch a producer id asks again anyway."""
+    """A reply of the same kind with an error; after NeedsProducerId the request is decided again anyway."""
     return reply if isinstance(reply, NeedsProducerId) else type(reply)(error_code)

@@ -1,11 +1,11 @@
-"""The states of a transactional id and which may follow which: the whole table, and nothing else (KIP-98, KIP-890).
+"""The states of a transactional id and the table of transitions, and nothing else (KIP-98, KIP-890).
 
 A transactional id has one transaction at a time. It is *begun* by the first partition added (Ongoing), *decided* by a
 Prepare record, which is the commit point of the two-phase commit: once that is durable the outcome never changes and
 the client is answered. Then a marker is written to every partition, and when all are there the transaction is
 *complete*. All of that is one record each in ``__transaction_state``.
 
-What each state means:
+The states:
 
 * Empty: initialised, no transaction yet. No partitions, no start time.
 * Ongoing: partitions are being written to. The time-out runs (not in two-phase commit). A kept transaction (KIP-939)
@@ -16,7 +16,7 @@ What each state means:
 * PrepareEpochFence: the step between Ongoing and PrepareAbort in which a newer instance or the time-out raises the
   epoch. Never stored: one decision does both steps.
 
-This module knows neither ids nor bytes nor time; ``transaction.py`` has what changes with a transition.
+This module knows neither ids nor bytes nor time; ``transitions`` has the changes that go with each transition.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ STORED: Final = AT_REST | PREPARED | {TransactionState.ONGOING}
 
 
 def may_follow(previous: TransactionState, state: TransactionState) -> bool:
-    """Whether the table has the transition."""
+    """True if the table has the transition."""
     return previous in VALID_PREVIOUS_STATES[state]
 
 

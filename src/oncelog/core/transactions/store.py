@@ -1,12 +1,12 @@
-"""The transactions of a shard: those that the log holds, at rest still as the bytes that were read.
+"""The transaction store of a shard: transactions loaded from the log, at rest still as the bytes that were read.
 
-A broker that starts may find a million transactional ids, nearly all of them at rest and not to be heard of again
+A broker that starts may find a million transactional ids, nearly all of them at rest and not used again
 before they expire. Those are kept *packed*, as the values of their records (a third of the memory, and no work for the
-garbage collector), and unpacked whenever somebody asks. Whatever has changed since the load is kept as it is, because
-the log lacks its last epoch.
+garbage collector), and unpacked on access. Transactions changed since the load are kept unpacked, because the log lacks
+their last epoch.
 
-It knows the records' bytes and nothing of requests, timers or markers. Records of versions or states that are not known
-are passed over, and counted in ``skipped``: the state that an earlier record gave stays.
+The store knows the records' bytes and nothing of requests, timers or markers. Records of unknown versions or states are
+skipped, and counted in ``skipped``: the state of an earlier record stays.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from oncelog.base.ids import ProducerId, TransactionalId
+from oncelog.core.transactions.persistence import transaction_of
 from oncelog.core.transactions.states import STORED, TransactionState
-from oncelog.core.transactions.transaction import Transaction, transaction_of
+from oncelog.core.transactions.transaction import Transaction
 from oncelog.records.internal import transaction_records
 from oncelog.records.internal.transaction_records import Unknown
 
@@ -26,13 +27,13 @@ _STATES: Final = tuple(TransactionState)
 
 
 class Transactions:
-    """By transactional id. An id is packed or it is not, never both."""
+    """Transactions by transactional id. An id is packed or it is not, never both."""
 
     def __init__(self) -> None:
         self.skipped: Counter[str] = Counter()
         """Records that could not be read, by reason; for the node to log."""
         self.counts = [0] * len(_STATES)
-        """How many there are of each state, by number. Kept all along: to count a million would hold up the loop."""
+        """The number of ids in each state, by its number. Kept up to date: counting a million would block the loop."""
         self._live: dict[TransactionalId, Transaction] = {}
         self._packed: dict[TransactionalId, bytes] = {}
 
@@ -41,13 +42,13 @@ class Transactions:
 
     def get(self, transactional_id: TransactionalId) -> Transaction | None:
         """The transaction of an id, None when there is no such id."""
-        held = self._live.get(transactional_id)
-        if held is None and (packed := self._packed.get(transactional_id)) is not None:
-            held = _unpacked(transactional_id, packed)
-        return held
+        transaction = self._live.get(transactional_id)
+        if transaction is None and (packed := self._packed.get(transactional_id)) is not None:
+            transaction = _unpacked(transactional_id, packed)
+        return transaction
 
     def put(self, transaction: Transaction) -> None:
-        """The transaction of its id from now on."""
+        """Set the transaction of its id."""
         self._count_out(transaction.transactional_id)
         self._live[transaction.transactional_id] = transaction
         self.counts[transaction.state] += 1
@@ -58,10 +59,10 @@ class Transactions:
             self._live.pop(transactional_id, None)
 
     def _count_out(self, transactional_id: TransactionalId) -> bool:
-        """Take what an id was out of the counts, and out of what is packed; whether it is among the unpacked."""
-        held = self._live.get(transactional_id)
-        if held is not None:
-            self.counts[held.state] -= 1
+        """Remove an id from the counts and from the packed ones; True if it is among the unpacked."""
+        transaction = self._live.get(transactional_id)
+        if transaction is not None:
+            self.counts[transaction.state] -= 1
             return True
         packed = self._packed.pop(transactional_id, None)
         if packed is not None:
@@ -69,13 +70,13 @@ class Transactions:
         return False
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all ids."""
         self.counts = [0] * len(_STATES)
         self._live.clear()
         self._packed.clear()
 
     def load(self, key: bytes, value: bytes | None) -> None:
-        """Take over one record of the log that is being read."""
+        """Apply one record while the log is being loaded."""
         name = transaction_records.decode_key(key)
         if isinstance(name, Unknown):
             self.skipped[name.reason] += 1
@@ -113,7 +114,7 @@ class Transactions:
         yield from self._live.items()
 
     def unpacked(self) -> Iterator[tuple[TransactionalId, Transaction]]:
-        """Those that are not at rest, and others."""
+        """The unpacked transactions: all that are not at rest, and some that are."""
         yield from self._live.items()
 
     def states(self) -> Iterator[tuple[TransactionalId, TransactionState, ProducerId, int]]:
@@ -121,8 +122,8 @@ class Transactions:
         for transactional_id, packed in self._packed.items():
             status, producer_id, start_ms = transaction_records.state_of(packed)
             yield transactional_id, _STATES[status], ProducerId(producer_id), start_ms
-        for transactional_id, held in self._live.items():
-            yield transactional_id, held.state, held.identity.producer_id, held.start_ms
+        for transactional_id, transaction in self._live.items():
+            yield transactional_id, transaction.state, transaction.identity.producer_id, transaction.start_ms
 
 
 def _unpacked(transactional_id: TransactionalId, packed: bytes) -> Transaction:

@@ -1,4 +1,4 @@
-"""What a transaction shard has to do at some time; see ``base.timers``."""
+"""The deadlines of a transaction shard; see ``base.timers``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog.base.timers import Timers as Deadlines
 
 
 class TimerKind(IntEnum):
-    """What happens when a deadline passes."""
+    """The kinds of deadlines."""
 
     TIME_OUT = 0
     PARKED = 1

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.support.context import Context
@@ -17,6 +18,8 @@ ATTEMPTS: Final = 50
 """Each conflict means that another request's change was committed; more in a row than this is not going to end."""
 
 CONTENDED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept coming in between; try again.")
+
+UNAVAILABLE: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The cluster's metadata cannot be changed now; try again.")
 
 HURRIED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 """What every item of a request is told that gives no time at all: nothing is done."""
@@ -45,14 +48,20 @@ CLUSTER_OPERATIONS: Final = (
 
 
 def committed(decide: Callable[[], Decided[T]], *, dry_run: bool = False) -> Steps[Sequence[T | Refusal]]:
-    """The outcomes of ``decide``, called with the newest image until its operations are committed.
+    """The outcomes of ``decide``, called with the newest image until its operations are committed. Items are refused
+    with ``UNAVAILABLE`` when the tree cannot be changed.
 
     ``dry_run``: decided, not committed. After too many conflicts every item is refused with ``CONTENDED``.
     """
     decided = decide()
     for _ in range(ATTEMPTS):
-        if dry_run or not decided.operations or (yield CommitMetadata(decided.operations)):
+        if dry_run or not decided.operations:
             return decided.outcomes
+        outcome: CommitOutcome = yield CommitMetadata(decided.operations)
+        if outcome is CommitOutcome.COMMITTED:
+            return decided.outcomes
+        if outcome is CommitOutcome.UNAVAILABLE:
+            return [UNAVAILABLE for _ in decided.outcomes]
         decided = decide()
     return [CONTENDED for _ in decided.outcomes]
 

@@ -98,8 +98,8 @@ class AddToTransaction:
 
 @dataclass(slots=True)
 class CommitMetadata:
-    """Change the coordination tree atomically. Resumed with True when committed (and the cluster image has it, its
-    logs are created, altered or marked for deletion), with False on a conflict: read the image and decide again."""
+    """Change the coordination tree atomically. Resumed with a ``CommitOutcome``: COMMITTED (the cluster image has it,
+    its logs are created, altered or marked for deletion), CONFLICT (read the image and decide again) or UNAVAILABLE."""
 
     operations: Sequence[Operation]
     holds_connection: ClassVar[bool] = True

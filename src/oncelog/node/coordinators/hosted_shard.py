@@ -27,7 +27,7 @@ class Shard(Protocol):
     def unloaded(self, now_ms: int) -> Any:
         """Decide no more: another broker leads the partition; the decision releases all who are parked."""
 
-    def aborted(self, decision: Any, error_code: ErrorCode, now_ms: int) -> Any:
+    def append_failed(self, decision: Any, error_code: ErrorCode, now_ms: int) -> Any:
         """Take back a decision whose records were refused."""
 
     def partitions_deleted(self, partitions: Any, now_ms: int) -> Any:

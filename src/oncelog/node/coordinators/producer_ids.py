@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import BrokerId, ProducerId
+from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller import producer_ids
 from oncelog.node.events import Effect, Report
 from oncelog.node.metadata import Metadata
@@ -53,10 +55,10 @@ class ProducerIds:
             self._refuse_all()
             return
         self._allocator.asked()
-        self._commits.commit([operation], lambda committed: self._granted(first, committed))
+        self._commits.commit([operation], partial(self._granted, first))
 
-    def _granted(self, first: int, committed: bool) -> None:
-        if committed:
+    def _granted(self, first: int, outcome: CommitOutcome) -> None:
+        if outcome is CommitOutcome.COMMITTED:
             self._allocator.granted(first)
         else:
             self._allocator.failed()

@@ -328,7 +328,7 @@ class Coordinators(Generic[S]):
             pending = hosted.pending.pop(token, None)
             if pending is not None:
                 self._answered(pending).refuse(refusal)
-        self._carry_out_one(hosted, hosted.shard.aborted(decision, refusal, now_ms), None, now_ms)
+        self._carry_out_one(hosted, hosted.shard.append_failed(decision, refusal, now_ms), None, now_ms)
 
     # Replying
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oncelog.base.tree import TreeNode
+from oncelog.base.tree import Change, CommitOutcome, TreeNode
 from oncelog.node.events import (
+    BrokerAnswered,
     ConnectionClosed,
     ConnectionOpened,
     Continued,
@@ -25,6 +26,8 @@ from oncelog.node.events import (
     Event,
     FileRange,
     JobFinished,
+    MetadataChanged,
+    MetadataLoaded,
     MetadataWritten,
     RequestReceived,
     Send,
@@ -37,7 +40,8 @@ if TYPE_CHECKING:
     from oncelog.node.metadata import Metadata
     from oncelog.node.node import Node
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""2: committed changes of the metadata are events of their own."""
 _EVENTS: Final[dict[str, type]] = {
     kind.__name__: kind
     for kind in (
@@ -46,7 +50,10 @@ _EVENTS: Final[dict[str, type]] = {
         RequestReceived,
         Synced,
         JobFinished,
+        MetadataChanged,
         MetadataWritten,
+        MetadataLoaded,
+        BrokerAnswered,
         DeadlineReached,
         Continued,
         Shutdown,
@@ -263,6 +270,10 @@ def _encode_event(event: Event) -> dict[str, Any]:
             fields[name] = _text(value)
         elif isinstance(value, Exception):
             fields[name] = str(value)
+        elif isinstance(value, CommitOutcome):
+            fields[name] = value.value
+        elif name in ("changes", "nodes") and value is not None:
+            fields[name] = [[each.path, _text_or_none(each.value), each.version] for each in value]
     return {"event": type(event).__name__, "fields": fields}
 
 
@@ -275,12 +286,26 @@ def _decode_event(content: dict[str, Any]) -> Event:
         fields["listener"] = tuple(fields["listener"])
     if fields.get("failure") is not None:
         fields["failure"] = OSError(fields["failure"])
+    if kind is MetadataWritten:
+        fields["outcome"] = CommitOutcome(fields["outcome"])
+    if kind is MetadataChanged:
+        fields["changes"] = [Change(path, _value(text), version) for path, text, version in fields["changes"]]
+    if kind is MetadataLoaded and fields["nodes"] is not None:
+        fields["nodes"] = [TreeNode(path, _bytes(text or ""), version) for path, text, version in fields["nodes"]]
     event: Event = kind(**fields)
     return event
 
 
 def _text(data: bytes | bytearray | memoryview) -> str:
     return base64.b64encode(data).decode()
+
+
+def _text_or_none(data: bytes | None) -> str | None:
+    return None if data is None else _text(data)
+
+
+def _value(text: str | None) -> bytes | None:
+    return None if text is None else _bytes(text)
 
 
 def _bytes(text: str) -> bytes:

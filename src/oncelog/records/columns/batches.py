@@ -1,9 +1,9 @@
-"""Which batches of a fetched buffer count, and their uncompressed records laid out in one buffer.
+"""The batches of a fetched buffer that are wanted, with their uncompressed records laid out in one buffer.
 
-A Python loop over a fetch's contents, one turn a *batch*, behind what ``plain`` could take without one. Skipped, as
-every consumer does (KIP-98): the partial batch a broker may end a response with, control batches, batches of aborted
-transactions when reading committed, batches that lie entirely outside the wanted offsets. A batch that only overlaps
-them is kept; ``decode`` drops its other records.
+A Python loop over a fetch's contents, one step a *batch*, after those that ``plain_batches`` could take without one.
+Skipped, as every consumer does (KIP-98): the partial batch a broker may end a response with, control batches, batches
+of aborted transactions when reading committed, batches that lie entirely outside the wanted offsets. A batch that only
+overlaps them is kept; ``decode`` drops its other records.
 
 Bounds: a batch's record count by its bytes, its decompressed size by ``MAX_BATCH_BYTES``, a group by
 ``GROUP_BYTES`` and one batch more; so positions in a group fit an int32, which Arrow's binary arrays need. Batches that
@@ -33,9 +33,9 @@ from oncelog.records.batch import (
     magic_at,
     read_header,
 )
-from oncelog.records.columns.fields import BatchFacts
-from oncelog.records.columns.plain import MIN_RECORD_BYTES, Headers, PlainGroup, plain_groups
-from oncelog.records.columns.starts import Spans
+from oncelog.records.columns.fields import BatchHeaders
+from oncelog.records.columns.plain_batches import MIN_RECORD_BYTES, Headers, PlainGroup, plain_groups
+from oncelog.records.columns.record_starts import Spans
 from oncelog.records.columns.varint import GUARD_BYTES, Bytes, ByteView
 from oncelog.records.compression import Codec, decompress, decompress_into
 from oncelog.records.control import ControlType, control_type
@@ -52,7 +52,7 @@ _OWN_BYTES: Final = GROUP_BYTES + MIB
 
 
 class OffsetBounds(Protocol):
-    """What this module needs to know of a selection."""
+    """The part of a selection that chooses batches."""
 
     @property
     def start_offset(self) -> int:
@@ -64,7 +64,7 @@ class OffsetBounds(Protocol):
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of aborted transactions are left out."""
+        """True if records of aborted transactions are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Group:
 
     view: ByteView
     spans: Spans
-    facts: BatchFacts
+    batch_headers: BatchHeaders
     next_offset: Offset
 
 
@@ -90,11 +90,11 @@ class AbortedTransactions:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no batch belongs to one."""
+        """True if the fetched buffer has no aborted transactions."""
         return not self._coming and not self._open
 
     def includes(self, records: memoryview, position: int, header: BatchHeader) -> bool:
-        """Whether the batch at ``position`` is data of an aborted transaction; an abort marker ends one."""
+        """True if the batch at ``position`` is data of an aborted transaction; an abort marker ends one."""
         if header.producer_id < 0:
             return False
         while self._coming and self._coming[-1][0] <= header.last_offset:
@@ -125,7 +125,7 @@ class _Pending:
         self.size_bytes = 0
 
     def add(self, position: int, header: BatchHeader) -> bool:
-        """Take a batch; False when it does not go together with those that are here. Raises CorruptBatch."""
+        """Add a batch; False when it cannot be decoded together with those added before. Raises CorruptBatch."""
         body_at, size = position + HEADER_SIZE, header.batch_length - MIN_BATCH_LENGTH
         start = body_at
         if header.attributes & CODEC_MASK or self._own is not None:
@@ -147,7 +147,7 @@ class _Pending:
         return True
 
     def _unpack(self, codec: Codec, body: memoryview) -> int | None:
-        """A batch's records behind those that are here; their size, None where there is no room for them."""
+        """Decompress a batch's records behind those added before: their size, None if there is no room for them."""
         assert self._own is not None  # the caller made it
         room = memoryview(self._own.data)[self.size_bytes : len(self._own) - GUARD_BYTES]
         if codec is Codec.NONE:
@@ -163,7 +163,7 @@ class _Pending:
         return size
 
     def group(self, next_offset: int) -> Group:
-        """What is here, decoded together."""
+        """The collected batches as one group."""
         starts, ends = np.array(self._starts, np.int64), np.array(self._ends, np.int64)
         headers = Headers(self._records, np.array(self._batches, np.int64))
         if not self._batches:
@@ -174,7 +174,9 @@ class _Pending:
             first = self._starts[0]
             data = _with_guard(self._records, first, self._ends[-1])
             starts, ends = starts - first, ends - first
-        return Group(ByteView(data), Spans(starts, ends, headers.record_count), headers.facts(), Offset(next_offset))
+        return Group(
+            ByteView(data), Spans(starts, ends, headers.record_count), headers.batch_headers(), Offset(next_offset)
+        )
 
 
 def _with_guard(records: memoryview, start: int, end: int) -> Bytes:
@@ -230,7 +232,7 @@ def _group_of(records: memoryview, plain: PlainGroup) -> Group:
     first = int(plain.starts[0])
     view = ByteView(_with_guard(records, first, plain.end))
     spans = Spans(plain.starts - first, plain.ends - first, plain.record_count)
-    return Group(view, spans, plain.facts, Offset(plain.next_offset))
+    return Group(view, spans, plain.batch_headers, Offset(plain.next_offset))
 
 
 def _whole_batches(records: memoryview, position: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from oncelog.base.ids import Offset
 from oncelog.base.units import INT64_MAX
-from oncelog.records.columns.batches import Group, read_groups
-from oncelog.records.columns.fields import Fields, read_fields
-from oncelog.records.columns.gather import (
+from oncelog.records.columns.arrow_arrays import (
     HEADERS,
     binary_column,
     constant_string_column,
     headers_column,
     number_column,
 )
-from oncelog.records.columns.starts import find_starts
+from oncelog.records.columns.batches import Group, read_groups
+from oncelog.records.columns.fields import Fields, read_fields
+from oncelog.records.columns.record_starts import find_starts
 from oncelog.records.columns.varint import ByteView
 
 _COLUMNS: Final[list[pa.Field[Any]]] = [
@@ -47,7 +47,7 @@ def column_schema(*, include_headers: bool) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to decode: offsets from ``start_offset`` (inclusive) to ``end_offset`` (exclusive) of one partition."""
+    """The records to decode: offsets from ``start_offset`` (inclusive) to ``end_offset`` (exclusive) of a partition."""
 
     topic: str
     partition: int
@@ -83,7 +83,7 @@ def _decode_group(group: Group, selection: Selection) -> pa.RecordBatch:
     if not len(group.spans.count):
         return _no_rows(schema)
     starts = find_starts(group.view, group.spans)
-    fields = read_fields(group.view, starts, group.spans, group.facts)
+    fields = read_fields(group.view, starts, group.spans, group.batch_headers)
     wanted = (fields.offset >= selection.start_offset) & (fields.offset < selection.end_offset)
     if not wanted.all():
         fields = fields.select(wanted)

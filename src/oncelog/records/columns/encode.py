@@ -3,8 +3,8 @@
 1. Lengths give every record's size, and so where batches are cut; varints are written for all records at once.
 2. A matrix of *binary views*, a row a record: what stands before the key, the key, what stands before the value, the
    value. Small pieces lie in the view itself, keys and values are pointed at where they are; one cast to a binary array
-   copies everything into place (``pieces``). The zero that ends a record without headers begins the next one's first
-   piece, so records without a key take two views.
+   copies everything into place (``binary_views``). The zero that ends a record without headers begins the next one's
+   first piece, so records without a key take two views.
 3. CRC and header when identity and sequence are known (``seal_batch``), which may be on another try.
 
 The rule: for the same records these are the bytes of ``records.builder``. What the fast way cannot express (fields of
@@ -36,7 +36,7 @@ from oncelog.records.batch import (
     TRANSACTIONAL,
 )
 from oncelog.records.builder import append_record
-from oncelog.records.columns.pieces import NONE_LENGTH, Field, Pieces, field_of, varint_width, zigzag
+from oncelog.records.columns.binary_views import NONE_LENGTH, Field, Pieces, field_of, varint_width, zigzag
 from oncelog.records.compression import Codec, compress
 from oncelog.records.record import Record
 
@@ -198,7 +198,7 @@ def _gather(keys: Field | None, values: Field, deltas: Longs, numbers: Longs) ->
 
 
 def _one_by_one(rows: Rows, base_timestamp: int) -> bytes:
-    """What the fast way cannot express."""
+    """Batches built record by record, for columns that the fast way cannot express."""
     body = bytearray()
     keys = [None] * len(rows) if rows.keys is None else rows.keys.to_pylist()
     headers = rows.headers or [()] * len(rows)

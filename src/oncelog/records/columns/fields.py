@@ -1,4 +1,4 @@
-"""What every record says, as arrays with one entry a record: offset, timestamp, byte ranges of key, value and headers.
+"""The fields of records as arrays with one entry a record: offset, timestamp, byte ranges of key, value and headers.
 
 Invariants, checked before a byte range is used to copy:
   1. every field lies inside its record, in order: start ≤ key ≤ value < end (the header count needs a byte);
@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oncelog.records.batch import CorruptBatch
-from oncelog.records.columns.heads import read_heads
-from oncelog.records.columns.starts import Spans
+from oncelog.records.columns.record_heads import read_heads
+from oncelog.records.columns.record_starts import Spans
 from oncelog.records.columns.varint import ByteView, Integers, Positions, read_varints
 
 _CHUNK_RECORDS: Final = 16 * 1024
@@ -26,8 +26,8 @@ _MOST_LAYOUTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFacts:
-    """What a batch's header says for its records, one entry a batch."""
+class BatchHeaders:
+    """The fields of batch headers that their records need, one entry a batch."""
 
     base_offset: Positions
     last_offset_delta: Positions
@@ -55,7 +55,7 @@ class Range:
 
 @dataclass(slots=True)
 class Fields:
-    """One entry a record. ``headers`` is where the header count begins, ``end`` where the record ends."""
+    """Fields of records, one entry a record. ``headers`` is the header count's position, ``end`` the record's end."""
 
     offset: Positions
     timestamp: Positions
@@ -78,30 +78,30 @@ class Fields:
         )
 
 
-def read_fields(view: ByteView, starts: Positions, spans: Spans, facts: BatchFacts) -> Fields:
+def read_fields(view: ByteView, starts: Positions, spans: Spans, batch_headers: BatchHeaders) -> Fields:
     """The fields of all records. Raises CorruptBatch when a record breaks an invariant."""
     count = len(starts)
     fields = Fields(
-        offset=np.repeat(facts.base_offset, spans.count),
-        timestamp=np.repeat(facts.base_timestamp, spans.count),
-        timestamp_type=np.repeat(facts.log_append_time.astype(np.int32), spans.count),
+        offset=np.repeat(batch_headers.base_offset, spans.count),
+        timestamp=np.repeat(batch_headers.base_timestamp, spans.count),
+        timestamp_type=np.repeat(batch_headers.log_append_time.astype(np.int32), spans.count),
         key=Range.empty(count),
         value=Range.empty(count),
         headers=np.empty(count, np.int64),
         end=_ends(starts, spans),
     )
-    last_delta = np.repeat(facts.last_offset_delta, spans.count)
+    last_delta = np.repeat(batch_headers.last_offset_delta, spans.count)
     for first in range(0, count, _CHUNK_RECORDS):
         chunk = slice(first, first + _CHUNK_RECORDS)
         _read_chunk(view, starts[chunk], last_delta[chunk], fields, chunk)
-    if facts.log_append_time.any():
+    if batch_headers.log_append_time.any():
         appended = fields.timestamp_type == 1
-        fields.timestamp[appended] = np.repeat(facts.max_timestamp, spans.count)[appended]
+        fields.timestamp[appended] = np.repeat(batch_headers.max_timestamp, spans.count)[appended]
     return fields
 
 
 def _ends(starts: Positions, spans: Spans) -> Positions:
-    """Where each record ends: where the next one begins, or its batch's end."""
+    """The end of each record: the start of the next one, or its batch's end."""
     ends = np.empty(len(starts), np.int64)
     ends[:-1] = starts[1:]
     ends[np.cumsum(spans.count) - 1] = spans.end
@@ -122,7 +122,7 @@ def _read_chunk(view: ByteView, starts: Positions, last_delta: Positions, fields
 
 
 def _read_heads_apart(view: ByteView, starts: Positions) -> tuple[Integers, Integers, Positions]:
-    """As ``read_heads``, whatever the records look like: one varint after another."""
+    """The result of ``read_heads`` for records of any layout, one varint after another."""
     _, width = read_varints(view, starts)
     position = starts + width
     position += 1  # attributes: unused

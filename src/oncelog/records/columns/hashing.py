@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from oncelog.records.columns.pieces import bytes_of, field_of
+from oncelog.records.columns.binary_views import bytes_of, field_of
 
 Array: TypeAlias = "pa.Array[Any]"
 

@@ -83,7 +83,7 @@ def _read_wide(view: ByteView, positions: Positions) -> tuple[npt.NDArray[np.int
 
 
 def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """One varint at ``position`` → (value, position after it); 64 bits are kept, as Java's long does."""
+    """The varint at ``position`` → (value, position after it); 64 bits are kept, as Java's long does."""
     unsigned = 0
     for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
         if position >= len(data):

@@ -1,4 +1,4 @@
-"""What members of a "consumer" group tell each other through the broker: subscriptions and assignments.
+"""Subscriptions and assignments that members of a "consumer" group exchange through the broker.
 
 The broker reads them in two cases only: to describe groups, and to know which topics a group still consumes (their
 offsets must not expire, and may not be deleted). Encoding serves clients and tests.
@@ -24,7 +24,7 @@ _MIN_PARTITIONS_BYTES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants, and what it had when it asked."""
+    """The topics a member subscribes to, and the partitions it owned when it joined."""
 
     topics: tuple[TopicName, ...]
     user_data: bytes | None = None
@@ -35,7 +35,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member was given."""
+    """The partitions assigned to a member."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
@@ -71,7 +71,7 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """What the leader assigned to a member. Raises CorruptBatch."""
+    """The assignment that the leader made for a member. Raises CorruptBatch."""
     reader = Reader(data)
     _read_version(reader)
     return Assignment(_read_partitions(reader), reader.nullable_bytes())

@@ -56,7 +56,7 @@ class Unknown(NamedTuple):
 
 
 class OffsetCommitKey(NamedTuple):
-    """Whose offset: the group, the topic, the partition."""
+    """The key of a committed offset: group, topic and partition."""
 
     group: str
     topic: str
@@ -64,7 +64,7 @@ class OffsetCommitKey(NamedTuple):
 
 
 class GroupMetadataKey(NamedTuple):
-    """Which group."""
+    """The key of a group's metadata."""
 
     group: str
 
@@ -110,7 +110,7 @@ Key = OffsetCommitKey | GroupMetadataKey | Unknown
 
 
 def decode_key(data: bytes | None) -> Key:
-    """What a record of ``__consumer_offsets`` is about. Kinds of newer group protocols are Unknown."""
+    """The key of a record of ``__consumer_offsets``. Kinds of newer group protocols are Unknown."""
     if data is not None and 10 <= len(data) <= _USUAL_KEY_BYTES:
         names = _usual_names(data[:-4])
         if names is not None:

@@ -136,7 +136,7 @@ class TransactionValue(NamedTuple):
 
 
 def decode_key(data: bytes | None) -> str | Unknown:
-    """The transactional id a record of ``__transaction_state`` is about."""
+    """The transactional id in the key of a record of ``__transaction_state``."""
     if data is not None and len(data) >= _KEY_START.size:
         version, size = _KEY_START.unpack_from(data)
         if version == TRANSACTION_KEY_VERSION and size == len(data) - _KEY_START.size:
@@ -205,7 +205,7 @@ def decode_any_value(data: bytes) -> TransactionValue | Unknown:
 
 
 def is_usual_at_rest(data: bytes) -> bool:
-    """Whether a value is certain to read, and to say that nothing is open, without being decoded: it has version 1, no
+    """True if a value certainly decodes to a transaction at rest, found without decoding it: it has version 1, no
     partitions, and the tags and sizes that nearly all have. False says nothing."""
     return _AT_REST(data) is not None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.client.machine import reading as client_reading
-from oncelog.client.machine.holding import Holding
+from oncelog.client.machine import consumed_records as client_reading
+from oncelog.client.machine.assigned_partitions import AssignedPartitions
 from oncelog.client.machine.positions import Positions
 from oncelog.client.machine.producer import ProducerMachine
 from oncelog.client.machine.transactions import TransactionMachine
@@ -95,7 +95,7 @@ def _aborted_shown(right: Any) -> Any:
 
 
 def _commit_one_past(right: Any) -> Any:
-    def processed(self: Holding, partition: Any, next_offset: int) -> None:
+    def processed(self: AssignedPartitions, partition: Any, next_offset: int) -> None:
         right(self, partition, next_offset + 1)
 
     return processed
@@ -192,7 +192,7 @@ CLIENTS: Final = (
     Mutant(
         "client-commits-past",
         "the client commits one more than was processed",
-        Holding,
+        AssignedPartitions,
         "processed",
         _commit_one_past,
     ),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from oncelog.core.producers.entry import BatchMetadata
 from oncelog.core.producers.state import ProducerState
-from oncelog.core.transactions import transaction as transitions
+from oncelog.core.transactions import transitions
 from oncelog.core.transactions.parking import Parking
 from oncelog.node.coordinators import markers
 from oncelog.node.partitions.group_commit import GroupCommit

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset
-from oncelog.core.transactions import decisions
-from oncelog.core.transactions import transaction as transitions
+from oncelog.base.tree import CommitOutcome
+from oncelog.core.transactions import decisions, transitions
 from oncelog.core.transactions.markers import OutstandingMarkers
 from oncelog.core.transactions.model import EndReply
 from oncelog.core.transactions.shard import TransactionShard
@@ -164,7 +164,7 @@ def _block_in_memory(right: Any) -> Any:
     def prefetch(self: ProducerIds, effects: Any) -> None:
         if self._in_use and self._allocator.wants_block:
             self._allocator.asked()
-            self._granted(0, committed=True)
+            self._granted(0, CommitOutcome.COMMITTED)
 
     return prefetch
 

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.producer import Failed
 from oncelog.client.machine.producer import Outcome as BatchOutcome
-from oncelog.client.machine.reading import read_fetched
 from oncelog.sim.checkers.history import (
     Commit,
     Copied,

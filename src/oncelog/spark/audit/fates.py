@@ -21,10 +21,10 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import CoordinatorEntry, ReasonCode, classify
 from oncelog.base.units import INT64_MAX
 from oncelog.records.internal.transaction_records import STATE_NAMES
-from oncelog.spark.audit.context import GRACE_MS, AuditContext
-from oncelog.spark.audit.decisions import CLOCKS_MS
-from oncelog.spark.audit.history import LATE, of_part
+from oncelog.spark.audit.audit_context import GRACE_MS, AuditContext
+from oncelog.spark.audit.coordinator_decisions import CLOCKS_MS
 from oncelog.spark.audit.model import NONE, PART_GROUP, CoordinatorState, Finding, Outcome, Part
+from oncelog.spark.audit.producer_history import LATE, of_part
 
 _ONGOING: Final = 1
 _PREPARED: Final = (2, 3)
@@ -49,7 +49,8 @@ class _FateAudit:
         self._complete_since = {one: context.complete_since(one) for one in context.coordinators}
 
     def producer(self, parts: Iterable[Part]) -> Iterator[Part | Finding]:
-        """One producer id: states first (their topic is empty and their epoch −1), then transactions by epoch."""
+        """The fates of one producer id's transactions. States come first (their topic is empty, their epoch −1), then
+        parts by epoch."""
         state: CoordinatorState | None = None
         epoch, together = NONE, list[Part]()
         for part in parts:
@@ -177,12 +178,12 @@ class _FateAudit:
 
 
 def _has_all(since: int, part: Part) -> bool:
-    """Whether a coordinator's log that has all decisions since then has the one that ended ``part``."""
+    """True if a coordinator's log that has all decisions since ``since`` has the one that ended ``part``."""
     return since < 0 or part.ended - CLOCKS_MS > since
 
 
 def _same_epoch_twice(state: CoordinatorState) -> bool:
-    """Whether data after a marker of its epoch is late: nothing is ongoing, and markers do not begin the next epoch."""
+    """True if data after a marker of its epoch is late: nothing is ongoing, and markers do not begin the next epoch."""
     return state.version < _TRANSACTIONS_V2 and state.status not in (_ONGOING, *_PREPARED)
 
 

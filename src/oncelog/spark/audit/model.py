@@ -19,7 +19,7 @@ ROWS_PER_BATCH: Final = 16_384
 
 
 class Rank(IntEnum):
-    """What a fact is, and which of two facts at one offset comes first."""
+    """Kinds of facts, in the order in which facts at one offset come."""
 
     DECISION = 0
     SNAPSHOT = 1
@@ -32,17 +32,17 @@ class Rank(IntEnum):
 
 
 class Outcome(IntEnum):
-    """How a transaction ended on a partition."""
+    """The end of a transaction on a partition."""
 
     OPEN = -1
     ABORTED = 0
     COMMITTED = 1
     UNKNOWN = 2
-    """Its marker is damaged, or has been emptied by compaction."""
+    """The marker is damaged, or has been emptied by compaction."""
 
 
 class Fact(NamedTuple):
-    """Something a file says about a producer on a partition. Which fields count depends on ``rank``.
+    """A statement of a file about a producer on a partition. The fields that count depend on ``rank``.
 
     DATA: a run of consecutive batches of one epoch whose sequences follow each other. MARKER: ``outcome`` and
     ``coordinator_epoch``. COMMIT: an offset committed in a transaction; ``name`` is the group, ``place`` and ``value``
@@ -84,7 +84,7 @@ FACT_GROUP: Final = FACT_ORDER[:4]
 
 
 class SegmentStat(NamedTuple):
-    """What was read of one segment file."""
+    """Totals of one segment file, as it was read."""
 
     topic: str
     partition: int
@@ -101,7 +101,7 @@ class SegmentStat(NamedTuple):
     broker_timestamp: int
     """The latest time a broker wrote itself: of a marker, in an internal topic, or as log append time."""
     modified_ms: int
-    """When the file last changed."""
+    """Time of the file's last change."""
     first_timestamp: int
     has_holes: bool
     """Compaction was here: records or batches are missing inside it."""
@@ -132,7 +132,7 @@ class CoordinatorState(NamedTuple):
     log_offset: int
 
     def as_part(self) -> Part:
-        """Among the transactions of its producer, before all of them."""
+        """The state as a part, so that it is sorted before the transactions of its producer."""
         return Part(
             self.producer_id, NONE, "", self.log_partition, self.log_offset, self.epoch, self.status, self.timeout_ms,
             self.version, NONE, NONE, NONE, NONE, NONE, self.started, self.updated, NONE, self.partitions,
@@ -141,7 +141,7 @@ class CoordinatorState(NamedTuple):
 
     @classmethod
     def of_part(cls, part: Part) -> CoordinatorState:
-        """What :meth:`as_part` has disguised."""
+        """The state that :meth:`as_part` has turned into a part."""
         return cls(
             part.producer_id, part.transactional_id, part.last_offset, part.batches, part.fate, part.records,
             part.written, part.started, part.size_bytes, part.partition, part.first_offset,
@@ -153,12 +153,12 @@ class Part(NamedTuple):
 
     producer_id: int
     epoch: int
-    """Of its data."""
+    """Epoch of its data."""
     topic: str
     partition: int
     first_offset: int
     last_offset: int
-    """Of its data."""
+    """Last offset of its data."""
     batches: int
     records: int
     size_bytes: int

@@ -1,7 +1,7 @@
 """The audit's steps in order, for any engine that maps over tasks and over sorted rows.
 
-The rule: the engine decides where things run; what they are is here. Only totals come back to the driver: one row a
-segment, findings up to a bound, and numbers by fate and by minute.
+The rule: the engine decides where a step runs, this module which steps there are. Only totals come back to the driver:
+one row a segment, findings up to a bound, and numbers by fate and by minute.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from oncelog.spark.audit.commits import batch_lookup, committed_offsets
-from oncelog.spark.audit.context import AuditContext, Limits, context_of, skew_of
+from oncelog.spark.audit.audit_context import AuditContext, Limits, context_of, skew_of
+from oncelog.spark.audit.committed_offsets import batch_lookup, committed_offsets
+from oncelog.spark.audit.directories.directory_layout import Plan, SegmentTask
 from oncelog.spark.audit.fates import fates
-from oncelog.spark.audit.history import histories
-from oncelog.spark.audit.layout import Plan, SegmentTask
 from oncelog.spark.audit.model import (
     FACT_ORDER,
     KINDS,
@@ -31,7 +30,8 @@ from oncelog.spark.audit.model import (
     batches_of,
     rows_of,
 )
-from oncelog.spark.audit.segment_facts import ReadOptions, Typed, read_segment
+from oncelog.spark.audit.producer_history import histories
+from oncelog.spark.audit.segments.segment_facts import ReadOptions, Typed, read_segment
 
 SHOWN_FINDINGS: Final = 2_000
 """Findings that come back to the driver, the gravest first; all are in the Parquet files."""
@@ -42,10 +42,10 @@ Handle = Any
 
 
 class Engine(Protocol):
-    """Where the audit runs."""
+    """A place where the audit's steps run: this process, or Spark."""
 
     def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]) -> Handle:
-        """All that ``read`` gives for every task."""
+        """Apply ``read`` to every task; a handle on all its rows."""
 
     def map_sorted(
         self,
@@ -86,7 +86,7 @@ class Tally:
 
 @dataclass(slots=True)
 class AuditResult:
-    """What was found; numbers of everything, rows up to a bound."""
+    """The findings of an audit: numbers of everything, rows up to a bound."""
 
     directories: tuple[str, ...]
     now_ms: int
@@ -96,7 +96,7 @@ class AuditResult:
     findings: list[Finding]
     tallies: list[Tally]
     transactions: list[Part]
-    """Those that are not plainly committed or aborted."""
+    """Transactions that are neither committed nor aborted."""
     buckets: tuple[int, int]
     seconds: float
     check_crc: bool
@@ -125,19 +125,19 @@ def audit(
     stats: list[SegmentStat] = list(engine.rows([facts], SegmentStat))
     context = context_of(plan, stats, limits, int(time.time() * 1000) if wall_ms is None else wall_ms)
     history_ranks = ("rank", [one for one in Rank if one <= Rank.MARKER])
-    told = engine.map_sorted([facts], Fact, FACT_ORDER, 4, history_ranks, _Histories(context))
-    judged = engine.map_sorted([facts, told], Part, PART_ORDER, 1, None, _Fates(context))
+    history = engine.map_sorted([facts], Fact, FACT_ORDER, 4, history_ranks, _Histories(context))
+    parts = engine.map_sorted([facts, history], Part, PART_ORDER, 1, None, _Fates(context))
     offset_ranks = ("rank", [Rank.ABORTED_DATA, Rank.COMMITTED_OFFSET])
-    offsets = engine.map_sorted([facts, told], Fact, FACT_ORDER, 2, offset_ranks, _Commits(context, options))
-    sources = [facts, told, judged, offsets]
+    offsets = engine.map_sorted([facts, history], Fact, FACT_ORDER, 2, offset_ranks, _Commits(context, options))
+    sources = [facts, history, parts, offsets]
     kinds, findings = engine.findings(sources, SHOWN_FINDINGS)
     for path, reason in plan.unreadable:
         kinds["unreadable"] = kinds.get("unreadable", 0) + 1
         findings.append(Finding("unreadable", path=path, text=f"cannot list: {reason}"))
     buckets = _buckets(stats, context.now_ms)
-    tallies, transactions = engine.totals(judged, buckets, SHOWN_TRANSACTIONS)
+    tallies, transactions = engine.totals(parts, buckets, SHOWN_TRANSACTIONS)
     if to is not None:
-        engine.write([judged], Part, to / "transactions")
+        engine.write([parts], Part, to / "transactions")
         engine.write(sources, Finding, to / "findings")
     return AuditResult(
         plan.log_directories,
@@ -156,7 +156,7 @@ def audit(
 
 
 def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
-    """By kind, then place."""
+    """Findings by gravity of their kind, then place."""
     kinds = {kind: number for number, kind in enumerate(KINDS)}
     return sorted(findings, key=lambda one: (kinds.get(one.kind, len(kinds)), one.topic, one.partition, one.offset))
 
@@ -220,5 +220,5 @@ def typed_batches(rows: Iterable[Any], size: int = 16_384) -> Iterator[Typed]:
 
 
 def rows_in(batches: Iterable[pa.RecordBatch], row_type: type[Any]) -> Iterator[Any]:
-    """As ``rows_of``; here so that engines need only this module."""
+    """Record batches → rows, as ``rows_of``; here so that engines need only this module."""
     return rows_of(batches, row_type)

@@ -1,4 +1,4 @@
-"""What an audit found, as plain values: for JSON, and for whoever prints it."""
+"""An audit's result as plain values: for JSON, and for printing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def as_json(result: AuditResult) -> dict[str, Any]:
 
 
 def caveats(result: AuditResult) -> Iterator[str]:
-    """What could not be judged, and what to say to have it judged."""
+    """Questions that the audit could not decide, with the option that lets it."""
     context = result.context
     if context.settled_ms < context.now_ms:
         yield (
@@ -51,7 +51,7 @@ def caveats(result: AuditResult) -> Iterator[str]:
 
 
 def totals(result: AuditResult) -> dict[str, int]:
-    """How much was read."""
+    """Totals of the segments read."""
     stats = result.stats
     return {
         "brokers": len(result.directories),
@@ -72,7 +72,7 @@ def fates(result: AuditResult) -> dict[str, int]:
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
-    """One finding; what it does not say is left out."""
+    """A finding as plain values; fields without a value are left out."""
     found = {name: value for name, value in finding._asdict().items() if value not in ("", NONE)}
     if "time" in found:
         found["time"] = time_text(finding.time)
@@ -80,7 +80,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def meaning(kind: str) -> str:
-    """What a kind of finding is."""
+    """A kind of finding, in words."""
     return KINDS.get(kind, kind)
 
 
@@ -102,7 +102,7 @@ def size_text(size: float) -> str:
 
 
 def headline(result: AuditResult) -> str:
-    """One line: how much was read and how fast."""
+    """One line with the totals read, and the speed."""
     read = totals(result)
     busy = sum(one.read_seconds for one in result.stats)
     speed = (

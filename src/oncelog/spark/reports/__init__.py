@@ -9,7 +9,7 @@ The rule: columns in, columns out; nothing is collected, cached or written here,
 
 from oncelog.spark.reports.abuse import impossible, too_often
 from oncelog.spark.reports.feed import feed
-from oncelog.spark.reports.monitoring import alerts, monitor
+from oncelog.spark.reports.monitor import alerts, monitor
 from oncelog.spark.reports.periodic import periodic
 from oncelog.spark.reports.plots import Plot, bars, heat, line, page
 from oncelog.spark.reports.relevance import relevance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.spark.errors import OptionError
-from oncelog.spark.reports.grouping import By, counted, windowed
+from oncelog.spark.reports.windows import By, counted, windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def too_often(
     frame: DataFrame, who: By, time: str, *, at_most: int, window: str = "1 minute", late: str | None = None
 ) -> DataFrame:
-    """Who has more than ``at_most`` rows in a ``window``: ``start``, ``end``, ``who``, ``count``.
+    """The groups ``who`` with more than ``at_most`` rows in a ``window``: ``start``, ``end``, ``who``, ``count``.
 
     >>> too_often(requests, "client_ip", "time", at_most=100, window="10 seconds")  # doctest: +SKIP
     """

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from oncelog.spark.errors import OptionError
-from oncelog.spark.reports.grouping import By, counted, names, watermarked
+from oncelog.spark.reports.windows import By, counted, names, watermarked
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,7 +35,7 @@ def periodic(
     from pyspark.sql import functions as f
 
     if every not in PERIODS:
-        raise OptionError(f"a report is made every {', '.join(PERIODS)}; got {every!r}")
+        raise OptionError(f"a report's period must be one of {', '.join(PERIODS)}, got {every!r}")
     there = f.col(time) if zone is None else f.from_utc_timestamp(f.col(time), zone)
     marked = watermarked(frame, time, late)
     grouped = marked.groupBy(f.date_trunc(every, there).alias("period"), *names(by)).agg(*counted(measures, count))

@@ -34,7 +34,7 @@ class Plot:
     unit: str = ""
 
     def svg(self) -> str:
-        """One SVG element."""
+        """The plot as one SVG element."""
         draw = {"bars": _bars, "line": _line, "heat": _heat}[self.kind]
         return draw(self).render(self.title)
 
@@ -86,7 +86,7 @@ def _points(rows: Iterable[Any], *names: str) -> tuple[tuple[Any, ...], ...]:
         if values[names[-1]] is not None:
             found.append((*(str(values[one]) for one in names[:-1]), float(values[names[-1]])))
         if len(found) > MOST_POINTS:
-            raise OptionError(f"a plot of more than {MOST_POINTS:,} rows shows nothing: aggregate them first")
+            raise OptionError(f"a plot has at most {MOST_POINTS:,} rows: aggregate them first")
     return tuple(found)
 
 

@@ -1,11 +1,11 @@
-"""Relevance: what is used most, counted from the stream."""
+"""Relevance: the most used values, counted from the stream."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from oncelog.spark.reports.grouping import By, counted, names, windowed
+from oncelog.spark.reports.windows import By, counted, names, windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,7 +22,7 @@ def relevance(
     window: str | None = None,
     late: str | None = None,
 ) -> DataFrame:
-    """How often each value of ``by`` occurs, most often first, with other ``measures`` (name → aggregate) beside it.
+    """The count of each value of ``by``, highest first, with other ``measures`` (name → aggregate) beside it.
 
     With ``time`` and ``window`` (``"1 hour"``) for each window on its own: columns ``start`` and ``end`` come first; a
     stream needs them, and ``late``. ``top`` keeps that many rows, of a batch; ties are broken by the groups' names.

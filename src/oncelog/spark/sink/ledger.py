@@ -1,4 +1,4 @@
-"""Mode ``ledger``, for brokers without two-phase commit (Apache Kafka): what was written stands in a group's offsets.
+"""Mode ``ledger``, for brokers without two-phase commit (Apache Kafka): a group's offset names the last epoch written.
 
 A task has one transactional id and one group, both ``oncelog-sink/<query id>/<partition>``, and commits its own
 transaction: rows, and with them (TxnOffsetCommit) the epoch as an offset, row count and checksum as its metadata. A
@@ -24,34 +24,35 @@ from oncelog.client.blocking import Client
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.spark.sink import modes
-from oncelog.spark.sink.cluster import Cluster, ledger_entry
-from oncelog.spark.sink.digest import Digest, compare
-from oncelog.spark.sink.errors import Behind, SinkError
+from oncelog.spark.sink.body_producer import TransactionalBodyProducer
+from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
-from oncelog.spark.sink.points import reach
-from oncelog.spark.sink.producing import TransactionalBodies
-from oncelog.spark.sink.protocol import ticket_id
-from oncelog.spark.sink.register import Attempt, Standing, State, standing
-from oncelog.spark.sink.rows import gathered
-from oncelog.spark.sink.tasks import drain, open_client, send_all
+from oncelog.spark.sink.row_digest import Digest, compare
+from oncelog.spark.sink.row_router import coalesced
+from oncelog.spark.sink.task_writer import drain, open_client, send_all
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, ledger_entry
+from oncelog.spark.sink.two_phase.errors import Behind
+from oncelog.spark.sink.two_phase.protocol import ticket_id
+from oncelog.spark.sink.two_phase.register import Attempt, Standing, State, standing
 
 TIMEOUT_MS: Final = 15 * MINUTE_MS
 
 
 def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write and commit, unless the ledger says that was done. The number of rows written. Raises SinkError."""
+    """Write and commit, unless the ledger has the epoch. The number of rows written. Raises SinkError."""
     name = ticket_id(attempt.query, partition)
     digest = Digest()
     with open_client(options) as client:
         over = was_decided(client, options, attempt)
         settings = TransactionSettings(name, timeout_ms=options.transaction_timeout_ms or TIMEOUT_MS)
-        producer = TransactionalBodies(client, settings, options.producer)
+        producer = TransactionalBodyProducer(client, settings, options.producer)
         with producer:
             producer.initialize()
             known = ledger_entry(client, name)
             if known is None and partition == "0":
-                modes.say(options.mode, Mode.LEDGER)
-            tables = digest.of(gathered(batches))
+                modes.log_choice(options.mode, Mode.LEDGER)
+            tables = digest.of(coalesced(batches))
             if over or (known is not None and known.offset >= attempt.epoch):
                 drain(tables)
                 if known is not None and not over:
@@ -72,9 +73,9 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
 
 
 def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
-    """Whether the epoch was written in two phases, before the query's mode was changed. Raises SinkError where that
-    is not over, or where nobody asked for the change."""
-    with Cluster(client, attempt.query) as cluster:
+    """True if the epoch was written in two phases, before the query's mode was changed. Raises SinkError if that commit
+    is not over, or the change was not asked for."""
+    with ClusterOperations(client, attempt.query) as cluster:
         register = cluster.register()
     where = standing(register, attempt)
     if register is None or where is Standing.DONE:
@@ -83,8 +84,9 @@ def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
         raise Behind(attempt.query, attempt.epoch, register.epoch)
     if options.mode is Mode.AUTO:
         raise SinkError(
-            f"query {attempt.query} was written in two phases up to epoch {register.epoch}, which the cluster does not "
-            "take now: set transaction.two.phase.commit.enable=true on the brokers again, or exactlyOnce=ledger"
+            f"query {attempt.query} was written in two phases up to epoch {register.epoch}, but the cluster "
+            "has no two-phase commit now: set transaction.two.phase.commit.enable=true on the brokers again, or "
+            "exactlyOnce=ledger"
         )
     if register.state is not State.DONE:
         raise SinkError(
@@ -95,7 +97,7 @@ def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
 
 
 def _place(options: SinkOptions, first: pa.Table) -> TopicPartition:
-    """Under which partition the ledger has its entry: it has to exist."""
+    """The partition under which the ledger's offset is committed: one that exists."""
     topic = options.topic
     if topic is None:
         column = next(name for name in first.column_names if name.lower() == "topic")

@@ -1,5 +1,5 @@
-"""Which way of ``exactlyOnce`` a cluster has: asked by doing it, InitProducerId 6 with Enable2Pc on an id of
-nobody's."""
+"""The mode of ``exactlyOnce`` that a cluster supports, found out by a probe: InitProducerId 6 with Enable2Pc on an id
+that no query has."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from oncelog.client.blocking import Client, TransactionalProducer, TransactionSe
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode
-from oncelog.spark.sink.protocol import driver_id
+from oncelog.spark.sink.two_phase.protocol import driver_id
 
 PROBE_ID: Final = driver_id("probe:")
-"""Under the prefix that the sink's ids have, for access rules; no query is named so."""
+"""The probe's id, under the prefix of the sink's ids, for access rules; no query is named so."""
 LOG: Final = logging.getLogger("oncelog.spark.sink")
 _NOT_THERE: Final = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
 
 
-def settle(client: Client, wanted: Mode) -> Mode:
+def choose(client: Client, wanted: Mode) -> Mode:
     """The mode to use. Raises SinkError when two-phase commit is wanted and the cluster does not have it."""
     if wanted in (Mode.OFF, Mode.LEDGER):
         return wanted
@@ -33,7 +33,7 @@ def settle(client: Client, wanted: Mode) -> Mode:
 
 
 def why_not_two_phase(client: Client) -> str | None:
-    """None when the cluster takes it."""
+    """The reason why the cluster has no two-phase commit; None if it has."""
     producer = TransactionalProducer(client, TransactionSettings(PROBE_ID, two_phase=True))
     try:
         producer.initialize()
@@ -48,8 +48,8 @@ def why_not_two_phase(client: Client) -> str | None:
     return None
 
 
-def say(wanted: Mode, used: Mode) -> None:
-    """One line for a query, by the task that finds it new, about what ``auto`` came to."""
+def log_choice(wanted: Mode, used: Mode) -> None:
+    """Log the mode that ``auto`` chose: one line for a query, by the task that finds it new."""
     if wanted is not Mode.AUTO:
         return
     if used is Mode.TWO_PHASE:

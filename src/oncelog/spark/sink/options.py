@@ -24,7 +24,7 @@ DEFAULT_BATCH_BYTES: Final = 512 * KIB
 
 
 class Mode(Enum):
-    """How each row gets there once."""
+    """The way in which each row is written once."""
 
     AUTO = "auto"
     TWO_PHASE = "2pc"
@@ -45,9 +45,9 @@ class SinkOptions:
     accept_loss: int | None = None
     accept_duplicates: int | None = None
     transaction_timeout_ms: int | None = None
-    """As it was given: of the ledger's transactions, and of a batch write's that nobody can finish after its driver."""
+    """Time-out of the ledger's transactions, and of those of a batch write that cannot be finished after its driver."""
     points: str | None = None
-    """A directory of kill points, for tests: see ``points``."""
+    """A directory of fault points, for tests: see ``fault_points``."""
     gather: str | None = None
     """Set by ``oncelog.spark.transaction``: a directory that takes the messages of a write instead of committing
     them."""

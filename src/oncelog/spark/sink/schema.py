@@ -1,4 +1,4 @@
-"""Which columns a frame must have to be written: those of Spark's Kafka sink, and a timestamp."""
+"""The columns that a frame must have to be written: those of Spark's Kafka sink, and a timestamp."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""``broker.faults``: what a test does to its broker, from any thread, with any client.
+"""``broker.faults``: failures that a test injects into its broker, from any thread, with any client.
 
-Every method puts one fault in force and returns it. A fault says what it has struck (``hits``, ``wait``), and is over
-with ``remove()`` or the end of its ``with`` block. ``clear`` ends all of them; so does ``Broker.reset``.
+Every method puts one fault in force and returns it. A fault lists the requests it has struck (``hits``, ``wait``), and
+ends with ``remove()`` or the end of its ``with`` block. ``clear`` ends all of them; so does ``Broker.reset``.
 
 Requests are told apart by API (Kafka's names: ``"Produce"``, ``"EndTxn"``; None: any), ``client_id``,
-``transactional_id``, ``group_id`` and ``topic``; ``skip`` lets the first ones by, and ``times`` says how many are
-struck (None: every one until the fault is removed). ``when="before"`` strikes a request that has had no effect yet;
-``when="after"`` one that has, as durably as the broker is configured, and whose answer has not left. A client that is
-struck cannot tell the two apart: that is what exactly-once is about.
+``transactional_id``, ``group_id`` and ``topic``; the first ``skip`` of them are spared, and ``times`` are struck (None:
+every one until the fault is removed). ``when="before"`` strikes a request that has had no effect yet; ``when="after"``
+one that has, as durably as the broker is configured, and whose answer has not left. The client cannot tell the two
+apart: that is the problem that exactly-once solves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Apis = str | Iterable[str] | None
 
 
 class Which(TypedDict, total=False):
-    """Which requests; see the module."""
+    """The properties that select requests; see the module."""
 
     client_id: str
     transactional_id: str
@@ -43,25 +43,25 @@ class Host(Protocol):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where it listens."""
+        """The address the broker listens on."""
 
     def on_loop(self, work: Callable[[Server], None]) -> bool:
         """Call ``work`` on the broker's loop and wait; False when it is not running."""
 
     def die(self, fault: Fault, hit: Hit, down_s: float | None) -> None:
-        """End as by ``kill -9``, at this very moment; on the loop."""
+        """End the broker as by ``kill -9``, at once; called on the loop."""
 
     def revive(self) -> None:
-        """Be up again, unless it was stopped on purpose."""
+        """Start the broker again, unless it was stopped on purpose."""
 
 
 class Faults:
-    """See the module."""
+    """The faults of one broker; see the module."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._deadly: dict[Fault, float | None] = {}
-        """Those that end the broker, with how long it stays down."""
+        """Faults that end the broker, with the seconds for which it stays down."""
         self._in_force: dict[Fault, None] = {}
         self._sync: dict[Fault, Callable[[Fault], None]] = {}
         self.interception = Interception(self._die)
@@ -114,7 +114,7 @@ class Faults:
         skip: int = 0,
         **which: Unpack[Which],
     ) -> Fault:
-        """As :meth:`delay`, until the fault is removed."""
+        """Hold a request, or its answer, until the fault is removed; see :meth:`delay`."""
         match = self._match(api, which)
         fault = self._new(f"hold {match}")
         return self._add(RequestFault(fault, match, when == "after", skip, times, delay_ms=FOREVER_MS))
@@ -136,15 +136,15 @@ class Faults:
         return self._add(RequestFault(fault, match, when == "after", skip, times, error=code))
 
     def no_leader(self, topic: str, partition: int = 0) -> Fault:
-        """Let a partition have no leader: Metadata says so, and who produces or fetches all the same is refused."""
+        """Let a partition have no leader, in Metadata too; requests to produce to it or fetch from it are refused."""
         fault = self._new(f"no leader for {topic}-{partition}")
         key = TopicPartition(TopicName(topic), partition)
         self._change(fault, lambda: self.interception.leaderless.update({fault: key}))
         return fault
 
     def stall(self, when: When = "before", **which: Unpack[Which]) -> Fault:
-        """Let connections hang that nobody closes, as a network does that swallows packets: nothing that arrives is
-        read (``before``), or nothing is answered (``after``). What hung goes on when the fault is removed."""
+        """Let open connections hang, as in a network that drops packets: requests are not carried out (``before``), or
+        not answered (``after``). They go on when the fault is removed."""
         return self.hold(None, when, times=None, **which)
 
     def cut(self, client_id: str | None = None) -> Fault:
@@ -171,7 +171,7 @@ class Faults:
         self, topic: str, partition: int = 0, *, transactional_id: str = "hanging", value: bytes = b"late"
     ) -> HangingTransaction:
         """Leave a hanging transaction: a record of a transaction that its coordinator has ended arrives late and opens
-        it again on the partition, as brokers without the verification of KIP-890 let it. Nobody will ever end it:
+        it again on the partition, as brokers without the verification of KIP-890 allow. No coordinator will end it:
         readers at read_committed stop there, until an administrator (or the end of this fault) aborts it.
 
         The id is fenced only if nobody has used it yet. Raises RuntimeError when it has a transaction open.
@@ -193,7 +193,7 @@ class Faults:
             fault.remove()
 
     def before_sync(self) -> None:
-        """What the broker's workers call before a sync."""
+        """Strike a sync: called by the broker's workers before each one."""
         for fault, strike in list(self._sync.items()):
             fault.struck(Hit("", None))
             strike(fault)
@@ -213,7 +213,7 @@ class Faults:
         return fault
 
     def _change(self, fault: Fault, change: Callable[[], None]) -> None:
-        """On the loop when there is one, so that no event sees half of it."""
+        """Put a fault in force; on the loop if there is one, so that no event sees half of the change."""
         self._in_force[fault] = None
         if not self._host.on_loop(lambda _server: change()):
             change()

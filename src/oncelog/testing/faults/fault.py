@@ -1,4 +1,4 @@
-"""One fault: what it is for, how often it has struck, and how it ends. Its methods may be called from any thread."""
+"""A fault: the requests it is for, those it has struck, and its end. Its methods may be called from any thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Fault:
 
     def __init__(self, what: str, heal: Callable[[Fault], None]) -> None:
         self.what = what
-        """What it does, in words."""
+        """The fault in words."""
         self._heal = heal
         self._changed = threading.Condition()
         self._hits: list[Hit] = []
@@ -38,41 +38,41 @@ class Fault:
 
     @property
     def hits(self) -> list[Hit]:
-        """What it has struck, in order."""
+        """The requests the fault has struck, in order."""
         with self._changed:
             return list(self._hits)
 
     @property
     def hit(self) -> bool:
-        """Whether it has struck."""
+        """True if the fault has struck."""
         return bool(self._hits)
 
     @property
     def removed(self) -> bool:
-        """Whether it is over."""
+        """True once the fault has ended."""
         return self._removed.is_set()
 
     def wait(self, timeout_s: float = WAIT_S, *, hits: int = 1) -> Self:
-        """Wait until it has struck ``hits`` times. Raises TimeoutError."""
+        """Wait until the fault has struck ``hits`` times. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._hits) >= hits, timeout_s):
                 raise TimeoutError(f"{self.what}: struck {len(self._hits)} times in {timeout_s:g} s, not {hits}")
         return self
 
     def remove(self) -> None:
-        """Heal: from now on all is as if it had never been, and what it holds goes on. Twice is once."""
+        """End the fault: requests it holds go on, later ones are spared. A second call does nothing."""
         if not self._removed.is_set():
             self._removed.set()
             self._heal(self)
 
     def struck(self, hit: Hit) -> None:
-        """Count one."""
+        """Count a request that was struck."""
         with self._changed:
             self._hits.append(hit)
             self._changed.notify_all()
 
     def until_removed(self, timeout_s: float | None) -> None:
-        """Wait, in a thread that may, until it is over."""
+        """Block the calling thread until the fault has ended."""
         self._removed.wait(timeout_s)
 
     def __enter__(self) -> Self:
@@ -89,24 +89,24 @@ class Fault:
 
 @dataclass
 class RequestFault:
-    """What a fault does to the requests it is for. Used on the broker's loop only."""
+    """The effect of a fault on the requests it is for. Used on the broker's loop only."""
 
     fault: Fault
     match: Match
     after: bool
-    """Strikes when the request has taken effect, and before its answer leaves; else before it takes effect."""
+    """True: strike when the request has taken effect and before its answer leaves; False: before it takes effect."""
     skip: int = 0
-    """How many requests it lets by first."""
+    """The number of requests still to be spared first."""
     times: int | None = None
-    """How often it strikes yet; None: for ever."""
+    """The number of requests still to be struck; None: all."""
     delay_ms: int | None = None
-    """Holds the request for so long; None: does not."""
+    """The time to hold the request for; None: not held."""
     kill: bool = False
     drop: bool = False
     error: ErrorCode | None = None
 
     def strikes(self) -> bool:
-        """Whether it strikes the request that fits now, and counts it."""
+        """True if the fault strikes the present matching request, which is counted."""
         if self.fault.removed or self.times == 0:
             return False
         if self.skip:

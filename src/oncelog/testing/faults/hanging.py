@@ -58,7 +58,7 @@ class HangingTransaction(Fault):
             start_offset=Offset(self.first_offset),
         )
         server.node.transactions.write_marker(leader, marker)
-        server.execution.dispatch(DeadlineReached())
+        server.effect_runner.dispatch(DeadlineReached())
 
 
 def leave_hanging(
@@ -75,7 +75,7 @@ def leave_hanging(
         if _leader(server.node, partition) is None:
             raise RuntimeError(f"there is no {partition}")
         _write(server.node, fault, value)
-        server.execution.dispatch(DeadlineReached())  # so that syncs start and readers hear of it
+        server.effect_runner.dispatch(DeadlineReached())  # so that syncs start and readers hear of it
 
     host.on_loop(write)
 

@@ -1,7 +1,7 @@
-"""Stands around every handler of a running broker and lets faults strike: the only module here that runs on its loop.
+"""Interception of every handler of a running broker, to let faults strike: the only module here on the broker's loop.
 
-A request that is held waits as a parked fetch does, so later ones of its connection wait behind it, and it is let go
-when its client leaves. Delays are the broker's time: under virtual time they pass by ``advance``.
+A request that is held waits as a parked fetch does, so later ones of its connection wait behind it, and it is dropped
+when its client disconnects. Delays are the broker's time: under virtual time they pass by ``advance``.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ if TYPE_CHECKING:
 FOREVER_MS: Final = 10_000 * DAY_MS
 """A delay that ends with its fault."""
 _HELD: Final = TopicPartition(TopicName(""), 0)
-"""What held requests wait on: no partition is called this."""
+"""The partition that held requests wait on; no real one has this name."""
 _MAX_MET: Final = 10_000
 
 
 class Interception:
-    """The faults of one broker, over its restarts; see the module."""
+    """The interception of one broker's requests, over its restarts."""
 
     def __init__(self, die: Callable[[Fault, Hit], None]) -> None:
         self._die = die
-        """Ends the broker in the middle of the event."""
+        """Ends the broker in the middle of an event."""
         self.requests: list[RequestFault] = []
         self.leaderless: dict[Fault, TopicPartition] = {}
         self.cuts: dict[Fault, str | None] = {}
         self._met: dict[int, str | None] = {}
-        """Connection → the client id it came with."""
+        """Connection → its client id."""
 
     def stand_around(self, node: Node) -> None:
-        """Put this around the handlers of a node that was just made."""
+        """Intercept the handlers of a node that was just assembled."""
         self._met.clear()
         node.put_around_handlers(self._around)
 
     def wake_held(self, server: Server) -> None:
-        """Ask everybody who is held whether it may go on."""
+        """Check all held requests for faults that have ended."""
         server.node.partitions.readable_changed(_HELD)
-        server.execution.dispatch(DeadlineReached())
+        server.effect_runner.dispatch(DeadlineReached())
 
     def cut(self, server: Server, fault: Fault) -> None:
-        """Close the connections that a cut is for."""
+        """Close the connections that the fault cuts."""
         client_id = self.cuts[fault]
-        for connection_id, connection in list(server.execution.connections.items()):
+        for connection_id, connection in list(server.effect_runner.connections.items()):
             if client_id is None or self._met.get(connection_id) == client_id:
                 fault.struck(Hit("", self._met.get(connection_id)))
                 connection.abort()
@@ -95,7 +95,7 @@ class Interception:
         return response
 
     def _strike(self, api: Api, request: Any, context: Context, *, after: bool) -> Steps[ErrorCode | None]:
-        """Let every fault strike that is for this request at this point; the error to answer, if that is one."""
+        """Let every fault for this request strike at this point; returns the error to answer, if one says so."""
         for rule in list(self.requests):
             if rule.after is not after or not rule.match.fits(api, request, context) or not rule.strikes():
                 continue

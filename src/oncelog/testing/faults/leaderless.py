@@ -1,7 +1,7 @@
-"""The broker as a handler sees it while partitions have no leader: their logs are not here, and the metadata say so.
+"""A handler's view of the broker while partitions have no leader: without their logs, and with metadata that say so.
 
-Handlers then answer what they answer for any partition that is led nowhere: LEADER_NOT_AVAILABLE in Metadata,
-NOT_LEADER_OR_FOLLOWER where records are asked for or brought.
+Handlers then answer as for any partition without a leader: LEADER_NOT_AVAILABLE in Metadata, NOT_LEADER_OR_FOLLOWER to
+Fetch, Produce and the like.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ASKING_LEADERS: Final = frozenset(
         "Produce",
     }
 )
-"""APIs whose handlers are shown this; those that change the cluster are not, or they would change it by this."""
+"""APIs whose handlers get this view; those that change the cluster do not, or they would write the view's state."""
 
 
 class LeaderlessPartitions:

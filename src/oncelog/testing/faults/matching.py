@@ -1,4 +1,4 @@
-"""Which requests a fault is for: by API, client, transactional id, group and topic. All that is given must hold."""
+"""The match of requests that a fault is for: by API, client, transactional id, group and topic, all of those given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ API_NAMES: Final = {api.name for api in APIS}
 
 @dataclass(frozen=True)
 class Match:
-    """See the module. None stands for any."""
+    """The properties a request must have; None stands for any."""
 
     apis: frozenset[str] | None = None
     client_id: str | None = None
@@ -27,7 +27,7 @@ class Match:
     topic: str | None = None
 
     def fits(self, api: Api, request: Any, context: Context) -> bool:
-        """Whether ``request`` is one of them."""
+        """True if ``request`` has all properties."""
         if self.apis is not None and api.name not in self.apis:
             return False
         if self.client_id is not None and context.client_id != self.client_id:
@@ -40,7 +40,7 @@ class Match:
 
     def __str__(self) -> str:
         apis = "any request" if self.apis is None else " or ".join(sorted(self.apis))
-        told = [
+        given = [
             f"{name}={value!r}"
             for name, value in (
                 ("client_id", self.client_id),
@@ -50,7 +50,7 @@ class Match:
             )
             if value is not None
         ]
-        return f"{apis} with {', '.join(told)}" if told else apis
+        return f"{apis} with {', '.join(given)}" if given else apis
 
 
 def api_names(api: str | Iterable[str] | None) -> frozenset[str] | None:
@@ -65,7 +65,7 @@ def api_names(api: str | Iterable[str] | None) -> frozenset[str] | None:
 
 
 def transactional_ids(request: Any) -> Iterator[str]:
-    """Those that a request names; "" for none."""
+    """The transactional ids that a request names; "" for none."""
     yield str(getattr(request, "transactional_id", None) or getattr(request, "v3_and_below_transactional_id", ""))
     for transaction in getattr(request, "transactions", ()):
         yield getattr(transaction, "transactional_id", "")

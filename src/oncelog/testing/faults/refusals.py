@@ -1,4 +1,4 @@
-"""An answer with an error of one's choice, in the right shape, for every API and version.
+"""Answers with a chosen error, in the right shape, for every API and version.
 
 How: the request's own handler is run with an authoriser that denies everything, so that it changes nothing and puts an
 error wherever its answer has a place for one; these are then replaced by the error that was asked for.
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class DenyAll:
-    """Nobody may do anything."""
+    """An authoriser that allows nothing."""
 
     def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """Never."""
+        """False."""
         return False
 
 
@@ -38,7 +38,7 @@ def refuse(handle: Handle, request: Any, context: Context, error: ErrorCode) -> 
 
 
 def put_errors(message: Any, error: ErrorCode, *, only_errors: bool = False) -> int:
-    """Put ``error`` wherever a message has a place for one, or only where it has one already; in how many places."""
+    """Put ``error`` into every error field of a message, or only into those set already; returns their number."""
     count = 0
     for field in getattr(message, "__slots__", ()):
         value = getattr(message, field)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from oncelog.base.ids import CoordinatorEpoch, ProducerId, TransactionalId
 from oncelog.core.transactions.model import TransactionSettings
+from oncelog.core.transactions.persistence import record_of
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState
 from oncelog.core.transactions.store import Transactions
-from oncelog.core.transactions.transaction import Transaction, record_of
+from oncelog.core.transactions.transaction import Transaction
 from oncelog.records.internal.transaction_records import encode_key
 from tests.scenario.transactions.driver import identity, partitions
 

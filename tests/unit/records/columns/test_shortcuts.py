@@ -10,8 +10,8 @@ import pytest
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.builder import build_batch, end_transaction_marker, seal
 from oncelog.records.columns import Selection, batches, decode
-from oncelog.records.columns.heads import read_heads
-from oncelog.records.columns.plain import plain_groups
+from oncelog.records.columns.plain_batches import plain_groups
+from oncelog.records.columns.record_heads import read_heads
 from oncelog.records.columns.varint import GUARD_BYTES, ByteView, Positions
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record

@@ -14,8 +14,8 @@ import pytest
 from oncelog.records.batch import read_header
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.spark.audit.context import Limits
-from oncelog.spark.audit.layout import plan
+from oncelog.spark.audit.audit_context import Limits
+from oncelog.spark.audit.directories.directory_layout import plan
 from tests.unit.spark.audit.logs import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -93,7 +93,7 @@ class Cluster:
 
 
 def batches(path: Path) -> list[int]:
-    """Where the batches of a file begin, and where the last ends."""
+    """The positions at which a file's batches begin, and the end of the last."""
     data, places = path.read_bytes(), [0]
     while places[-1] < len(data):
         places.append(places[-1] + read_header(data, places[-1]).size_bytes)

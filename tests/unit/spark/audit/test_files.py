@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from oncelog.records.batch import HEADER_SIZE, read_header
-from oncelog.spark.audit import headers
-from oncelog.spark.audit.layout import NothingToAudit, plan
+from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
 from oncelog.spark.audit.model import Finding
+from oncelog.spark.audit.segments import batch_headers
 from tests.unit.spark.audit.logs import TIME, Coordinator, Log, damaged, found, run
 
 
@@ -217,7 +217,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 def test_hostile_files_are_findings_never_a_crash(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes changed, cut, doubled and zeroed in all files at once; pieces so small that everything straddles them."""
-    monkeypatch.setattr(headers, "PIECE_BYTES", 400)
+    monkeypatch.setattr(batch_headers, "PIECE_BYTES", 400)
     original = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     draw = random.Random(3)
     for _ in range(12):

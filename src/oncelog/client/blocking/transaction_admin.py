@@ -1,0 +1,149 @@
+"""Transactions of other producers, listed and ended by a coordinator of two-phase commits (KIP-939, KIP-664).
+
+The rule: nothing here has a producer identity of its own. Errors that may pass are retried; codes that say something
+about the transaction are returned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.cluster import TRANSACTION_KEY
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.transaction_states import FENCED
+from oncelog.client.machine.transaction_values import StoredTransaction
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest
+
+OPEN: Final = "Ongoing"
+CLAIMED: Final = "Empty"
+IDS_A_REQUEST: Final = 1000
+_FIRST_LIST_WITH_PATTERN: Final = 2
+_LAST_END_BY_STATE: Final = 4
+"""EndTxn up to here tells a retry by the state, later ones by the epoch (KIP-890)."""
+_SAID: Final = (*FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
+class PresentIdentity(NamedTuple):
+    """The present producer of a transactional id; ``is_claimed`` if InitProducerId gave it out and it is unused yet."""
+
+    producer_id: int
+    producer_epoch: int
+    is_open: bool
+    is_claimed: bool
+
+
+def end_transaction(client: Client, stored: StoredTransaction, *, commit: bool) -> int:
+    """Send EndTxn under a stored identity. Returns NONE, also if it was ended so before, or the code of the refusal."""
+    return client.retrying(lambda: _end(client, stored, commit))
+
+
+def _end(client: Client, stored: StoredTransaction, commit: bool) -> int:
+    link = client.link(client.coordinator(stored.transactional_id, TRANSACTION_KEY))
+    message = EndTxnRequest(
+        transactional_id=stored.transactional_id,
+        producer_id=stored.producer_id,
+        producer_epoch=stored.producer_epoch,
+        committed=commit,
+    )
+    by_epoch = link.versions.features.get("transaction.version", 0) >= 2
+    code = link.call(message, link.versions.choose(message, None if by_epoch else _LAST_END_BY_STATE)).error_code
+    if code == ErrorCode.NONE or code in _SAID:
+        return code
+    if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+        time.sleep(0.02)
+    raise BrokerRefused(code, f"{'commit' if commit else 'abort'} of {stored}")
+
+
+def present_identities(client: Client, names: Iterable[str]) -> dict[str, PresentIdentity]:
+    """The present identities of transactional ids, without those unknown to their coordinator. Raises BrokerRefused."""
+    by_broker: dict[int, list[str]] = {}
+    for name in names:
+        by_broker.setdefault(client.coordinator(name, TRANSACTION_KEY), []).append(name)
+    found: dict[str, PresentIdentity] = {}
+    for asked in by_broker.values():
+        for start in range(0, len(asked), IDS_A_REQUEST):
+            part = asked[start : start + IDS_A_REQUEST]
+            found.update(client.retrying(lambda part=part: _describe(client, part)))  # type: ignore[misc]  # bound now
+    return found
+
+
+def _describe(client: Client, names: list[str]) -> dict[str, PresentIdentity]:
+    """Describe ``names``, one request for each coordinator they have by now."""
+    by_broker: dict[int, list[str]] = {}
+    for name in names:
+        by_broker.setdefault(client.coordinator(name, TRANSACTION_KEY), []).append(name)
+    found: dict[str, PresentIdentity] = {}
+    for broker, part in by_broker.items():
+        response = client.request(DescribeTransactionsRequest(transactional_ids=part), broker=broker)
+        for one in response.transaction_states:
+            if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                continue
+            if one.error_code:
+                raise BrokerRefused(one.error_code, f"transactional id {one.transactional_id!r}")
+            state = one.transaction_state
+            identity = PresentIdentity(one.producer_id, one.producer_epoch, state == OPEN, state == CLAIMED)
+            found[one.transactional_id] = identity
+    return found
+
+
+def open_transactions(
+    client: Client, prefix: str, claimed: Callable[[str], bool] | None = None
+) -> list[StoredTransaction]:
+    """The open transactions of ids that begin with ``prefix``, of all coordinators. Raises BrokerRefused.
+
+    ``claimed`` selects ids that count even without an open transaction: InitProducerId gave them out, unused yet.
+    """
+    client.retrying(client.refresh)
+    names: list[str] = []
+    for broker in sorted(client.view.brokers):
+        names += client.retrying(lambda broker=broker: _list(client, broker, prefix, claimed))  # type: ignore[misc]  # bound now
+    found = present_identities(client, names)
+    return [
+        StoredTransaction(name, one.producer_id, one.producer_epoch)
+        for name, one in found.items()
+        if one.is_open or (claimed is not None and one.is_claimed)
+    ]
+
+
+def _list(client: Client, broker: int, prefix: str, claimed: Callable[[str], bool] | None) -> list[str]:
+    link = client.link(broker)
+    message = ListTransactionsRequest(state_filters=[OPEN] if claimed is None else [OPEN, CLAIMED])
+    if link.versions.supports(ListTransactionsRequest, _FIRST_LIST_WITH_PATTERN):
+        message.transactional_id_pattern = _literal(prefix) + ".*"
+    response = link.call(message)
+    if response.error_code:
+        raise BrokerRefused(response.error_code, f"open transactions of {prefix!r}")
+    return [
+        one.transactional_id
+        for one in response.transaction_states
+        if one.transactional_id.startswith(prefix)
+        and (one.transaction_state == OPEN or (claimed is not None and claimed(one.transactional_id)))
+    ]
+
+
+def _literal(text: str) -> str:
+    """A regular expression of RE2 that matches exactly ``text``."""
+    return "".join(char if char.isalnum() or char in "_/ " else f"\\{char}" for char in text)
+
+
+def ensure_topic(
+    client: Client, name: str, partitions: int, configs: Mapping[str, str], *, replication_factor: int = -1
+) -> None:
+    """Create a topic, unless it is there; −1: the cluster's own replication factor. Raises BrokerRefused."""
+    given = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor, configs=given)
+
+    def attempt() -> None:
+        response = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), broker="controller")
+        one = response.topics[0]
+        if one.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise BrokerRefused(one.error_code, f"topic {name}", one.error_message)
+
+    client.retrying(attempt)

@@ -1,0 +1,80 @@
+"""From fetched batches to the records an application sees.
+
+Rules: records below the position asked for are skipped, control records are never seen, and with read_committed the
+batches of aborted transactions are dropped: a producer counts as aborting from its first offset in the response's
+list until its abort marker (KIP-98). Decompression is bounded. A CRC that does not match is an error, not a skip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from oncelog.base.units import MIB
+from oncelog.client.errors import ClientError
+from oncelog.client.machine.positions import Fetched
+from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
+from oncelog.records.control import ControlType, control_type
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.record import Headers, read_records
+
+MAX_BATCH_BYTES: Final = 512 * MIB
+"""A batch that decompresses to more is refused."""
+CREATE_TIME: Final = "create"
+LOG_APPEND_TIME: Final = "logappend"
+
+
+class UnreadableRecords(ClientError):
+    """Batches that are damaged; the message names partition and offset."""
+
+
+class ConsumedRecord(NamedTuple):
+    """A record with its topic, partition and offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    leader_epoch: int
+
+
+def read_fetched(fetched: Fetched, *, read_committed: bool = False, check_crc: bool = True) -> Iterator[ConsumedRecord]:
+    """The records of one answer, in order. Raises UnreadableRecords."""
+    topic, partition = fetched.partition
+    position, records = fetched.position, fetched.records
+    try:
+        for at, header in _visible(fetched, read_committed):
+            if check_crc and not crc_matches(records, at, header):
+                raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} is wrong")
+            kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
+            epoch = header.partition_leader_epoch
+            for offset, timestamp, key, value, headers in read_records(records, at, header, MAX_BATCH_BYTES):
+                if offset >= position:
+                    yield ConsumedRecord(topic, partition, offset, timestamp, kind, key, value, headers, epoch)
+    except CorruptBatch as error:
+        raise UnreadableRecords(f"{fetched.partition} cannot be read from offset {position}: {error}") from error
+
+
+def _visible(fetched: Fetched, read_committed: bool) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches an application may see."""
+    upcoming = sorted(fetched.aborted, key=lambda one: one[1], reverse=True) if read_committed else []
+    aborting: set[int] = set()
+    for at, header in iter_headers(fetched.records):
+        while upcoming and upcoming[-1][1] <= header.last_offset:
+            aborting.add(upcoming.pop()[0])
+        if header.is_control:
+            if header.producer_id in aborting and _is_abort(fetched, at, header):
+                aborting.discard(header.producer_id)
+            continue
+        if header.is_transactional and header.producer_id in aborting:
+            continue
+        yield at, header
+
+
+def _is_abort(fetched: Fetched, at: int, header: BatchHeader) -> bool:
+    record = next(iter(read_records(fetched.records, at, header, MAX_BATCH_BYTES)), None)
+    return record is not None and control_type(record.key) is ControlType.ABORT

@@ -1,0 +1,56 @@
+"""The effects about metadata carried out on a session of the tree: by a worker of the runtime, the simulator, a test.
+
+Calls may wait. A session that is lost while the tree is followed shows at the next commit.
+"""
+
+from __future__ import annotations
+
+from oncelog.base.tree import CommitOutcome
+from oncelog.core.controller.image import load_image
+from oncelog.core.controller.registration import Registration, RegistrationRefused, register
+from oncelog.node.events import LoadMetadata, MetadataLoaded, MetadataWritten, SettleMetadata, WriteMetadata
+from oncelog.ports import Conflict, Coordination, OutcomeUnknown, SessionLost, TreeUnavailable
+
+
+def write(coordination: Coordination, effect: WriteMetadata) -> MetadataWritten:
+    """Commit; the outcome, whatever it is."""
+    try:
+        position = coordination.commit(effect.operations, effect.token)
+    except Conflict:
+        return MetadataWritten(effect.token, CommitOutcome.CONFLICT, coordination.position())
+    except TreeUnavailable:
+        return MetadataWritten(effect.token, CommitOutcome.UNAVAILABLE)
+    except OutcomeUnknown:
+        return MetadataWritten(effect.token, CommitOutcome.UNKNOWN)
+    except SessionLost:
+        return MetadataWritten(effect.token, CommitOutcome.SESSION_LOST)
+    except Exception as error:  # noqa: BLE001 - any other failure of the tree is told to the node
+        return MetadataWritten(effect.token, CommitOutcome.UNKNOWN, failure=error)
+    return MetadataWritten(effect.token, CommitOutcome.COMMITTED, position)
+
+
+def settle(coordination: Coordination, effect: SettleMetadata) -> MetadataWritten:
+    """Find out what became of a commit."""
+    try:
+        was_committed = coordination.was_committed(effect.token)
+        position = coordination.position()
+    except (OutcomeUnknown, TreeUnavailable):
+        return MetadataWritten(effect.token, CommitOutcome.UNKNOWN)
+    except SessionLost:
+        return MetadataWritten(effect.token, CommitOutcome.SESSION_LOST)
+    outcome = CommitOutcome.COMMITTED if was_committed else CommitOutcome.UNAVAILABLE
+    return MetadataWritten(effect.token, outcome, position if was_committed else 0)
+
+
+def load(coordination: Coordination, effect: LoadMetadata, registration: Registration, now_ms: int) -> MetadataLoaded:
+    """Read the whole tree, after registering in a new session where the old one was lost. Whoever hands the event in
+    follows the tree from its position afterwards."""
+    try:
+        if effect.rejoin:
+            coordination.renew()
+            image = load_image(coordination.subtree("/"))
+            coordination.commit(register(image, registration, now_ms))
+        position = coordination.position()
+        return MetadataLoaded(position, coordination.subtree("/"))
+    except (Conflict, OutcomeUnknown, RegistrationRefused, SessionLost, TreeUnavailable):
+        return MetadataLoaded(0, None)

@@ -1,0 +1,126 @@
+"""Quotas over all connections: how many there may be, from one address too, and how much memory they may take.
+
+Kafka's keys: ``max.connections``, ``max.connections.per.ip``, ``connections.max.idle.ms`` (negative: never); and
+``oncelog.buffered.max.bytes`` for what unfinished requests and unsent responses may hold together,
+``oncelog.connection.stalled.ms`` for how long a peer may leave one so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from oncelog.runtime.peer import Peer
+
+_LOG: Final = logging.getLogger("oncelog.broker")
+_OVER_BOUND: Final = "held bytes"
+_RESUME_SHARE: Final = 0.75
+_SHORTEST_SWEEP_S: Final = 0.05
+
+
+class ConnectionQuotas:
+    """Counts connections and the bytes held for them, and enforces their limits."""
+
+    def __init__(
+        self, *, limits: Callable[[], tuple[int, int]], max_held_bytes: int, max_idle_s: float, max_stalled_s: float
+    ) -> None:
+        self._limits = limits
+        """Gives the maximum of connections, and of those from one address; both may change while the broker runs."""
+        self._max_held_bytes = max_held_bytes
+        self._max_idle_s = max_idle_s if max_idle_s >= 0 else inf
+        self._max_stalled_s = max_stalled_s
+        self._by_ip: Counter[str] = Counter()
+        self._admitted: dict[Peer, str] = {}
+        self._paused: dict[Peer, None] = {}
+        self._favoured: Peer | None = None
+        """Above the bound of held bytes, the one connection that still reads: else all might wait for each other."""
+        self._timer: asyncio.TimerHandle | None = None
+        self.held_bytes = 0
+        self.refused = 0
+        self.cut_off = 0
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        return len(self._admitted)
+
+    def admit(self, connection: Peer, ip: str) -> bool:
+        """Count a new connection; False if a limit refuses it."""
+        max_connections, max_per_ip = self._limits()
+        if len(self._admitted) >= max_connections or self._by_ip.get(ip, 0) >= max_per_ip:
+            self.refused += 1
+            _LOG.warning("refusing connection from %s: too many connections", connection.peer)
+            return False
+        self._admitted[connection] = ip
+        self._by_ip[ip] += 1
+        return True
+
+    def leave(self, connection: Peer, held_bytes: int) -> None:
+        """Forget a closed connection and the bytes held for it."""
+        ip = self._admitted.pop(connection, None)
+        if ip is None:
+            return
+        self._by_ip[ip] -= 1
+        if not self._by_ip[ip]:
+            del self._by_ip[ip]
+        self._paused.pop(connection, None)
+        self._change(connection, -held_bytes)
+
+    def garbage(self, connection: Peer, reason: str) -> None:
+        """Count and log a peer that is cut off because its bytes are no frame."""
+        self.cut_off += 1
+        _LOG.info("closing connection from %s: %s", connection.peer, reason)
+
+    def account(self, connection: Peer, change_bytes: int) -> None:
+        """Count ``change_bytes`` more held for a connection. Above the bound, connections that add to it are paused."""
+        self._change(connection, change_bytes)
+        if change_bytes > 0 and self.held_bytes > self._max_held_bytes and connection is not self._favoured:
+            if self._favoured is None:
+                self._favoured = connection
+            else:
+                connection.pause_reading(_OVER_BOUND)
+                self._paused[connection] = None
+
+    def _change(self, connection: Peer, change_bytes: int) -> None:
+        self.held_bytes += change_bytes
+        if change_bytes <= 0 and connection is self._favoured:
+            self._favoured = None
+        if not self._paused:
+            return
+        if self.held_bytes <= self._max_held_bytes * _RESUME_SHARE:
+            paused, self._paused = self._paused, {}
+            for each in paused:
+                each.resume_reading(_OVER_BOUND)
+        elif self._favoured is None:
+            self._favoured = next(iter(self._paused))
+            del self._paused[self._favoured]
+            self._favoured.resume_reading(_OVER_BOUND)
+
+    def start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cut off idle and stalled peers from time to time."""
+        delay_s = max(_SHORTEST_SWEEP_S, min(10.0, self._max_idle_s / 2, self._max_stalled_s / 2))
+        self._timer = loop.call_later(delay_s, self._sweep, loop)
+
+    def stop_sweeping(self) -> None:
+        """Stop the sweeps."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now_s = loop.time()
+        for connection in list(self._admitted):
+            stalled_s = connection.stalled_since_s()
+            if stalled_s is not None and now_s - stalled_s > self._max_stalled_s:
+                self._cut(connection, "stalled inside a request or before its responses")
+            elif now_s - connection.last_active_s > self._max_idle_s:
+                self._cut(connection, "idle for too long")
+        self.start_sweeping(loop)
+
+    def _cut(self, connection: Peer, reason: str) -> None:
+        self.cut_off += 1
+        _LOG.info("closing connection from %s: %s", connection.peer, reason)
+        connection.abort()

@@ -1,0 +1,46 @@
+"""The data directory as opened by this process: its lock, its files, its coordination tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from oncelog.coordination.sqlite import SqliteTree, TreeUnusable
+from oncelog.node.assembly import Outside, StartRefused
+from oncelog.runtime.clock import SystemEntropy
+from oncelog.runtime.files import DirectoryInUse, DiskFiles
+
+TREE_FILE: Final = "coordination.db"
+
+
+@dataclass(slots=True)
+class DataDirectory:
+    """A data directory in use by this process."""
+
+    files: DiskFiles
+    tree: SqliteTree
+    outside: Outside
+
+    def release(self) -> None:
+        """Close everything and give the directory's lock back."""
+        self.outside.coordination.close()
+        self.tree.close()
+        self.files.close()
+
+
+def open_data_directory(path: Path) -> DataDirectory:
+    """Lock and open a data directory, created when missing. Raises StartRefused."""
+    try:
+        files = DiskFiles(path)
+        files.lock()
+    except DirectoryInUse as error:
+        raise StartRefused(f"{error}; stop it, or choose another --data-dir") from None
+    except OSError as error:
+        raise StartRefused(f"cannot use {path} as data directory: {error.strerror or error}") from None
+    try:
+        tree = SqliteTree(path / TREE_FILE)
+    except TreeUnusable as error:
+        files.close()
+        raise StartRefused(str(error)) from None
+    return DataDirectory(files, tree, Outside(files, tree.session(), SystemEntropy()))

@@ -1,0 +1,277 @@
+"""Carries out a node's effects and brings their completions back as events; the only caller of ``Node.handle``.
+
+Three kinds of workers, so that none waits for another: syncs and cold reads side by side, jobs (compaction, deletes)
+one at a time, the coordination tree one commit at a time in the order of the effects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.node import tree_access
+from oncelog.node.events import (
+    Audit,
+    BrokerAnswered,
+    Close,
+    Continue,
+    Continued,
+    DeadlineReached,
+    Effect,
+    Event,
+    Fatal,
+    JobFinished,
+    LoadMetadata,
+    MetadataChanged,
+    MetadataLoaded,
+    Pause,
+    Report,
+    Resume,
+    RunJob,
+    Send,
+    SendToBroker,
+    SettleMetadata,
+    Stopped,
+    Sync,
+    Synced,
+    WriteMetadata,
+)
+from oncelog.ports import Clock, CommittedChange
+from oncelog.runtime.audit_log import AuditLog
+from oncelog.runtime.peer import Peer
+from oncelog.runtime.workers import Workers
+
+if TYPE_CHECKING:
+    from oncelog.node.assembly import Outside, Registration
+    from oncelog.node.monitoring.flight_recorder import RecordedNode
+    from oncelog.node.node import Node
+
+SYNC_WORKERS: Final = 8
+_LOG: Final = logging.getLogger("oncelog.broker")
+_LONGEST_SLEEP_S: Final = 1.0
+"""The clock may be set ahead while the alarm sleeps: deadlines then wait no longer than this."""
+
+
+class EffectRunner:
+    """The effects of one node on one asyncio loop, and the events they end in."""
+
+    def __init__(
+        self,
+        node: Node | RecordedNode,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        outside: Outside,
+        registration: Registration,
+    ) -> None:
+        self._node = node
+        self._loop = loop
+        self._clock = clock
+        self._coordination = outside.coordination
+        self._registration = registration
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms: int | None = None
+        self._ending = False
+        self._continues = 0
+        self.connections: dict[int, Peer] = {}
+        self.before_sync: Callable[[], None] = lambda: None
+        """Called by a worker before each sync; may wait, or raise as the disk would: for tests of slow disks."""
+        self.stopped: asyncio.Future[str | None] = loop.create_future()
+        """Done when the node has stopped: None after a clean shutdown, else the reason."""
+        self.disk = Workers(loop, SYNC_WORKERS, "disk")
+        self._jobs = Workers(loop, 1, "jobs")
+        self._metadata = Workers(loop, 1, "metadata")
+        self._audit = AuditLog(
+            outside.files, self.disk, lambda: int(node.cluster.config.get("oncelog.audit.max.bytes")), loop.call_later
+        )
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            Close: self._close,
+            Pause: self._pause,
+            Resume: self._resume,
+            Sync: self._sync,
+            RunJob: self._run_job,
+            WriteMetadata: self._write_metadata,
+            SettleMetadata: self._settle_metadata,
+            LoadMetadata: self._load_metadata,
+            SendToBroker: self._send_to_broker,
+            Continue: self._continue,
+            Report: self._report,
+            Audit: self._audit.write,
+            Fatal: self._fatal,
+            Stopped: self._stop,
+        }
+
+    def dispatch(self, event: Event) -> None:
+        """Hand an event to the node and carry out the effects. Does nothing once the node has stopped."""
+        if self.stopped.done():
+            return
+        self.carry_out(self._node.handle(event, self._clock.now_ms()))
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        """Carry out effects in their order."""
+        carry_out = self._carry_out
+        try:
+            for effect in effects:
+                carry_out[type(effect)](effect)
+            self._set_alarm()
+        except Exception:  # noqa: BLE001 - the rest of the list is lost, syncs with it: nobody may go on from there
+            self._fatal(Fatal(traceback.format_exc()))
+
+    def backlog_bytes(self, connection_id: int) -> int:
+        """Bytes of requests that the node keeps undecided for a connection."""
+        return self._node.backlog_bytes(connection_id)
+
+    async def settle(self) -> None:
+        """Wait until the workers are idle and their results have been handled on the loop."""
+        while self._continues or any(workers.is_busy() for workers in (self.disk, self._jobs, self._metadata)):
+            await asyncio.sleep(0 if self._continues else 0.0005)
+            if self.stopped.done():
+                return
+        await asyncio.sleep(0)
+
+    def shut(self) -> None:
+        """Stop the workers once their queues are empty; a running job ends with its present slice."""
+        self._ending = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._audit.write_repeats()
+        for workers in (self.disk, self._jobs, self._metadata):
+            workers.stop()
+
+    def _set_alarm(self) -> None:
+        at_ms = self._node.next_deadline_ms()
+        if at_ms == self._alarm_ms:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_ms = at_ms
+        if at_ms is not None:
+            delay_s = min(max(0, at_ms - self._clock.now_ms()) / 1000, _LONGEST_SLEEP_S)
+            self._alarm = self._loop.call_later(delay_s, self._deadline_reached)
+
+    def clock_jumped(self) -> None:
+        """Set the alarm anew after the clock was moved ahead: its deadline comes earlier."""
+        self._alarm_ms = None
+        self._set_alarm()
+
+    def _deadline_reached(self) -> None:
+        self._alarm = None
+        self._alarm_ms = None
+        self.dispatch(DeadlineReached())
+
+    def _send(self, effect: Send) -> None:
+        connection = self.connections.get(effect.connection_id)
+        if connection is not None:
+            connection.send(effect.chunks)
+
+    def _close(self, effect: Close) -> None:
+        connection = self.connections.get(effect.connection_id)
+        if connection is not None:
+            if effect.reason:
+                _LOG.info("closing connection from %s: %s", connection.peer, effect.reason)
+            connection.close_after_sending()
+
+    def _pause(self, effect: Pause) -> None:
+        connection = self.connections.get(effect.connection_id)
+        if connection is not None:
+            connection.pause_reading("node")
+
+    def _resume(self, effect: Resume) -> None:
+        connection = self.connections.get(effect.connection_id)
+        if connection is not None:
+            connection.resume_reading("node")
+
+    def _sync(self, effect: Sync) -> None:
+        def work() -> Callable[[], None]:
+            failure: Exception | None = None
+            try:
+                self.before_sync()
+                for file in effect.files:
+                    file.sync()
+            except Exception as error:  # noqa: BLE001 - any failure of a sync is reported to the node
+                failure = error
+            return lambda: self.dispatch(Synced(effect.token, failure))
+
+        self.disk.submit(work)
+
+    def _run_job(self, effect: RunJob) -> None:
+        def work() -> Callable[[], None]:
+            failure = self._drain(effect.slices)
+            return lambda: self.dispatch(JobFinished(effect.token, failure))
+
+        (self.disk if effect.waited_for else self._jobs).submit(work)
+
+    def follow_metadata(self, after: int) -> None:
+        """Hand every committed change after a position to the node, in order."""
+        self._coordination.follow(after, self._metadata_changed)
+
+    def _metadata_changed(self, change: CommittedChange) -> None:
+        """Called by whichever thread commits."""
+        event = MetadataChanged(change.position, change.token, change.changes)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
+            self._loop.call_soon_threadsafe(self.dispatch, event)
+
+    def _write_metadata(self, effect: WriteMetadata) -> None:
+        self._access_tree(lambda: tree_access.write(self._coordination, effect))
+
+    def _settle_metadata(self, effect: SettleMetadata) -> None:
+        self._access_tree(lambda: tree_access.settle(self._coordination, effect))
+
+    def _load_metadata(self, effect: LoadMetadata) -> None:
+        def work() -> Callable[[], None]:
+            loaded = tree_access.load(self._coordination, effect, self._registration, self._clock.now_ms())
+            return lambda: self._metadata_loaded(loaded)
+
+        self._metadata.submit(work)
+
+    def _metadata_loaded(self, event: MetadataLoaded) -> None:
+        self.dispatch(event)
+        if event.nodes is not None:
+            self.follow_metadata(event.position)
+
+    def _access_tree(self, access: Callable[[], Event]) -> None:
+        def work() -> Callable[[], None]:
+            event = access()
+            return lambda: self.dispatch(event)
+
+        self._metadata.submit(work)
+
+    def _send_to_broker(self, effect: SendToBroker) -> None:
+        """There is no link to other brokers yet: as if none could be reached."""
+        self._loop.call_soon(self.dispatch, BrokerAnswered(effect.token, unreachable=True))
+
+    def _continue(self, _effect: Continue) -> None:
+        self._continues += 1
+        # Once round: what has arrived meanwhile comes before it, not behind it.
+        self._loop.call_soon(self._loop.call_soon, self._continued)
+
+    def _continued(self) -> None:
+        self._continues -= 1
+        self.dispatch(Continued())
+
+    def _report(self, effect: Report) -> None:
+        _LOG.log(logging.getLevelName(effect.level.upper()), "%s", effect.message)
+
+    def _fatal(self, effect: Fatal) -> None:
+        _LOG.critical("stopping: %s", effect.message)
+        if not self.stopped.done():
+            self.stopped.set_result(effect.message)
+
+    def _stop(self, _effect: Stopped) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(None)
+
+    def _drain(self, slices: Iterator[None]) -> Exception | None:
+        """Run a job to its end, or to the end of its slice when the broker stops: leftovers are removed at start."""
+        try:
+            for _ in slices:
+                if self._ending:
+                    break
+        except Exception as error:  # noqa: BLE001 - a failed job is reported to the node
+            return error
+        return None

@@ -1,0 +1,73 @@
+"""Keeps a flight recording in the data directory while the broker runs (``oncelog.flight.recorder.max.bytes``).
+
+One file, begun anew at each start; the previous one is kept beside it, because after a failure the broker is usually
+started again first. Events are written as they happen, without syncs: those before a kill are in the file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from oncelog.node.assembly import Outside
+from oncelog.node.monitoring.flight_recorder import FlightRecorder, RecordedFile
+from oncelog.node.settings import Address, Settings
+from oncelog.ports import Files
+
+RECORDING: Final = "flight-recording.jsonl"
+PREVIOUS: Final = "flight-recording.previous.jsonl"
+KEY: Final = "oncelog.flight.recorder.max.bytes"
+_LOG: Final = logging.getLogger("oncelog.broker")
+
+
+class FlightRecording:
+    """The recording of one run of the broker."""
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        path = directory / RECORDING
+        if path.exists():
+            path.replace(directory / PREVIOUS)
+        self._file = path.open("wb", buffering=0)
+        self.recorder = FlightRecorder(self._write, max_bytes)
+
+    def begin(self, outside: Outside, settings: Settings, address: Address, now_ms: int) -> Outside:
+        """Record the state in which the broker starts; returns the ports that record from then on."""
+        facts = outside.coordination.subtree("/")
+        files = _files_below(outside.files, "")
+        self.recorder.begin(settings.config.static, address, now_ms, facts, files)
+        if self.recorder.full:
+            _LOG.warning("%s is too small for what is in the data directory: nothing is recorded", KEY)
+        return Outside(outside.files, outside.coordination, self.recorder.entropy(outside.entropy))
+
+    def close(self) -> None:
+        """Record that the broker has stopped, and close the file."""
+        self.recorder.end("the broker stopped")
+        self._file.close()
+
+    def _write(self, line: bytes) -> None:
+        try:
+            self._file.write(line)
+        except OSError as error:  # a full disk: the broker goes on, the recording does not
+            _LOG.warning("the flight recording ends: %s", error)
+            self.recorder.full = True
+
+
+def _files_below(files: Files, directory: str) -> Iterator[RecordedFile]:
+    for name in files.list(directory):
+        path = f"{directory}/{name}" if directory else name
+        try:
+            files.list(path)
+        except NotADirectoryError:
+            if _belongs(path):
+                file = files.open(path)
+                yield RecordedFile(path, files.modified_ms(path), file.read(0, file.size()))
+                file.close()
+        else:
+            yield from _files_below(files, path)
+
+
+def _belongs(path: str) -> bool:
+    """True if the file at ``path`` is the node's; the tree's database and the recordings are not."""
+    return not path.startswith(("coordination.db", "flight-recording", ".lock"))

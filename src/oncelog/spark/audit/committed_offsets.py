@@ -1,0 +1,113 @@
+"""Committed offsets beside the log they are about: none may lie after its end, or in the middle of an aborted batch.
+
+Who reads committed records passes aborted batches whole. So a group whose offset stands inside one has been handed
+records of it: they were counted as processed, and then aborted.
+
+For the rare offset that lies in aborted data, one batch header is looked up in the log.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
+from oncelog.records.batch import HEADER_SIZE, CorruptBatch, read_header
+from oncelog.spark.audit.audit_context import AuditContext
+from oncelog.spark.audit.directories.directory_layout import PartitionPlace
+from oncelog.spark.audit.directories.log_end import position_before
+from oncelog.spark.audit.model import NONE, Fact, Finding, Rank
+from oncelog.storage.file_names import LOG, parse_segment_file
+
+_MAX_STEPS: Final = 1_000_000
+"""Headers looked at for one offset, where there is no index."""
+Lookup = Callable[[TopicPartition, int], tuple[int, int] | None]
+"""(partition, offset) → first and last offset of the batch that holds it."""
+
+
+def committed_offsets(facts: Iterable[Fact], context: AuditContext, lookup: Lookup) -> Iterator[Finding]:
+    """``facts`` in FACT_ORDER: the commits about a partition come before the aborted data in it."""
+    for (topic, index), group in groupby(facts, key=attrgetter("topic", "partition")):
+        partition = TopicPartition(TopicName(topic), index)
+        place = context.partitions.get(partition)
+        if place is None:
+            continue
+        latest: dict[str, Fact] = {}
+        offsets: list[tuple[int, str]] | None = None
+        for fact in group:
+            if fact.rank == Rank.COMMITTED_OFFSET:
+                known = latest.get(fact.name)
+                if known is None or fact.last_offset >= known.last_offset:
+                    latest[fact.name] = fact
+            elif fact.rank == Rank.ABORTED_DATA:
+                if offsets is None:
+                    offsets = sorted((one.value, name) for name, one in latest.items() if one.value > 0)
+                yield from _inside(fact, offsets, latest, partition, lookup)
+        if not place.holes:
+            for one in latest.values():
+                if one.value > place.end and context.is_settled(one.last_timestamp):
+                    text = f"group {one.name!r} has committed {one.value}, the log ends at {place.end}"
+                    yield _finding("offsets-beyond-log", one, text)
+
+
+def _inside(
+    aborted: Fact, offsets: list[tuple[int, str]], latest: dict[str, Fact], partition: TopicPartition, lookup: Lookup
+) -> Iterator[Finding]:
+    start = bisect_right(offsets, (aborted.offset, "\U0010ffff"))
+    for offset, group in offsets[start:]:
+        if offset > aborted.last_offset:
+            return
+        bounds = lookup(partition, offset)
+        if (
+            bounds is not None
+            and bounds[0] < offset <= bounds[1]
+            and aborted.offset <= bounds[0] <= aborted.last_offset
+        ):
+            text = (
+                f"group {group!r} has committed {offset}, inside the batch {bounds[0]} to {bounds[1]} "
+                f"between offsets {aborted.offset} and {aborted.last_offset}, aborted by producer {aborted.producer_id}"
+            )
+            yield _finding("aborted-offsets", latest[group], text)
+
+
+def _finding(kind: str, commit: Fact, text: str) -> Finding:
+    where = f"{CONSUMER_OFFSETS}-{commit.place}, offset {commit.last_offset}"
+    return Finding(
+        kind, commit.topic, commit.partition, commit.value, NONE, time=commit.last_timestamp, path=where, text=text
+    )
+
+
+def batch_lookup(places: Mapping[TopicPartition, PartitionPlace]) -> Lookup:
+    """A look-up in the files."""
+
+    def lookup(partition: TopicPartition, offset: int) -> tuple[int, int] | None:
+        place = places.get(partition)
+        try:
+            return None if place is None else _find(place.directory, offset)
+        except OSError:
+            return None
+
+    return lookup
+
+
+def _find(directory: str, offset: int) -> tuple[int, int] | None:
+    parsed = (parse_segment_file(name) for name in os.listdir(directory))
+    bases = [one[0] for one in parsed if one is not None and one[1:] == (LOG, "") and one[0] <= offset]
+    if not bases:
+        return None
+    path = f"{directory}/{max(bases):020d}{LOG}"
+    with open(path, "rb", buffering=0) as file:
+        position = position_before(path, max(bases), offset, file.seek(0, 2))
+        for _ in range(_MAX_STEPS):
+            try:
+                header = read_header(os.pread(file.fileno(), HEADER_SIZE, position))
+            except CorruptBatch:
+                return None
+            if header.last_offset >= offset:
+                return header.base_offset, header.last_offset
+            position += header.size_bytes
+    return None

@@ -1,0 +1,1 @@
+"""Engines of the pipeline: in this process, or on Spark."""

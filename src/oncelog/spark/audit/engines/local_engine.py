@@ -1,0 +1,92 @@
+"""The audit in this process, without Spark: for one small directory, and for tests. All rows stay in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from oncelog.spark.audit.directories.directory_layout import SegmentTask
+from oncelog.spark.audit.model import Finding, Part, rows_of, schema_of
+from oncelog.spark.audit.pipeline import Tally, gravest_first, typed_batches
+from oncelog.spark.audit.segments.segment_facts import Typed
+
+Batches = dict[type[Any], list[pa.RecordBatch]]
+PLAIN_FATES = ("committed", "aborted")
+
+
+class LocalEngine:
+    """Implements ``pipeline.Engine``; a handle is batches by type of row."""
+
+    def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]) -> Batches:
+        """Read the segments one after the other."""
+        return _gather(typed for task in tasks for typed in read(task))
+
+    def map_sorted(
+        self,
+        sources: Sequence[Batches],
+        row_type: type[Any],
+        order: Sequence[str],
+        group: int,
+        keep: tuple[str, Sequence[int]] | None,
+        step: Callable[[Iterator[Any]], Iterator[Any]],
+    ) -> Batches:
+        """Run ``step`` over one stream of all rows."""
+        del group
+        table = pa.Table.from_batches(_batches(sources, row_type), schema_of(row_type))
+        if keep is not None:
+            table = table.filter(pc.is_in(table[keep[0]], pa.array([int(one) for one in keep[1]])))
+        ordered = table.sort_by([(name, "ascending") for name in order])
+        return _gather(typed_batches(step(rows_of(ordered.to_batches(max_chunksize=16_384), row_type))))
+
+    def rows(self, sources: Sequence[Batches], row_type: type[Any]) -> Iterator[Any]:
+        """The rows of a type, in no order."""
+        return rows_of(_batches(sources, row_type), row_type)
+
+    def findings(self, sources: Sequence[Batches], limit: int) -> tuple[dict[str, int], list[Finding]]:
+        """Distinct findings: the number of each kind, and the gravest."""
+        distinct: dict[tuple[Any, ...], Finding] = {}
+        for one in self.rows(sources, Finding):
+            key = (one.kind, one.topic, one.partition, one.offset, one.producer_id, one.epoch)
+            known = distinct.get(key)
+            if known is None or (one.path, one.text) < (known.path, known.text):
+                distinct[key] = one
+        kinds = Counter(one.kind for one in distinct.values())
+        return dict(kinds), gravest_first(distinct.values())[:limit]
+
+    def totals(self, parts: Batches, buckets: tuple[int, int], limit: int) -> tuple[list[Tally], list[Part]]:
+        """Numbers by fate and time, and the first unusual transactions."""
+        start, width = buckets
+        numbers: dict[tuple[int, str], list[int]] = {}
+        unusual: list[Part] = []
+        for part in self.rows([parts], Part):
+            when = part.ended if part.ended >= 0 else part.written
+            tally = numbers.setdefault(((when - start) // width, part.fate), [0, 0, 0])
+            tally[0] += 1
+            tally[1] += part.records
+            tally[2] += part.size_bytes
+            if part.fate not in PLAIN_FATES and len(unusual) < limit:
+                unusual.append(part)
+        return [Tally(bucket, fate, *counts) for (bucket, fate), counts in sorted(numbers.items())], unusual
+
+    def write(self, sources: Sequence[Batches], row_type: type[Any], directory: Path) -> None:
+        """Write one Parquet file."""
+        directory.mkdir(parents=True, exist_ok=True)
+        table = pa.Table.from_batches(_batches(sources, row_type), schema_of(row_type))
+        pq.write_table(table, directory / "part-0.parquet", compression="zstd")
+
+
+def _gather(typed: Iterator[Typed]) -> Batches:
+    batches: Batches = {}
+    for row_type, batch in typed:
+        batches.setdefault(row_type, []).append(batch)
+    return batches
+
+
+def _batches(sources: Sequence[Batches], row_type: type[Any]) -> list[pa.RecordBatch]:
+    return [batch for source in sources for batch in source.get(row_type, ())]

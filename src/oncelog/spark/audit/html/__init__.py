@@ -1,0 +1,1 @@
+"""The audit's result as one HTML page."""

@@ -1,0 +1,165 @@
+"""The plan of a load: a pure function from the table's files and the log's offsets to the ranges to read, in steps.
+
+Rules:
+  1. new rows continue where the partition's last file ends (a first load: at the log's start, or at ``from``);
+  2. with ``from``, rows from that offset on are loaded anew: every file that has any is replaced by one with the same
+     range (its rows below the offset are kept), and holes are filled; what the log no longer has stays as it is;
+  3. pieces are published next to what the table has already, so whatever is interrupted, no hole is left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.spark.errors import DataLoss
+from oncelog.spark.source.plan.offset_ranges import OffsetRange, divide
+from oncelog.spark.table.directory import RowsFile
+
+DEFAULT_ROWS_PER_STEP: Final = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition before a load: its files in the table, its log, and the offset of ``from`` (None: not given)."""
+
+    partition: TopicPartition
+    files: Sequence[RowsFile]
+    earliest: int
+    latest: int
+    from_offset: int | None = None
+    log_end: int | None = None
+    """The high watermark, where ``latest`` is a last stable offset."""
+    topic_id: str = ""
+
+    @property
+    def position(self) -> int | None:
+        """The offset after the table's last row, None before the first load."""
+        return self.files[-1].end if self.files else None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range to read and the file it becomes. If the file begins earlier, its rows up to the range are kept."""
+
+    wanted: OffsetRange
+    file: RowsFile
+
+    @property
+    def keeps_rows(self) -> bool:
+        """True if the file begins before the range: its rows up to there are taken over."""
+        return self.file.start < self.wanted.start
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """The work for one partition: files to replace, holes to fill, new offsets to append; each in rising order."""
+
+    partition: TopicPartition
+    replaced: tuple[Piece, ...]
+    filled: tuple[OffsetRange, ...]
+    appended: tuple[OffsetRange, ...]
+
+    @property
+    def size(self) -> int:
+        """Offsets to read."""
+        ranges = (*(piece.wanted for piece in self.replaced), *self.filled, *self.appended)
+        return sum(one.size for one in ranges)
+
+
+def plan_partition(state: PartitionState, *, fail_on_data_loss: bool) -> PartitionPlan:
+    """The work for one partition. Raises DataLoss when the log no longer has what comes next."""
+    begin = _continue_at(state, fail_on_data_loss=fail_on_data_loss)
+    # A first load from a time records where it began even when nothing is there yet.
+    records_start = state.position is None and state.from_offset is not None
+    appended = [(begin, state.latest)] if begin < state.latest or records_start else []
+    replaced, holes = ([], []) if state.from_offset is None else _reloaded(state, state.from_offset)
+    topic, number = state.partition
+
+    def wanted(start: int, end: int) -> OffsetRange:
+        return OffsetRange(topic, number, start, end, state.topic_id)
+
+    return PartitionPlan(
+        state.partition,
+        tuple(Piece(wanted(start, file.end), file) for start, file in replaced),
+        tuple(wanted(start, end) for start, end in holes),
+        tuple(wanted(start, end) for start, end in appended),
+    )
+
+
+def _continue_at(state: PartitionState, *, fail_on_data_loss: bool) -> int:
+    position = state.position
+    if position is None:
+        return state.earliest if state.from_offset is None else max(state.earliest, state.from_offset)
+    if position < state.earliest:
+        if fail_on_data_loss:
+            raise DataLoss(state.partition, position, state.earliest, "retention removed what was not loaded yet")
+        return state.earliest
+    log_end = state.latest if state.log_end is None else state.log_end
+    if position > log_end and fail_on_data_loss:
+        raise DataLoss(state.partition, position, log_end, "the log ends there (was the topic created anew?)")
+    return position
+
+
+def _reloaded(state: PartitionState, from_offset: int) -> tuple[list[tuple[int, RowsFile]], list[tuple[int, int]]]:
+    """The files that have rows from ``from_offset`` on, each with its first offset to reload, and the holes between
+    them."""
+    covered = first = max(state.earliest, from_offset)
+    replaced, holes = [], []
+    for file in state.files:
+        if file.start > covered:
+            holes.append((covered, file.start))
+        if first < file.end <= state.latest and file.start < file.end:
+            replaced.append((max(file.start, first), file))
+        covered = max(covered, file.end)
+    return replaced, holes
+
+
+def steps_of(plans: Sequence[PartitionPlan], rows_per_step: int, parallelism: int) -> Iterator[list[Piece]]:
+    """The work in steps of about ``rows_per_step`` offsets, all partitions side by side, a Spark job each.
+
+    The pieces of a step are in the order in which they are to be published. A step has ``parallelism`` pieces or more
+    where there is enough to read. Files to replace come first, whole; then holes, from their end backwards, so that
+    the table stays without holes behind what is filled; then new offsets.
+    """
+    replaced = [list(plan.replaced) for plan in plans if plan.replaced]
+    while replaced:
+        yield [pieces.pop(0) for pieces in replaced]
+        replaced = [pieces for pieces in replaced if pieces]
+    yield from _in_shares([list(plan.filled) for plan in plans], rows_per_step, parallelism, backwards=True)
+    yield from _in_shares([list(plan.appended) for plan in plans], rows_per_step, parallelism, backwards=False)
+
+
+def _in_shares(
+    waiting: list[list[OffsetRange]], rows_per_step: int, parallelism: int, *, backwards: bool
+) -> Iterator[list[Piece]]:
+    """Steps over the ranges of all partitions, an equal share of each in a step, from the front or from the back."""
+    while waiting := [ranges for ranges in waiting if ranges]:
+        share = max(1, rows_per_step // len(waiting))
+        ranges = _spread([_take(each, share, backwards=backwards) for each in waiting], parallelism)
+        ranges.sort(key=lambda one: one.start, reverse=backwards)
+        yield [Piece(one, RowsFile.of(one.topic_partition, one.start, one.end)) for one in ranges]
+
+
+def _take(waiting: list[OffsetRange], share: int, *, backwards: bool) -> OffsetRange:
+    """Up to ``share`` offsets from one end of what waits."""
+    at = -1 if backwards else 0
+    one = waiting.pop(at)
+    if one.size <= share:
+        return one
+    cut = one.end - share if backwards else one.start + share
+    front, back = one.before(cut), one.since(cut)
+    taken, left = (back, front) if backwards else (front, back)
+    waiting.insert(len(waiting) if backwards else 0, left)
+    return taken
+
+
+_WORTH_A_TASK: Final = 50_000
+
+
+def _spread(ranges: list[OffsetRange], parallelism: int) -> list[OffsetRange]:
+    """Large ranges in several pieces where there are fewer than Spark can read at once."""
+    total = sum(one.size for one in ranges)
+    return divide(ranges, min(parallelism, total // _WORTH_A_TASK), None) if total > _WORTH_A_TASK else ranges

@@ -1,0 +1,184 @@
+"""The writers that PySpark calls, with the task and query that Spark tells them.
+
+Where code runs (Spark 4.2): ``streamWriter`` is called when a micro-batch is planned, and again in another process for
+its ``commit`` or ``abort``; the planned one is pickled to the tasks. A batch writer that was pickled to the tasks is
+the one that commits. So everything a commit needs is in the messages, and what is drawn once (the run, the mode) is
+drawn when the writer is pickled. Query id and batch id reach a task only as local properties, which are not documented.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from oncelog.spark.errors import OptionError
+from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
+from oncelog.spark.sink.schema import check_schema
+from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Register, State
+from oncelog.spark.sink.two_phase.register_records import encode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+LOG: Final = logging.getLogger("oncelog.spark.sink")
+_QUERY_PROPERTIES: Final = ("sql.streaming.queryId", "streaming.sql.queryId")
+_BATCH_PROPERTY: Final = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class SinkMessage(WriterCommitMessage):
+    """A task's message to the driver: its attempt (None: there is nothing to decide), the transaction it left open, and
+    the rows it was given."""
+
+    attempt: Attempt | None
+    listed: Listed | None
+    rows: int
+
+
+class _Writer:
+    """Options of a write, with its run and mode, which are drawn once."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.options: SinkOptions = parse_sink_options(options)
+        check_schema(schema, self.options.topic)
+        self.run = secrets.token_hex(8)
+        self.mode: Mode | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Choose the mode before the writer is pickled to the tasks: one mode for all of them."""
+        if self.mode is None:
+            from oncelog.spark.sink.task_writer import open_client
+
+            with open_client(self.options) as client:
+                from oncelog.spark.sink.modes import choose
+
+                self.mode = choose(client, self.options.mode)
+        return self.__dict__
+
+    def _write(self, batches: Iterable[pa.RecordBatch], attempt: Attempt | None, partition: str) -> SinkMessage:
+        from oncelog.spark.sink import ledger, task_writer
+
+        context, mode = TaskContext.get(), self.mode
+        assert context is not None
+        if mode is Mode.OFF:
+            return SinkMessage(None, None, task_writer.write_plain(self.options, batches))
+        if attempt is None or mode is None:
+            raise SinkError(
+                "this Spark does not tell its tasks the query and batch id, without which no row can be written "
+                "exactly once; exactlyOnce=off writes at least once"
+            )
+        if mode is Mode.LEDGER:
+            return SinkMessage(None, None, ledger.write_with_ledger(self.options, attempt, partition, batches))
+        place = task_writer.TaskPlace(partition, context.attemptNumber())
+        return SinkMessage(attempt, *task_writer.write_two_phase(self.options, attempt, place, batches))
+
+
+class SinkStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """The writer of a streaming query."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
+        """Write one task's rows."""
+        context = TaskContext.get()
+        assert context is not None
+        query = next((found for name in _QUERY_PROPERTIES if (found := context.getLocalProperty(name))), None)
+        epoch = context.getLocalProperty(_BATCH_PROPERTY)
+        attempt = None if query is None or epoch is None else Attempt(query, int(epoch), self.run)
+        return self._write(iterator, attempt, str(context.partitionId()))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - PySpark's name
+        """Decide the epoch and make its rows visible; a repetition for the same epoch changes nothing."""
+        _commit(self.options, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - PySpark's name
+        """Abort the transactions that messages name; others are left to the next epoch's sweep."""
+        _abort(self.options, messages)
+
+
+class SinkWriter(_Writer, DataSourceArrowWriter):
+    """The writer of a batch query."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
+        """Write one task's rows."""
+        context = TaskContext.get()
+        assert context is not None
+        attempt, prefix = self._attempt()
+        return self._write(iterator, attempt, f"{prefix}{context.partitionId()}")
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Decide the job and make its rows visible."""
+        if self.options.gather is not None:
+            _leave_for_transaction(self.options.gather, messages)
+            return
+        _commit(self.options, messages, forget=self.options.job_id is None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort the transactions that tasks left open."""
+        if self.options.gather is None and self.mode is Mode.TWO_PHASE:
+            _abort_attempt(self.options, self._attempt()[0])
+
+    def _attempt(self) -> tuple[Attempt, str]:
+        if self.options.member is not None:
+            query, epoch, run, index = json.loads(self.options.member)
+            return Attempt(query, epoch, run), f"{index}."
+        job = self.options.job_id
+        return Attempt(f"{JOB}{job}" if job is not None else f"{ONE_WRITE}{self.run}", 0, self.run), ""
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkWriter:
+    """The writer of ``df.write.format("oncelog")``. Raises OptionError."""
+    if overwrite:
+        raise OptionError("Save mode overwrite not allowed for Kafka. Use mode('append')")
+    return SinkWriter(options, schema)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType) -> SinkStreamWriter:
+    """The writer of ``df.writeStream.format("oncelog")``. Raises OptionError."""
+    if any(name.lower() == "jobid" for name in options):
+        raise OptionError("jobId is for batch writes: leave it out, a streaming query is known by its checkpoint")
+    return SinkStreamWriter(options, schema)
+
+
+def _known(messages: Iterable[WriterCommitMessage | None]) -> list[SinkMessage]:
+    return [one for one in messages if isinstance(one, SinkMessage) and one.attempt is not None]
+
+
+def _commit(options: SinkOptions, messages: Iterable[WriterCommitMessage | None], *, forget: bool = False) -> None:
+    known = _known(messages)
+    listed = tuple(one.listed for one in known if one.listed is not None)
+    if not known or known[0].attempt is None:
+        return
+    from oncelog.spark.sink import epoch_commit
+
+    rows = sum(one.rows for one in known)
+    epoch_commit.commit(options, known[0].attempt, listed, rows=rows, forget=forget)
+
+
+def _abort(options: SinkOptions, messages: Iterable[WriterCommitMessage | None]) -> None:
+    known = _known(messages)
+    if known and known[0].attempt is not None and any(one.listed for one in known):
+        _abort_attempt(options, known[0].attempt)
+
+
+def _abort_attempt(options: SinkOptions, attempt: Attempt) -> None:
+    from oncelog.spark.sink import epoch_commit
+
+    epoch_commit.abort(options, attempt)
+
+
+def _leave_for_transaction(directory: str, messages: Iterable[WriterCommitMessage | None]) -> None:
+    """Leave the transactions of a write in a file, for ``oncelog.spark.transaction`` to decide."""
+    listed = tuple(one.listed for one in _known(messages) if one.listed is not None)
+    path = Path(directory) / f"{secrets.token_hex(8)}.json"
+    part = path.with_suffix(".part")
+    part.write_bytes(encode(Register(0, "", State.DECIDED, listed)))
+    part.rename(path)

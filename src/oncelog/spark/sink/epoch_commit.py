@@ -1,0 +1,61 @@
+"""The driver's end of an epoch: the protocol's ``commit`` and ``abort`` over a client, with the points to be killed
+at."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from oncelog.spark.sink.fault_points import reach
+from oncelog.spark.sink.options import SinkOptions
+from oncelog.spark.sink.task_writer import open_client
+from oncelog.spark.sink.two_phase import protocol
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
+from oncelog.spark.sink.two_phase.operations import End, Operation, Stage, Write
+from oncelog.spark.sink.two_phase.register import UNKNOWN, Attempt, Listed, State
+
+LOG: Final = logging.getLogger("oncelog.spark.sink")
+
+
+def commit(
+    options: SinkOptions,
+    attempt: Attempt,
+    listed: tuple[Listed, ...],
+    *,
+    rows: int = UNKNOWN,
+    forget: bool = False,
+) -> None:
+    """Decide, commit, sweep; ``forget`` for a query that nobody can run again. Raises SinkError, ClientError."""
+    with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
+        program = protocol.commit(attempt, listed, rows=rows, accepted=options.accept_loss)
+        committed = cluster.run(program, _points(options))
+        if rows > 0 and not committed:
+            said = "%s (epoch %d) was written before: its %d rows were read, and not written again"
+            LOG.warning(said, attempt.query, attempt.epoch, rows)
+        if forget:
+            cluster.forget()
+    reach(options.points, "after-commit")
+
+
+def abort(options: SinkOptions, attempt: Attempt) -> None:
+    """Abort what a run left open."""
+    with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
+        cluster.run(protocol.abort(attempt))
+
+
+def _points(options: SinkOptions) -> Callable[[Operation], None]:
+    ends = 0
+
+    def at(operation: Operation) -> None:
+        nonlocal ends
+        match operation:
+            case Write(register) if register.state is State.DECIDED:
+                reach(options.points, "before-decision")
+            case End(_, True):
+                reach(options.points, "after-decision" if not ends else "between-ends")
+                ends += 1
+            case Stage():
+                reach(options.points, "before-done")
+
+    return at

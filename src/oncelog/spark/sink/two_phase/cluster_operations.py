@@ -1,0 +1,260 @@
+"""The protocol's port over the blocking client: one operation, one or a few requests. The register is
+``register_topic``'s.
+
+Retriable codes are retried inside; any other is returned or raised, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final, TypeVar
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.units import INT64_MAX
+from oncelog.client.blocking import Client, FetchSettings, TransactionalProducer, TransactionSettings
+from oncelog.client.blocking.offsets import committed_offsets
+from oncelog.client.blocking.transaction_admin import end_transaction, open_transactions, present_identities
+from oncelog.client.errors import BrokerRefused, ProducerUnusable
+from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.machine.transaction_values import StoredTransaction
+from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.two_phase.operations import (
+    CheckAborted,
+    Claim,
+    Describe,
+    End,
+    Ended,
+    Fence,
+    FindLedger,
+    FindRemoved,
+    Found,
+    ListOpen,
+    Operation,
+    Publish,
+    Read,
+    ReadLedger,
+    Stage,
+    Ticket,
+    Write,
+)
+from oncelog.spark.sink.two_phase.protocol import driver_id, is_task_id
+from oncelog.spark.sink.two_phase.register import ONE_WRITE, Listed, Register, Written
+from oncelog.spark.sink.two_phase.register_topic import RegisterTopic
+
+T = TypeVar("T")
+
+DRIVER_TIMEOUT_MS: Final = 15_000
+_NOBODY: Final = Found(INT64_MAX, 0, False)
+"""An identity no id ever has: InitProducerId that names it creates an id, and is refused where one exists."""
+
+
+class ClusterOperations:
+    """Carries out the operations of one program after another, for one query. Use it as a context manager."""
+
+    def __init__(self, client: Client, query: str) -> None:
+        self.client = client
+        self._query = query
+        self._driver: TransactionalProducer | None = None
+        self._tasks: dict[str, TransactionalProducer] = {}
+        self._topic = RegisterTopic(client, query)
+        self._where: TopicPartition | None = None
+        self.make_producer: Callable[[str], TransactionalProducer] = self._plain_producer
+
+    def __enter__(self) -> ClusterOperations:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all producers; nothing is aborted."""
+        for producer in (self._driver, *self._tasks.values()):
+            if producer is not None:
+                producer.close()
+
+    def run(self, program: Generator[Operation, Any, T], at: Callable[[Operation], None] = lambda operation: None) -> T:
+        """Drive a program to its end; ``at`` is told each operation before it is carried out (the tests' kill
+        points)."""
+        answer: Any = None
+        while True:
+            try:
+                operation = program.send(answer)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            at(operation)
+            answer = self.answer(operation)
+
+    def answer(self, operation: Operation) -> Any:
+        """Carry out one operation."""
+        match operation:
+            case Fence():
+                return self._fence()
+            case Read():
+                return self._topic.read()
+            case Write(register):
+                return self._stage(register) and self._publish()
+            case Stage(register):
+                return self._stage(register)
+            case Publish():
+                return self._publish()
+            case Describe(names):
+                known = present_identities(self.client, names)
+                return {name: Found(*one[:3]) for name, one in known.items()}
+            case ListOpen(prefix):
+                return open_transactions(self.client, prefix, claimed=is_task_id)
+            case Ticket(name):
+                return self._ticket(name)
+            case ReadLedger(name):
+                entry = None if self._is_new else ledger_entry(self.client, name)
+                return None if entry is None else entry.offset
+            case FindLedger(prefix):
+                from oncelog.admin.groups import list_groups
+
+                return any(row.group.startswith(prefix) for row in list_groups(self.client))
+            case Claim(name, found):
+                return self._claim(name, found)
+            case FindRemoved(several):
+                return before_the_log(self.client, several)
+            case CheckAborted(listed):
+                return any(was_aborted(self.client, one, listed.stored) for one in listed.written)
+            case End(stored, commit):
+                return self._end(stored, commit)
+
+    def claimed(self, stored: StoredTransaction) -> TransactionalProducer:
+        """The producer that holds a claimed identity."""
+        return self._tasks[stored.transactional_id]
+
+    def register(self) -> Register | None:
+        """The register as it is now, as by the operation ``Read``."""
+        return self._topic.read()
+
+    def forget(self) -> None:
+        """Remove the register of a query that cannot be run again. Only with the fence, after ``commit``."""
+        driver = self._driver
+        if driver is not None and self._where is not None:
+            driver.begin()
+            driver.send(self._where.topic, None, key=self._query.encode(), partition=self._where.partition)
+            driver.commit()
+
+    @property
+    def _is_new(self) -> bool:
+        """True if nothing can have been written for this query before: it was made for one write."""
+        return self._query.startswith(ONE_WRITE)
+
+    # The register.
+
+    def _fence(self) -> None:
+        if self._driver is not None:
+            self._driver.close()
+        self._where = self._topic.ensure()
+        settings = TransactionSettings(driver_id(self._query), timeout_ms=DRIVER_TIMEOUT_MS)
+        self._driver = TransactionalProducer(self.client, settings)
+        self._driver.initialize()
+
+    def _stage(self, register: Register) -> bool:
+        driver, where = self._driver, self._where
+        if driver is None or where is None:
+            raise SinkError("the register was to be written before the fence")
+        records = self._topic.records(register)
+        try:
+            driver.begin()
+            for key, value in records:
+                driver.send(where.topic, value, key=key, partition=where.partition)
+            driver.flush()
+        except BrokerRefused as error:
+            if is_fencing(error):
+                return False
+            raise
+        return True
+
+    def _publish(self) -> bool:
+        if self._driver is None:
+            raise SinkError("the register was to be written before the fence")
+        try:
+            self._driver.commit()
+        except BrokerRefused as error:
+            if is_fencing(error):
+                return False
+            raise
+        return True
+
+    # Transactions.
+
+    def _ticket(self, name: str) -> int:
+        with TransactionalProducer(self.client, TransactionSettings(name)) as producer:
+            producer.initialize()
+            return producer.transactions.producer_epoch
+
+    def _claim(self, name: str, found: Found | None) -> StoredTransaction | None:
+        expected = found or _NOBODY
+        producer = self.make_producer(name)
+        machine = producer.transactions
+        machine.producer_id, machine.producer_epoch = expected.producer_id, expected.producer_epoch
+        try:
+            producer.initialize()
+        except ProducerUnusable as error:
+            producer.close()
+            if is_fencing(error):
+                return None
+            raise
+        self._tasks[name] = producer
+        return StoredTransaction(name, machine.producer_id, machine.producer_epoch)
+
+    def _fence_claimed(self, stored: StoredTransaction, found: Found) -> None:
+        """Before Transactions V2 an identity that nothing was opened with cannot be ended, but claimed."""
+        if found == Found(stored.producer_id, stored.producer_epoch, False):
+            self._claim(stored.transactional_id, found)
+
+    def _plain_producer(self, name: str) -> TransactionalProducer:
+        return TransactionalProducer(self.client, TransactionSettings(name, two_phase=True))
+
+    def _end(self, stored: StoredTransaction, commit: bool) -> Ended:
+        code = end_transaction(self.client, stored, commit=commit)
+        if code == ErrorCode.NONE:
+            return Ended.DONE
+        known = present_identities(self.client, (stored.transactional_id,))
+        if code == ErrorCode.INVALID_TXN_STATE and not commit and stored.transactional_id in known:
+            self._fence_claimed(stored, Found(*known[stored.transactional_id][:3]))
+        unknown = code == ErrorCode.INVALID_PRODUCER_ID_MAPPING and not known
+        return Ended.UNKNOWN if unknown else Ended.OTHER
+
+
+def ledger_entry(client: Client, group: str) -> Committed | None:
+    """The last entry of mode ``ledger`` for a task, read after transactions under way on it are over."""
+    entries = committed_offsets(client, group, require_stable=True).values()
+    return max(entries, key=lambda one: one.offset, default=None)
+
+
+def before_the_log(client: Client, listed: Iterable[Listed]) -> list[Listed]:
+    """The transactions whose rows are below the log start offset: retention removed them."""
+    places = [(one, TopicPartition(TopicName(at.topic), at.partition), at) for one in listed for at in one.written]
+    begins = client.list_offsets({where: -2 for _, where, at in places if at.first_offset >= 0})
+    return [one for one, where, at in places if at.first_offset >= 0 and begins[where].offset > at.first_offset]
+
+
+def was_aborted(client: Client, written: Written, stored: StoredTransaction) -> bool:
+    """True if the first batch that a transaction wrote is in the log, and aborted."""
+    where, first = TopicPartition(TopicName(written.topic), written.partition), written.first_offset
+    if first < 0 or client.list_offsets({where: -2})[where].offset > first:
+        return False
+    for fetched in client.fetch({where: first}, until={where: first + 1}, settings=FetchSettings(read_committed=True)):
+        if fetched.error_code:
+            return False
+        aborted = {producer_id for producer_id, start in fetched.aborted if start <= first}
+        return stored.producer_id in aborted and not any(
+            record.offset == first for record in read_fetched(fetched, read_committed=True)
+        )
+    return False
+
+
+def is_fencing(error: BrokerRefused) -> bool:
+    """True if the error says that another instance has taken over the id."""
+    return error.code in (
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    )

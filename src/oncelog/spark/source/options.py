@@ -1,0 +1,312 @@
+"""The source's options, by the names of Spark's Kafka connector, checked once.
+
+The rule: everything wrong is found here, before a broker is asked, and said as the connector says it: the name of the
+option, what it may be, what was given. Option names are case-insensitive. ``kafka.*`` goes to the client.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_bytes, uuid_text
+from oncelog.base.units import INT64_MAX, MIB, MINUTE_MS, SECOND_MS
+from oncelog.client.config import ClientConfig
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.spark.errors import OptionError
+from oncelog.spark.option_values import boolean, duration_ms, integer, json_object, optional, optional_positive
+from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.source.plan.stream_position import NOTE_MARK
+
+Named = Literal["earliest", "latest"]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
+_OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_ASSIGN_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
+
+_REFUSED_CLIENT_KEYS: Final = {
+    "auto.offset.reset": "set the option 'startingOffsets' to 'earliest' or 'latest' instead",
+    "key.deserializer": "keys are bytes; use DataFrame operations to deserialize them",
+    "value.deserializer": "values are bytes; use DataFrame operations to deserialize them",
+    "enable.auto.commit": "Spark keeps the offsets; nothing is committed to the cluster",
+    "interceptor.classes": "there are no Java classes here",
+}
+_VALUE_FORMATS: Final = ("binary", "utf8")
+_DECODED_BY_SPARK: Final = ("json", "avro")
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """A position in each partition: a named one for all, or one by one with −1 latest and −2 earliest."""
+
+    named: Named | None = None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamps:
+    """The first record at or after a time: one for all partitions, or one by one. Milliseconds since the epoch."""
+
+    everywhere_ms: int | None = None
+    timestamps_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+Bound = AtOffsets | AtTimestamps
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Checked options. ``ranges`` (ours) replaces planning: exactly these offsets, a task each."""
+
+    bootstrap_servers: str
+    client: ClientConfig
+    fetch: FetchSettings
+    subscribe: tuple[str, ...] = ()
+    subscribe_pattern: str | None = None
+    assign: tuple[TopicPartition, ...] = ()
+    starting: Bound | None = None
+    ending: Bound | None = None
+    latest_when_no_timestamp_matches: bool = False
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * MINUTE_MS
+    offset_retries: int = 3
+    """Times a log that seems shorter than it was is listed again: a new leader may be behind for a moment."""
+    offset_retry_interval_ms: int = SECOND_MS
+    pushdown: bool = False
+    value_as_text: bool = False
+    held_after_ms: int = 10 * SECOND_MS
+    """Time for which a last stable offset may stand below the log's end before the transaction that holds it is
+    named."""
+    no_progress_timeout_ms: int = 2 * MINUTE_MS
+    ranges: tuple[OffsetRange, ...] | None = None
+
+    @property
+    def patience_ms(self) -> int:
+        """Time for which a log may seem shorter than it was, over all retries."""
+        return self.offset_retries * self.offset_retry_interval_ms
+
+    @property
+    def read_committed(self) -> bool:
+        """True if aborted transactions are left out."""
+        return self.fetch.read_committed
+
+    def check_batch(self) -> SourceOptions:
+        """Refuse what only makes sense in a streaming query."""
+        match self.starting:
+            case AtOffsets(named="latest"):
+                raise OptionError("starting offset can't be latest for batch queries on Kafka")
+            case AtOffsets(offsets=offsets):
+                _refuse(offsets, LATEST, "startingOffsets for {} can't be latest for batch queries on Kafka")
+        match self.ending:
+            case AtOffsets(named="earliest"):
+                raise OptionError("ending offset can't be earliest for batch queries on Kafka")
+            case AtOffsets(offsets=offsets):
+                _refuse(offsets, EARLIEST, "ending offset for {} can't be earliest for batch queries on Kafka")
+        return self
+
+    def check_stream(self) -> SourceOptions:
+        """Refuse what only makes sense in a batch query."""
+        if self.ending is not None:
+            raise OptionError("ending offset not valid in streaming queries")
+        if self.ranges is not None:
+            raise OptionError("ranges not valid in streaming queries")
+        if self.pushdown:
+            raise OptionError("pushdown not valid in streaming queries: Spark pushes filters into batch readers only")
+        lowest, highest = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if lowest is not None and highest is not None and lowest > highest:
+            raise OptionError(
+                f"The value of minOffsetsPerTrigger({lowest}) must be less than or equal to "
+                f"maxOffsetsPerTrigger({highest})"
+            )
+        return self
+
+
+def _refuse(offsets: Mapping[TopicPartition, int], refused: int, message: str) -> None:
+    for partition, offset in offsets.items():
+        if offset == refused:
+            raise OptionError(message.format(partition))
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """Check ``given`` and give it types. Raises OptionError; ConfigError for a wrong ``kafka.*`` value."""
+    options = {name.lower(): str(value) for name, value in given.items()}
+    client_options = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
+    for name, instead in _REFUSED_CLIENT_KEYS.items():
+        if name in client_options:
+            raise OptionError(f"Kafka option '{name}' is not supported: {instead}")
+    servers = client_options.get("bootstrap.servers")
+    if not servers:
+        raise OptionError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer")
+    _check_one_subscription(options)
+    strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise OptionError(f"startingOffsetsByTimestampStrategy must be 'error' or 'latest', not {strategy!r}")
+    return SourceOptions(
+        bootstrap_servers=servers,
+        client=ClientConfig.from_properties(client_options),
+        fetch=_fetch_settings(client_options),
+        subscribe=_subscribe(options),
+        subscribe_pattern=optional(options, "subscribePattern", _pattern),
+        assign=optional(options, "assign", _assign) or (),
+        starting=_bound(options, "starting"),
+        ending=_bound(options, "ending"),
+        latest_when_no_timestamp_matches=strategy == "latest",
+        fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
+        include_headers=boolean(options, "includeHeaders", default=False),
+        min_partitions=optional_positive(options, "minPartitions"),
+        max_records_per_partition=optional_positive(options, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=optional_positive(options, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=optional_positive(options, "minOffsetsPerTrigger"),
+        max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay", 15 * MINUTE_MS),
+        offset_retries=optional_positive(options, "fetchOffset.numRetries") or 3,
+        offset_retry_interval_ms=duration_ms(options, "fetchOffset.retryIntervalMs", SECOND_MS),
+        pushdown=boolean(options, "pushdown", default=False),
+        value_as_text=_value_format(options) == "utf8",
+        held_after_ms=duration_ms(options, "heldAfter", 10 * SECOND_MS),
+        no_progress_timeout_ms=optional_positive(options, "kafkaConsumer.pollTimeoutMs") or 2 * MINUTE_MS,
+        ranges=optional(options, "ranges", _ranges),
+    )
+
+
+def _check_one_subscription(options: Mapping[str, str]) -> None:
+    names = ", ".join(SUBSCRIPTIONS)
+    given = [name for name in SUBSCRIPTIONS if name.lower() in options]
+    if not given and "ranges" not in options:
+        raise OptionError(
+            f"One of the following options must be specified for Kafka source: {names}. See the docs for more details."
+        )
+    if len(given) > 1:
+        raise OptionError(
+            f"Only one of the following options can be specified for Kafka source: {names}. "
+            "See the docs for more details."
+        )
+
+
+def _subscribe(options: Mapping[str, str]) -> tuple[str, ...]:
+    if "subscribe" not in options:
+        return ()
+    topics = tuple(topic.strip() for topic in options["subscribe"].split(",") if topic.strip())
+    if not topics:
+        raise OptionError(
+            f"No topics to subscribe to as specified value for option 'subscribe' is '{options['subscribe']}'"
+        )
+    return topics
+
+
+def _value_format(options: Mapping[str, str]) -> str:
+    given = options.get("value.format", "binary").lower()
+    if given in _DECODED_BY_SPARK:
+        raise OptionError(
+            f"value.format={given} is decoded by Spark's own functions, after the source: "
+            f"oncelog.spark.decode_values(frame, {given!r}, schema)"
+        )
+    if given not in _VALUE_FORMATS:
+        raise OptionError(f"value.format must be one of {', '.join(_VALUE_FORMATS)}, json, avro; got {given!r}")
+    return given
+
+
+def _pattern(text: str) -> str:
+    if not text.strip():
+        raise OptionError(f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{text}'")
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(f"subscribePattern {text!r} is not a regular expression: {error}") from None
+    return text
+
+
+def _assign(text: str) -> tuple[TopicPartition, ...]:
+    parsed = json_object(text, _ASSIGN_EXAMPLE, "assign")
+    partitions = [
+        TopicPartition(TopicName(topic), integer(partition, text, _ASSIGN_EXAMPLE))
+        for topic, numbers in parsed.items()
+        for partition in (numbers if isinstance(numbers, list) else [numbers])
+    ]
+    if not partitions:
+        raise OptionError(f"No topicpartitions to assign as specified value for option 'assign' is '{text}'")
+    return tuple(sorted(partitions))
+
+
+def _ranges(text: str) -> tuple[OffsetRange, ...]:
+    try:
+        ranges = tuple(
+            OffsetRange(str(topic), int(number), int(start), int(end), *map(str, topic_id))
+            for topic, number, start, end, *topic_id in json.loads(text)
+        )
+        for one in ranges:
+            uuid_bytes(one.topic_id or uuid_text(NO_TOPIC_ID))
+    except (ValueError, TypeError):
+        raise OptionError(f"Expected e.g. [[\"topicA\",0,100,200]] for option 'ranges', got {text}") from None
+    return ranges
+
+
+def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> Bound | None:
+    """The bound of one side; as in the connector, a time for all goes before times, and times before offsets."""
+    one_time = options.get(f"{side}timestamp")
+    if one_time is not None:
+        if not one_time.strip().isdigit() or int(one_time) > INT64_MAX:
+            raise OptionError(
+                f"Expected a single long value of milliseconds for option '{side}Timestamp', got {one_time}"
+            )
+        return AtTimestamps(everywhere_ms=int(one_time))
+    times = options.get(f"{side}offsetsbytimestamp")
+    if times is not None:
+        return AtTimestamps(timestamps_ms=_partition_values(times, f"{side}OffsetsByTimestamp", least=0))
+    offsets = options.get(f"{side}offsets")
+    if offsets is None:
+        return None
+    match offsets.strip().lower():
+        case "earliest":
+            return AtOffsets("earliest")
+        case "latest":
+            return AtOffsets("latest")
+    return AtOffsets(offsets=_partition_values(offsets, f"{side}Offsets", least=EARLIEST))
+
+
+def _partition_values(text: str, option: str, *, least: int) -> dict[TopicPartition, int]:
+    """A number for each partition. One below ``least`` would be a question of another kind to a broker (KIP-734)."""
+    values: dict[TopicPartition, int] = {}
+    for topic, partitions in json_object(text, _OFFSETS_EXAMPLE, option).items():
+        if topic.startswith(NOTE_MARK):
+            continue  # offsets copied from a query's progress or checkpoint
+        if not isinstance(partitions, dict):
+            raise OptionError(f"Expected e.g. {_OFFSETS_EXAMPLE} for option '{option}', got {text}")
+        for partition, value in partitions.items():
+            number = integer(partition, text, _OFFSETS_EXAMPLE)
+            given = integer(value, text, _OFFSETS_EXAMPLE)
+            if not least <= given <= INT64_MAX:
+                raise OptionError(
+                    f"The value for partition {topic}-{number} in option '{option}' is {given}; "
+                    f"it cannot be {'negative' if least == 0 else f'below {least}'} or above {INT64_MAX}"
+                )
+            values[TopicPartition(TopicName(topic), number)] = given
+    return values
+
+
+def _fetch_settings(client_options: Mapping[str, str]) -> FetchSettings:
+    """Kafka's consumer keys; a task reads one partition, so that may fill the response by default."""
+    isolation = client_options.get("isolation.level", "read_uncommitted").lower()
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise OptionError(f"kafka.isolation.level must be 'read_uncommitted' or 'read_committed', not {isolation!r}")
+
+    def number(name: str, default: int) -> int:
+        return optional_positive(client_options, name) or default
+
+    return FetchSettings(
+        max_wait_ms=number("fetch.max.wait.ms", 500),
+        min_bytes=number("fetch.min.bytes", 1),
+        max_bytes=number("fetch.max.bytes", 50 * MIB),
+        partition_max_bytes=number("max.partition.fetch.bytes", 4 * MIB),
+        read_committed=isolation == "read_committed",
+    )

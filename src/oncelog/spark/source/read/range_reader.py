@@ -1,0 +1,184 @@
+"""A task of the source: one range of offsets of one partition → Arrow record batches, on an executor.
+
+Rules: every record of the range that is in the log comes once, in offset order; a range ends at its end offset, not
+at a number of records, because markers and compaction leave gaps. Only records of the topic that was planned, by its
+id. A log that ends before the range is given the patience that the driver gives it, and records of an open transaction
+are waited for; a wait without progress ends in an error that names the transaction. Fetching and decoding are two
+groups of batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its pools of memory, large
+enough to be cheap.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicId, uuid_bytes
+from oncelog.base.units import MIB
+from oncelog.client.blocking.fetcher import Fetcher
+from oncelog.client.blocking.system import now_ms
+from oncelog.client.blocking.topic_identity import TopicWatch
+from oncelog.client.errors import BrokerRefused
+from oncelog.records.batch import CorruptBatch
+from oncelog.records.columns import Selection, column_schema, decode
+from oncelog.spark.errors import DataLoss, SparkSourceError
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
+from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.source.read.malloc_trim import release_free_memory
+from oncelog.spark.source.read.read_ahead import read_ahead
+
+if TYPE_CHECKING:
+    from oncelog.client.blocking import Client, Fetched
+
+_LOG: Final = logging.getLogger("oncelog.spark")
+_TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timestamp")
+_VALUE: Final = column_schema(include_headers=False).get_field_index("value")
+BATCH_BYTES: Final = 2 * MIB
+"""Approximate size of the record batches that Spark gets."""
+_GROUPS_AHEAD: Final = 2
+_SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
+
+
+def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The records of a range, with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
+    try:
+        for group in read_ahead(_groups(options, wanted), _GROUPS_AHEAD):
+            yield from _pieces(group)
+    finally:
+        release_free_memory()
+
+
+def _groups(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The records of a range as they are decoded, in pieces of about 4 MB."""
+    with open_client(options) as client:
+        watch = TopicWatch(client)
+        other = watch.begin(wanted.topic, TopicId(uuid_bytes(wanted.topic_id)) if wanted.topic_id else None)
+        if other is not None:
+            _lost(options, wanted, wanted.start, 0, other.description)
+            return
+        position = wanted.start
+        while position < wanted.end:
+            for fetched in _fetch(client, options, wanted, position, watch):
+                if fetched.error_code:
+                    position = _after_refusal(client, options, wanted, fetched)
+                    break
+                yield from _decode(options, wanted, fetched)
+                position = fetched.next_offset
+            else:
+                return
+
+
+def _fetch(
+    client: Client, options: SourceOptions, wanted: OffsetRange, position: int, watch: TopicWatch
+) -> Iterator[Fetched]:
+    """Fetch from the leader, from ``position`` to the range's end. Raises SparkSourceError after a while without
+    progress."""
+    fetcher = Fetcher(client, options.fetch)
+    last_progress, fetched = now_ms(), None
+    try:
+        fetcher.assign({wanted.topic_partition: position}, {wanted.topic_partition: wanted.end})
+        while len(fetcher):
+            polled = fetcher.poll()
+            for other in watch.replaced():
+                _lost(options, wanted, position, 0, other.description)
+                return
+            for fetched in polled:
+                yield fetched
+                if fetched.next_offset > position:
+                    position, last_progress = fetched.next_offset, now_ms()
+            waited_ms = now_ms() - last_progress
+            high = wanted.end if fetched is None else fetched.high_watermark
+            lacks = high < wanted.end and (options.fail_on_data_loss or high <= position)
+            if lacks and waited_ms >= options.patience_ms:
+                _lost(options, wanted, wanted.end, high, "the log became shorter while it was read")
+                return
+            no_answer_ms = client.config.retry_timeout_ms if fetched is None else 0
+            if waited_ms > max(options.no_progress_timeout_ms, no_answer_ms):
+                raise SparkSourceError(_no_progress(client, options, wanted, position, fetched))
+    finally:
+        fetcher.close()
+
+
+def _no_progress(
+    client: Client, options: SourceOptions, wanted: OffsetRange, position: int, last: Fetched | None
+) -> str:
+    """The error message for a range without progress, with the transaction that holds it, if that can be found out."""
+    partition = wanted.topic_partition
+    text = f"Cannot fetch record for offset {position} of {partition} in {options.no_progress_timeout_ms} milliseconds"
+    if last is None or not options.read_committed or last.last_stable_offset > position:
+        return text
+    from oncelog.spark.source.plan.stable_offset_watch import StableOffsetWatch
+
+    stable, end = {partition: last.last_stable_offset}, {partition: last.high_watermark}
+    return ": ".join([text, *StableOffsetWatch(0).observe(client, stable, end, now_ms())])
+
+
+def _lost(options: SourceOptions, wanted: OffsetRange, offset: int, available: int, reason: str) -> None:
+    loss = DataLoss(wanted.topic_partition, offset, available, reason)
+    if options.fail_on_data_loss:
+        raise loss
+    _LOG.warning("%s: %s (failOnDataLoss is false: the query goes on with what is there)", loss.place, loss.summary)
+
+
+def _after_refusal(client: Client, options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> int:
+    """The offset at which to go on after a fetch was refused. Raises DataLoss, BrokerRefused."""
+    partition = wanted.topic_partition
+    if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+        raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
+    planner = OffsetPlanner(client, options)
+    earliest, end = (
+        known[partition] for known in (planner.earliest([partition]), planner.high_watermarks([partition]))
+    )
+    if earliest > fetched.position:
+        _lost(options, wanted, fetched.position, earliest, "retention removed it while the query was running")
+        return earliest
+    _lost(options, wanted, fetched.position, end, "the log became shorter while it was read")
+    return wanted.end
+
+
+def _decode(options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+    selection = Selection(
+        wanted.topic,
+        wanted.partition,
+        start_offset=fetched.position,
+        end_offset=wanted.end,
+        read_committed=options.read_committed,
+        include_headers=options.include_headers,
+    )
+    try:
+        for decoded in decode(fetched.records, selection, fetched.aborted):
+            if decoded.rows.num_rows:
+                rows = _with_microseconds(decoded.rows)
+                yield _with_text(rows) if options.value_as_text else rows
+    except CorruptBatch as error:
+        raise SparkSourceError(f"{wanted.topic_partition}, from offset {fetched.position}: {error}") from error
+
+
+def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Slices of about ``BATCH_BYTES``; nothing is copied."""
+    count = -(-rows.nbytes // BATCH_BYTES)
+    step = -(-rows.num_rows // count)
+    return (rows.slice(first, step) for first in range(0, rows.num_rows, step))
+
+
+def _with_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Spark's timestamps are microseconds; a time it cannot express is an error, not another time."""
+    try:
+        timestamps = rows.column(_TIMESTAMP).cast(_SPARK_TIMESTAMP.type)
+    except pa.ArrowInvalid:
+        raise SparkSourceError(
+            "a record's timestamp cannot be a Spark timestamp: it is too far from 1970 for microseconds in 64 bits"
+        ) from None
+    return rows.set_column(_TIMESTAMP, _SPARK_TIMESTAMP, timestamps)
+
+
+def _with_text(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Values as text, as ``CAST(value AS STRING)`` has them: the same bytes, whether they are UTF-8 or not."""
+    value = rows.column(_VALUE)
+    text = pa.Array.from_buffers(pa.string(), len(value), value.buffers(), value.null_count, value.offset)
+    return rows.set_column(_VALUE, pa.field("value", pa.string()), text)

@@ -1,0 +1,91 @@
+"""Values decoded by Spark's own functions, in batch and streaming queries alike: one call behind ``load()``.
+
+A Python data source has to name its columns before Spark plans anything and cannot call Spark's functions from a task,
+so JSON and Avro are decoded in the plan behind it: by ``from_json`` and ``from_avro``, in the JVM, with their options
+and their rules for what cannot be parsed. (Text needs no decoding: the source's option ``value.format=utf8``.)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from oncelog.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+FORMATS: Final = ("json", "avro", "utf8", "binary")
+_NO_AVRO: Final = "AVRO_NOT_LOADED"
+_INSIDE: Final = "value"
+
+
+def decode_values(
+    frame: DataFrame,
+    value_format: str,
+    schema: str | StructType | None = None,
+    *,
+    column: str = "value",
+    skip_bytes: int = 0,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """``frame`` with its ``column`` decoded; the other columns stay as they are.
+
+    ``value_format`` is ``json`` (``schema``: DDL such as ``"id BIGINT, name STRING"``, or a StructType), ``avro``
+    (``schema``: Avro's JSON), ``utf8`` or ``binary``. ``skip_bytes`` leaves out the first bytes of each value: 5 for
+    the header of Confluent's serializers. ``options`` go to Spark's function (``mode``, ``columnNameOfCorruptRecord``,
+    …). A value that cannot be parsed is null, unless they say otherwise.
+
+    Raises OptionError for a format that does not exist, a schema that is missing, and Avro without Spark's package.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions
+
+    chosen = value_format.lower()
+    if chosen not in FORMATS:
+        raise OptionError(f"value.format must be one of {', '.join(FORMATS)}, got {value_format!r}")
+    raw = functions.col(column)
+    if skip_bytes:
+        raw = functions.expr(f"substring(`{column}`, {int(skip_bytes) + 1})")
+    try:
+        return frame.withColumn(column, _decoded(raw, chosen, schema, dict(options or {})))
+    except AnalysisException as error:
+        if _NO_AVRO not in str(error):
+            raise
+        package = f"org.apache.spark:spark-avro_2.13:{frame.sparkSession.version}"
+        raise OptionError(
+            f"value.format=avro needs Spark's Avro package: start the session with spark.jars.packages={package}"
+        ) from None
+
+
+def _decoded(raw: Column, value_format: str, schema: str | StructType | None, options: dict[str, str]) -> Column:
+    from pyspark.sql import functions
+
+    if value_format == "binary":
+        return raw
+    if value_format == "utf8":
+        return raw.cast("string")
+    if schema is None:
+        raise OptionError(f"value.format={value_format} needs a schema: give one")
+    if value_format == "json":
+        return functions.from_json(raw.cast("string"), schema, options)
+    if not isinstance(schema, str):
+        raise OptionError("value.format=avro needs a schema in Avro's JSON, as text")
+    from pyspark.sql.avro.functions import from_avro
+
+    options = {"mode": "PERMISSIVE", **options}
+    if "avroSchema" in options:
+        options["avroSchema"] = _wrapped(options["avroSchema"])
+    return from_avro(raw, _wrapped(schema), options).getField(_INSIDE)
+
+
+def _wrapped(schema: str) -> str:
+    """A record of one field has the bytes of that field. Spark gives a record of nulls for one that cannot be read,
+    which a good one may be, too; inside another it is null."""
+    try:
+        inside = json.loads(schema)
+    except ValueError:
+        raise OptionError(f"value.format=avro needs a schema in Avro's JSON, got {schema[:80]!r}") from None
+    return json.dumps({"type": "record", "name": "OncelogValue", "fields": [{"name": _INSIDE, "type": inside}]})

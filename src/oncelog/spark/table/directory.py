@@ -1,0 +1,267 @@
+"""A table directory: Parquet files whose *names* are the offsets they hold, so that a rename commits both.
+
+Layout::
+
+    DIR/rows-<topic>-<partition>-<start>-<end>.parquet     offsets from start (inclusive) to end (exclusive)
+    DIR/offsets=<topic>-<partition>-<start>-<end>/day=…/   the same in a table that is partitioned by event time
+    DIR/_quarantine/rows-….parquet                         bad rows of the range of the same name, with their reasons
+    DIR/_oncelog/lock, table.json, staging/<run>/…         hidden from Spark, pyarrow and DuckDB by the underscore
+
+Invariants, whatever the moment at which the process dies:
+  1. a visible file is complete and durable, and holds exactly the records of its offsets;
+  2. the files of a partition do not overlap, so no row is there twice;
+  3. where a load goes on is read from the names alone: there is no second place that could disagree;
+  4. a range and its bad rows are committed together: the renames are written to a journal first (``intent.json``) and
+     finished by the process that opens the table next.
+Only the process that holds the lock renames; tasks write into its staging directory and nowhere else. See ADR 0001 and,
+for partitioned tables, quarantine and compaction, ADR 0005.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from oncelog.base.ids import TopicPartition
+from oncelog.spark.errors import SparkSourceError
+from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
+from oncelog.spark.table.rename_journal import Move, RenameJournal, carry_out
+
+_LONGEST_LABEL: Final = 150
+"""Characters of a topic that fit into a file name of 255 beside the numbers."""
+_RANGE: Final = r"(?P<label>.+)-(?P<partition>\d{5,})-(?P<start>\d{20})-(?P<end>\d{20})"
+_NAME: Final = re.compile(rf"rows-{_RANGE}\.parquet|offsets={_RANGE.replace('?P<', '?P<d')}")
+_FORMAT: Final = 1
+
+
+class TableError(SparkSourceError):
+    """The directory is not as a load leaves it, or is in use."""
+
+
+def topic_label(topic: str) -> str:
+    """A topic in a file name: itself, or shortened with a digest (``~`` is in no topic's name)."""
+    if len(topic) <= _LONGEST_LABEL:
+        return topic
+    return f"{topic[: _LONGEST_LABEL - 9]}~{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
+
+
+Role = Literal["append", "fill"]
+
+QuarantineSender = Callable[[dict[str, Any]], None]
+"""Sends the bad rows that a rename journal names to their quarantine topic, unless that was done."""
+
+
+class TableBusy(TableError):
+    """Another process holds the table."""
+
+
+class RowsFile(NamedTuple):
+    """A visible file: the records of one partition from ``start`` (inclusive) to ``end`` (exclusive)."""
+
+    label: str
+    partition: int
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, partition: TopicPartition, start: int, end: int) -> RowsFile:
+        """The file for a range of a partition."""
+        return cls(topic_label(partition.topic), partition.partition, start, end)
+
+    @classmethod
+    def parse(cls, name: str) -> RowsFile | None:
+        """The file of that name, None if a load gives no such name."""
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        label, partition, start, end = [one for one in match.groups() if one is not None]
+        return cls(label, int(partition), int(start), int(end))
+
+    @property
+    def name(self) -> str:
+        """The file's name; names sort by partition, then offset."""
+        return f"rows-{self._range}.parquet"
+
+    @property
+    def directory_name(self) -> str:
+        """The range's name in a partitioned table, where it is a directory; readers take it for a column."""
+        return f"offsets={self._range}"
+
+    @property
+    def _range(self) -> str:
+        return f"{self.label}-{self.partition:05d}-{self.start:020d}-{self.end:020d}"
+
+
+class Table:
+    """A table directory, held by one load at a time: use :meth:`open`."""
+
+    def __init__(self, path: Path, role: Role = "append") -> None:
+        self.path, self._role = path, role
+        self.hidden = path / "_oncelog"
+        self.quarantine = path / "_quarantine"
+        self.partitioned = False
+        """True if a range is a directory with one of its own for each day; set before the first range is published."""
+        self._stagings = self.hidden / ("staging" if role == "append" else f"staging-{role}")
+        self._staging = self._stagings / uuid.uuid4().hex
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, path: Path, send_quarantined: QuarantineSender | None = None, role: Role = "append"
+    ) -> Iterator[Table]:
+        """The table at ``path``, created if need be and locked until the end of the block.
+
+        A rename journal that an earlier load left is finished, with ``send_quarantined`` for its bad rows; staged files
+        that no journal names are removed. Raises TableError when another load holds it, or the directory has Parquet
+        files that no load wrote: a reader would take them for rows of the topic. In the role ``fill``, which a process
+        may have beside one that appends, only ranges before a partition's first file, or between two, may be published.
+        """
+        table = cls(path, role)
+        try:
+            table.hidden.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TableError(f"{path} cannot be used as a table directory: {error.strerror}") from None
+        with table._locked():
+            table.files()
+            table.partitioned = bool(table.describe().get("partitionBy"))
+            table._finish(send_quarantined)
+            shutil.rmtree(table._stagings, ignore_errors=True)
+            try:
+                yield table
+            finally:
+                if not table._journal.exists():  # else the files that it moves are there
+                    shutil.rmtree(table._staging, ignore_errors=True)
+
+    def files(self) -> dict[tuple[str, int], list[RowsFile]]:
+        """The visible files by (topic label, partition), in offset order. Raises TableError."""
+        found: dict[tuple[str, int], list[RowsFile]] = {}
+        for entry in sorted(os.listdir(self.path)):
+            if entry.startswith(("_", ".")) or not (entry.endswith(".parquet") or "=" in entry):
+                continue
+            file = RowsFile.parse(entry)
+            if file is None:
+                raise TableError(f"{self.path / entry} was not written by a load; use another directory")
+            found.setdefault((file.label, file.partition), []).append(file)
+        for files in found.values():
+            files.sort(key=lambda file: (file.start, file.end))
+            for before, after in pairwise(files):
+                if after.start < before.end:
+                    raise TableError(f"{self.path}: {before.name} and {after.name} overlap: remove one of them")
+        return found
+
+    def path_of(self, file: RowsFile) -> Path:
+        """The path of a visible file; a directory in a partitioned table."""
+        return self.path / (file.directory_name if self.partitioned else file.name)
+
+    def bad_path_of(self, file: RowsFile) -> Path:
+        """The path of a range's bad rows, if it has any."""
+        return self.quarantine / file.name
+
+    def staging(self, step: int) -> Path:
+        """A directory for one step's files; it does not exist yet."""
+        self._staging.mkdir(parents=True, exist_ok=True)
+        return self._staging / f"step-{step}"
+
+    def publish(self, staged: Path, file: RowsFile) -> None:
+        """Make a finished staged file visible under its offsets, in place of a file with the same ones.
+
+        This one rename is the commit of its rows and of its offsets; both are durable when it returns.
+        """
+        fsync_tree(staged)
+        self._explained(lambda: carry_out(Move(staged, self.path_of(file)), staged.stat().st_ino))
+
+    def publish_with_bad_rows(
+        self,
+        staged: Path,
+        bad: Path | None,
+        file: RowsFile,
+        send_quarantined: QuarantineSender | None = None,
+        **extra: Any,
+    ) -> None:
+        """Publish a range together with its bad rows (None: it has none any more); ``extra`` goes to
+        ``send_quarantined``.
+
+        The commit point is the durable journal: from then on all of it is finished, by this process or the next.
+        """
+        moves = [Move(bad, self.bad_path_of(file)), Move(staged, self.path_of(file))]
+        journal = RenameJournal.of(self.path, moves, extra)
+        journal.write(self._journal)
+        self._finish(send_quarantined)
+
+    def _finish(self, send_quarantined: QuarantineSender | None) -> None:
+        journal = RenameJournal.read(self._journal, self.path)
+        if journal is None:
+            return
+        if journal.extra:
+            if send_quarantined is None:
+                raise TableError(
+                    f"the last load of {self.path} ended while it wrote to its quarantine topic: run it again"
+                )
+            send_quarantined(journal.extra)
+        if any(move.final.parent == self.quarantine for move, _ in journal.moves):
+            self.quarantine.mkdir(exist_ok=True)
+        self._explained(journal.carry_out)
+        self._journal.unlink()
+        fsync(self.hidden)
+
+    @property
+    def _journal(self) -> Path:
+        return self.hidden / ("intent.json" if self._role == "append" else f"intent-{self._role}.json")
+
+    def _explained(self, moves: Callable[[], None]) -> None:
+        try:
+            moves()
+        except SwapUnsupported as error:
+            raise TableError(
+                f"the file system of {self.path} cannot swap two directories in one step ({error.strerror}), "
+                "so rows of a partitioned table cannot be replaced there"
+            ) from None
+
+    def describe(self) -> dict[str, Any]:
+        """The table's description, as ``describe_as`` wrote it; empty for a new table."""
+        try:
+            described: dict[str, Any] = json.loads((self.hidden / "table.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            raise TableError(
+                f"{self.hidden / 'table.json'} is not readable JSON: restore it, or load into another directory"
+            ) from None
+        if described.get("format") != _FORMAT:
+            raise TableError(f"{self.path} was written by another version of oncelog (format {described['format']})")
+        return described
+
+    def describe_as(self, description: Mapping[str, Any]) -> None:
+        """Replace the table's description (topic ids, columns) as a whole, durably."""
+        temporary = self.hidden / "table.json.new"
+        temporary.write_text(json.dumps({"format": _FORMAT, **description}, indent=2), encoding="utf-8")
+        fsync(temporary)
+        os.replace(temporary, self.hidden / "table.json")
+        fsync(self.hidden)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """An flock: the kernel lets go of it when the process dies, however it dies."""
+        name = "lock" if self._role == "append" else f"lock-{self._role}"
+        descriptor = os.open(self.hidden / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+                raise TableBusy(f"another load is writing to {self.path} ({owner or 'process unknown'})") from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)

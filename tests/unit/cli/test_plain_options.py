@@ -1,0 +1,43 @@
+"""A plain command line is read as typer reads it; what is not plain is left to typer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from oncelog.cli.plain_options import read_plainly
+from oncelog.cli.serve import serve
+
+PLAIN = [
+    [],
+    ["--data-dir", "/d", "--listen", "127.0.0.1:0"],
+    ["--data-dir=/d", "-o", "a=b", "-o", "c=d=e", "--http=[::1]:80", "-v"],
+    ["--verbose", "--config", "x", "--listen", "a:1", "--listen", "b:2"],
+    ["-o", ""],
+]
+NOT_PLAIN = [["--help"], ["-h"], ["--nope"], ["--data-dir"], ["extra"], ["-v", "-oa=b"], ["--verbose=1"], ["-o", "-v"]]
+
+
+def as_typer_reads(arguments: list[str]) -> dict[str, Any]:
+    app = typer.Typer(add_completion=False)
+    app.command()(serve)
+    command: Any = typer.main.get_command(app)
+    read: dict[str, Any] = command.make_context("serve", list(arguments)).params
+    return {name: value for name, value in read.items() if value not in (None, False, (), [])}
+
+
+@pytest.mark.parametrize("arguments", PLAIN)
+def test_plain_is_read_as_typer_reads_it(arguments: list[str]) -> None:
+    found = read_plainly(serve, arguments)
+    assert found is not None
+    assert {name: Path(one) if name in ("data_dir", "config") else one for name, one in found.items()} == {
+        name: Path(one) if name in ("data_dir", "config") else one for name, one in as_typer_reads(arguments).items()
+    }
+
+
+@pytest.mark.parametrize("arguments", NOT_PLAIN)
+def test_what_is_not_plain_is_left_alone(arguments: list[str]) -> None:
+    assert read_plainly(serve, arguments) is None
