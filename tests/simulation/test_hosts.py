@@ -39,7 +39,7 @@ def test_brokers_have_ids_from_one_and_all_register_with_one_tree() -> None:
 
 
 def test_disk_clock_and_chance_of_a_machine_are_its_own() -> None:
-    world, first, second = (world := world_of(2)), *world.brokers
+    first, second = world_of(2).brokers
     assert first.files is not second.files
     first.move_clock(5_000)
     assert first.now_ms() - second.now_ms() == 5_000

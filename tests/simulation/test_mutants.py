@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import getattr_static
+
 import pytest
 
 from oncelog.sim.mutants import MUTANTS
@@ -26,10 +28,10 @@ def test_a_planted_bug_falls(name: str, seeds: int) -> None:
 
 def test_a_plant_leaves_no_trace() -> None:
     for mutant in MUTANTS.values():
-        right = mutant.owner.__dict__[mutant.attribute]
+        right = getattr_static(mutant.owner, mutant.attribute)
         with mutant.applied():
-            assert mutant.owner.__dict__[mutant.attribute] is not right
-        assert mutant.owner.__dict__[mutant.attribute] is right
+            assert getattr_static(mutant.owner, mutant.attribute) is not right
+        assert getattr_static(mutant.owner, mutant.attribute) is right
 
 
 def test_there_are_enough_of_them() -> None:

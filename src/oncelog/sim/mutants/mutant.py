@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any
 
 
@@ -29,12 +30,16 @@ class Mutant:
 
     @contextmanager
     def _applied(self) -> Iterator[None]:
-        right = self.owner.__dict__[self.attribute]
+        right = getattr_static(self.owner, self.attribute)
+        is_inherited = self.attribute not in vars(self.owner)
         setattr(self.owner, self.attribute, self.replace(right))
         try:
             yield
         finally:
-            setattr(self.owner, self.attribute, right)
+            if is_inherited:
+                delattr(self.owner, self.attribute)
+            else:
+                setattr(self.owner, self.attribute, right)
 
 
 def every(count: int) -> Callable[[], bool]:
