@@ -16,23 +16,29 @@ LOCKS := requirements/build.txt requirements/dev.txt
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
-FAST := not slow and not spark and not java and not peer
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
+PEERS := java or peer
+FAST := not slow and not spark and not ($(PEERS))
 
-.PHONY: help setup demo test check lint bench format lock java clean
+.PHONY: help setup demo test test-peers test-all check lint peers bench format lock java clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(SETUP) ## install oncelog and everything around it into .venv (.venv/bin/oncelog is the command)
 
 demo: $(SETUP) java ## a year of flights: broker, replay, load into Parquet exactly once, reports and plots
 	$(BIN)/python -m demo
 
-test: lint java ## everything: lint, types, contracts and all tests (under 10 minutes)
-	$(PYTEST) -rs
+test: lint java ## lint, types, contracts and all tests that need Python, Java and PyPI only
+	$(PYTEST) -rs -m 'not ($(PEERS))'
 
-check: lint ## the answer in under a minute: lint, types, contracts and the fast tests
+test-peers: peers java ## the tests beside Apache Kafka and clients from Maven, Go and npm; what is not to be had is left out
+	$(PYTEST) --dist loadscope -m '$(PEERS)'
+
+test-all: test test-peers ## both
+
+check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'
 
 lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles
@@ -43,7 +49,10 @@ lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circ
 	$(BIN)/python -m tests.checks.sizes
 	$(BIN)/python -m tests.checks.circles
 
-bench: $(SETUP) java ## oncelog and Apache Kafka in turn with the same clients, as ratios (python -m bench --help)
+peers: $(SETUP) ## fetch and build, once, what test-peers and bench need
+	$(BIN)/python -m tests.peers.fetch
+
+bench: peers java ## oncelog and Apache Kafka in turn with the same clients, as ratios (python -m bench --help)
 	$(BIN)/python -m bench all
 
 format: $(SETUP) ## rewrite the code as ruff wants it

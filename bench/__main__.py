@@ -7,7 +7,8 @@ import signal
 import sys
 from types import FrameType
 
-from tests.peers.jars import PeerMissing, kafka_jars
+from tests.peers import jars
+from tests.peers.supply import PeerMissing
 
 from bench.benchmarks import BENCHMARKS, Options
 from bench.peers import FLOOR, KAFKA, ONCELOG, ONCELOG_SYNCED
@@ -57,7 +58,7 @@ def main() -> int:
     only = tuple(word for word in asked.only.lower().split(",") if word)
     options = Options(asked.repeat, asked.scale, _PEERS[asked.ours], _PEERS[asked.theirs], only, tuple(asked.spark))
     try:
-        kafka_jars()
+        jars.KAFKA.home()
     except PeerMissing as missing:
         print(f"bench: {missing}", file=sys.stderr)
         return 1

@@ -306,7 +306,7 @@ def load_ids(options: Options) -> Comparison:
                     empty = broker.process.resident_bytes()
                     broker.kill()
                     write_ids(broker.data_directory, count)
-                    broker.start(timeout_s=300)
+                    broker.start()
                     took = loaded_s(broker, count)
                     more = broker.process.resident_bytes() - empty
                     return {"loaded after start, s": broker.ready_s + took, "more resident, MB": more / 1e6}
@@ -345,7 +345,7 @@ def clients(options: Options) -> Comparison:
 
 def _restarted(broker: Broker) -> float:
     broker.kill()
-    broker.start(timeout_s=300)
+    broker.start()
     return broker.ready_s
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.peers.jars import WORK
+from tests.peers.supply import WORK
 
 RESULTS: Final = WORK / "bench"
 Figures = Mapping[str, float]

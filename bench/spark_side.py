@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.spark.connector_jars import connector_jars
+from tests.peers.jars import SPARK_CONNECTOR, jars_of
 
 from bench.spark_ceiling import Ceiling
 from bench.spark_watched import Watched
@@ -45,11 +45,15 @@ def main() -> int:
     """Serve requests until the input ends."""
     from oncelog.spark.local_session import local_session
 
-    jars, reason = connector_jars()
-    if not jars:
-        print(json.dumps({"error": reason}), flush=True)
+    missing = SPARK_CONNECTOR.missing()
+    if missing:
+        print(json.dumps({"error": missing}), flush=True)
         return 1
-    config = {"spark.jars": ",".join(map(str, jars)), "spark.driver.memory": HEAP, "spark.sql.session.timeZone": "UTC"}
+    config = {
+        "spark.jars": ",".join(map(str, jars_of(SPARK_CONNECTOR))),
+        "spark.driver.memory": HEAP,
+        "spark.sql.session.timeZone": "UTC",
+    }
     config |= dict(setting.split("=", 1) for setting in sys.argv[1:])
     with local_session(master="local[2]", config=config) as spark:
         spark.sparkContext.setLogLevel("ERROR")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.spark.connector_jars import connector_jars
+from tests.peers.jars import SPARK_CONNECTOR, jars_of
 
 from bench.peers import Broker, Peer, create_topics, delete_topics, running
 
@@ -74,10 +74,10 @@ def sinks(peers: tuple[Peer, ...], directory: Path, scale: float) -> Iterator[Si
     """Spark and the brokers, ready. Raises RuntimeError where Spark's own connector is not to be had."""
     from oncelog.spark.local_session import local_session
 
-    jars, reason = connector_jars()
-    if not jars:
-        raise RuntimeError(reason)
-    config = {"spark.jars": ",".join(map(str, jars)), "spark.driver.memory": "3g"}
+    missing = SPARK_CONNECTOR.missing()
+    if missing:
+        raise RuntimeError(missing)
+    config = {"spark.jars": ",".join(map(str, jars_of(SPARK_CONNECTOR))), "spark.driver.memory": "3g"}
     with contextlib.ExitStack() as stack:
         brokers = {peer.name: stack.enter_context(running(peer.broker(directory))) for peer in peers}
         spark = stack.enter_context(local_session(master=f"local[{TASKS}]", config=config))

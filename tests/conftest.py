@@ -1,9 +1,14 @@
-"""What every test run shares: Hypothesis profiles, and which tests of other worlds (Java, Go, npm) can run here."""
+"""What every test run shares: Hypothesis profiles, tests that need what is not here, and the order of what is slow.
+
+The rule: nothing is fetched or built while tests run. What comes from other registries than PyPI is fetched before, by
+`make test-peers`; a test marked ``java`` or ``peer`` whose supply is not there is skipped, saying which.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,32 +18,50 @@ settings.register_profile("long", settings.get_profile("oncelog"), max_examples=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "oncelog"))
 
 
-def _missing_for_java() -> str | None:
-    if os.environ.get("ONCELOG_KAFKA_JARS"):
-        return None if shutil.which("java") else "Java is not installed: Apache Kafka's tools are left out"
-    if os.environ.get("CI"):
-        return "left out in CI: Apache Kafka's jars come from Maven"
-    if not (shutil.which("java") and shutil.which("mvn")):
-        return "Java 17 and Maven are needed for Apache Kafka's tools"
-    return None
+_SPARK: Final = "tests/spark/"
 
 
-def _missing_for_peers() -> str | None:
-    if os.environ.get("CI"):
-        return "left out in CI: clients from the Go and npm registries"
-    if not (shutil.which("go") or shutil.which("npm")):
-        return "Go or npm is needed for franz-go and KafkaJS"
-    return None
+def _supplies(item: pytest.Item) -> Iterator[str]:
+    """The names, in `tests.peers.fetch.SUPPLIES`, of what a test needs."""
+    if item.get_closest_marker("java"):
+        yield "kafka"
+    for marker in item.iter_markers("peer"):
+        yield from marker.args
 
 
+def _missing(item: pytest.Item) -> str | None:
+    names = list(_supplies(item))
+    if not names:
+        return None
+    from tests.peers.fetch import SUPPLIES
+
+    return next((reason for name in names if (reason := SUPPLIES[name].missing())), None)
+
+
+@pytest.hookimpl(tryfirst=True)  # behind the shuffling, which wraps this
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what cannot run here, saying why; keep tests that start a JVM in one worker."""
-    missing = {"java": _missing_for_java(), "peer": _missing_for_peers()}
+    """Skip what lacks its supplies, and begin with Spark's tests, which take longest."""
     for item in items:
-        for marker, reason in missing.items():
-            if reason is not None and item.get_closest_marker(marker):
-                item.add_marker(pytest.mark.skip(reason=reason))
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif item.get_closest_marker("java"):
-            item.add_marker(pytest.mark.xdist_group("java"))
+        reason = _missing(item)
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
+    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """Spark's tests in one worker, in one JVM; the others one by one where there is room."""
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class SparkInOneWorker(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _SPARK if nodeid.startswith(_SPARK) else nodeid
+
+    return SparkInOneWorker(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say how to repeat the order and the random values of this run, which ``-q`` does not."""
+    terminalreporter.write_line(f"repeat it: --randomly-seed={config.getoption('randomly_seed', None)}")

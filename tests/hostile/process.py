@@ -1,7 +1,9 @@
 """What a hostile peer costs a real server process: its memory's peak, and how long it lets others wait.
 
 Linux keeps both for us: the peak of the resident memory can be set back (``clear_refs``), and ``schedstat`` says what
-the main thread has run for. A wait is measured in that, where it can be: a busy machine makes nobody look guilty.
+the main thread has run for. A wait is counted in work: that processor time, divided by what a fixed piece of work takes
+at the same moment (``STEPS_A_PIECE``). Who is slow because others take the machine's time, its caches or the other half
+of a core does not look guilty.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import struct
 import threading
 import time
 from pathlib import Path
+from statistics import median
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.header import RequestHeader, encode_request
@@ -22,8 +25,11 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from tests.hostile.largest import KNOWN
 from tests.peers.clients.sweep.wire import Wire
 from tests.peers.oncelog_serve import OncelogServe
+from tests.waiting import HANG_S
 
-_PING = join_chunks(encode_request(RequestHeader(18, 0, 7, "ping"), ApiVersionsRequest()))
+STEPS_A_PIECE: Final = 10_000
+"""Of a Python loop: a piece of work, about half a millisecond of an idle core."""
+_PING: Final = join_chunks(encode_request(RequestHeader(18, 0, 7, "ping"), ApiVersionsRequest()))
 
 
 def server_pid(port: int) -> int:
@@ -70,8 +76,8 @@ class Server:
         return self._serve.bootstrap_servers
 
     def connect(self) -> socket.socket:
-        """A connection that waits no longer than 30 s."""
-        connection = socket.create_connection((self._serve.host, self._serve.port), timeout=30)
+        """A connection of another client."""
+        connection = socket.create_connection((self._serve.host, self._serve.port), timeout=HANG_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
@@ -101,6 +107,12 @@ class Waits(threading.Thread):
         self.worst_s = 0.0
         """What the server's loop ran for meanwhile."""
         self.asked = 0
+        self._pieces_s: list[float] = []
+
+    @property
+    def worst(self) -> float:
+        """The longest wait, in pieces of work."""
+        return self.worst_s / median(self._pieces_s)
 
     def __enter__(self) -> Self:
         self.start()
@@ -117,8 +129,12 @@ class Waits(threading.Thread):
                 ran_s = self._server.ran_s()
                 connection.sendall(_PING)
                 read_answer(connection)
-                self.worst_s = max(self.worst_s, self._server.ran_s() - ran_s)
-                self.asked += 1
+                self._note(self._server.ran_s() - ran_s)
+
+    def _note(self, waited_s: float) -> None:
+        self.worst_s = max(self.worst_s, waited_s)
+        self._pieces_s.append(_piece_s())
+        self.asked += 1
 
     def ask_more(self, times: int) -> None:
         """Return when it has been answered so many times more, or has failed."""
@@ -137,19 +153,14 @@ class Acknowledgements(Waits):
                 ran_s = self._server.ran_s()
                 answer = wire.produce(KNOWN, b"v")
                 assert answer.responses[0].partition_responses[0].error_code == 0
-                self.worst_s = max(self.worst_s, self._server.ran_s() - ran_s)
-                self.asked += 1
+                self._note(self._server.ran_s() - ran_s)
 
 
-def slowness() -> float:
-    """How many times slower than at its best this machine is now: others take caches and the other half of a core."""
-    samples = []
-    for _ in range(300):
-        started_s = time.thread_time()
-        sum(number * number for number in range(10_000))
-        samples.append(time.thread_time() - started_s)
-    samples.sort()
-    return samples[len(samples) * 3 // 4] / samples[0]
+def _piece_s() -> float:
+    """The processor time that a piece of work takes now."""
+    started_s = time.thread_time()
+    sum(number * number for number in range(STEPS_A_PIECE))
+    return time.thread_time() - started_s
 
 
 def read_answer(connection: socket.socket) -> int:

@@ -84,7 +84,13 @@ def test_what_is_named_twice_is_found_wherever_it_stands(driver):
 @pytest.mark.slow
 def test_too_many_topics_are_not_created_a_part_at_a_time(driver):
     peer = driver.connect()
-    response = peer.ask(MetadataRequest(topics=topics(MANY), allow_auto_topic_creation=True), 9)
+    driver.turns = 0
+    asked = MetadataRequest(
+        topics=topics(MANY), allow_auto_topic_creation=True, include_topic_authorized_operations=True
+    )
+    response = peer.ask(asked, 9)
+    assert driver.turns >= MANY // 1000, "they are refused at once, and told a thousand at a time"
+    assert [topic.name for topic in response.topics] == [topic.name for topic in asked.topics]
     assert {topic.error_code for topic in response.topics} == {ErrorCode.POLICY_VIOLATION}
     wanted = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(MANY)]
     created = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)

@@ -19,7 +19,7 @@ from oncelog.wire.header import RequestHeader, encode_request
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.conformance.golden.corpus import DATA
 from tests.hostile.largest import KNOWN, largest_of
-from tests.hostile.process import Acknowledgements, Server, Waits, announced, read_answer, slowness
+from tests.hostile.process import Acknowledgements, Server, Waits, announced, read_answer
 from tests.peers.clients.sweep.wire import batch
 from tests.peers.recorder import Direction, load
 
@@ -28,7 +28,10 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="memory and waits are measured as Linux tells them"),
 ]
 
-WORST_WAIT_S: Final = 0.15
+WORST_WAIT: Final = 400
+"""Pieces of work: some 0.2 s of an idle core."""
+WORST_WAIT_FOR_THE_DISK: Final = 2300
+"""Where hundreds of others connect meanwhile, too."""
 FRAME_MAX_BYTES: Final = 64 * MIB
 ATTEMPTS: Final = 3
 """The best of so many counts: a machine that is busy with something else is no finding."""
@@ -72,10 +75,10 @@ def test_the_largest_frame_outside_produce(server: Server, api: str, version: in
         with Waits(server) as others:
             assert ask(server, frame) > 10
         assert server.memory() - before < FRAME_MAX_BYTES
-        worst.append(others.worst_s / slowness())
-        if worst[-1] < WORST_WAIT_S:
+        worst.append(others.worst)
+        if worst[-1] < WORST_WAIT:
             break
-    assert min(worst) < WORST_WAIT_S
+    assert min(worst) < WORST_WAIT
 
 
 def test_a_produce_frame_of_100_mib_costs_less_than_twice_its_size(server: Server) -> None:
@@ -104,7 +107,7 @@ def test_500_connections_that_announce_90_mb_and_stall() -> None:
             others.ask_more(20)  # while they stall
         assert server.memory() - before < 100_000_000
         assert others.asked > 20
-        assert others.worst_s < 1 * slowness()
+        assert others.worst < WORST_WAIT_FOR_THE_DISK
         close(stalled)
 
 
@@ -127,7 +130,7 @@ def test_414_hostile_frames_and_500_stalled_connections_leave_acknowledgements_q
             others.ask_more(10)  # what they set off goes on
         assert server.memory() - before < 100_000_000
         assert others.asked > 10
-        assert others.worst_s < 1 * slowness()
+        assert others.worst < WORST_WAIT_FOR_THE_DISK
         close(stalled)
 
 
@@ -190,7 +193,7 @@ def _costs_nothing(server: Server, frame: bytes) -> None:
         except (ConnectionResetError, BrokenPipeError):
             pass
     assert others.asked
-    assert others.worst_s < WORST_WAIT_S * slowness()
+    assert others.worst < WORST_WAIT
     assert server.memory() - before < 2 * len(frame) + 16 * MIB
 
 
@@ -250,4 +253,4 @@ def test_a_bomb_that_has_to_be_compressed_anew_is_not_the_loops() -> None:
         with Waits(server) as others:
             others.ask_more(1)
             assert ask(server, bomb) > 0
-        assert others.worst_s < WORST_WAIT_S
+        assert others.worst < WORST_WAIT

@@ -21,9 +21,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.peers.oncelog_serve import OncelogServe
+from tests.waiting import HANG_S, wait_until
 
 TOPIC: Final = "durable"
-_READ_TIMEOUT_S: Final = 30.0
 
 
 @dataclass
@@ -56,13 +56,10 @@ class Load:
         """Records acknowledged so far."""
         return sum(map(len, self.acknowledged))
 
-    def wait_for_more(self, timeout_s: float = 30.0) -> None:
+    def wait_for_more(self) -> None:
         """Until the producer has found the broker again: a kill that nobody notices proves nothing."""
-        before, deadline = self.count, time.monotonic() + timeout_s
-        while self.count < before + 100:
-            if time.monotonic() > deadline:
-                raise TimeoutError("the producer does not find the broker")
-            time.sleep(0.005)
+        wanted = self.count + 100
+        wait_until(lambda: self.count >= wanted, "the producer, which has to find the broker again", poll_s=0.005)
 
     def _run(self) -> None:
         producer = Producer(
@@ -82,7 +79,7 @@ class Load:
             for partition in range(self.partitions):
                 self._send(producer, partition)
             producer.poll(0.001)
-        if producer.flush(60):
+        if producer.flush(HANG_S):
             self.failed.append("records were never acknowledged")
 
     def _send(self, producer: Any, partition: int) -> None:
@@ -107,7 +104,7 @@ def read_partition(bootstrap: str, partition: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "count", "enable.partition.eof": True})
     consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING)])
     numbers = []
-    deadline = time.monotonic() + _READ_TIMEOUT_S
+    deadline = time.monotonic() + HANG_S
     try:
         while time.monotonic() < deadline:
             message = consumer.poll(1)
@@ -145,7 +142,7 @@ def run(directory: Path, *, seed: int, rounds: int, partitions: int = 3, longest
     broker = OncelogServe(directory, properties={"log.segment.bytes": "1048576"}).start()
     try:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result(20)
+        admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result(HANG_S)
         load = Load(broker.bootstrap_servers, partitions)
         load.start()
         try:

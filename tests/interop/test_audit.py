@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,8 +16,9 @@ from oncelog.spark.audit.engines.local_engine import LocalEngine
 from oncelog.spark.audit.pipeline import AuditResult, audit
 from oncelog.testing import Broker
 from tests.peers.apache_kafka import ApacheKafka
+from tests.waiting import HANG_S, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 PLAIN = {"segment.bytes": "1048576", "index.interval.bytes": "512"}
 COMPACT = PLAIN | {
     "cleanup.policy": "compact",
@@ -77,7 +77,7 @@ def write(bootstrap: str) -> None:
                     else:
                         producer.commit()
     theirs = Producer({"bootstrap.servers": bootstrap, "transactional.id": "theirs", "compression.type": "lz4"})
-    theirs.init_transactions(60)
+    theirs.init_transactions(HANG_S)
     for number in range(60):
         theirs.begin_transaction()
         for place in PLACES:
@@ -88,9 +88,9 @@ def write(bootstrap: str) -> None:
             theirs.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 60)
         theirs.flush()
         if number % 5 == 3:
-            theirs.abort_transaction(60)
+            theirs.abort_transaction(HANG_S)
         else:
-            theirs.commit_transaction(60)
+            theirs.commit_transaction(HANG_S)
     consumer.close()
 
 
@@ -108,9 +108,7 @@ def test_a_directory_with_transactions_aborts_and_compaction_gives_none(
 ) -> None:
     bootstrap, directory, stop = cluster
     write(bootstrap)
-    deadline = time.monotonic() + 30
-    while not cleaned(audited(directory)) and time.monotonic() < deadline:
-        time.sleep(0.5)  # if it is not cleaned in time, the rest is still worth a look
+    wait_until(lambda: cleaned(audited(directory)), "compaction that takes something away", poll_s=0.1)
     running = audited(directory)
     stop()
     result = audited(directory)

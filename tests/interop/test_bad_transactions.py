@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.conformance.golden.corpus import BROKER_PROPERTIES, warm_up
 from tests.peers.apache_kafka import ApacheKafka
 from tests.scenario.transactions.bad_input import CASES, error_codes
 from tests.scenario.transactions.node_client import GROUP, SOURCE, TOPIC, Client, run
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
@@ -51,10 +51,7 @@ def make_topics(bootstrap: str) -> None:
         )
         for name, count in TOPICS
     ]
-    deadline = time.monotonic() + 20
-    while error_codes(peer.ask(ListOffsetsRequest(topics=topics), 7)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not error_codes(peer.ask(ListOffsetsRequest(topics=topics), 7)), "leaders", poll_s=0.05)
     peer.close()
 
 

@@ -3,10 +3,8 @@ worker."""
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,29 +14,21 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 
 from tests.peers.clients.confluent import make_topic
 from tests.peers.ecosystem import ConnectWorker, WordCount
-from tests.peers.jars import PeerMissing, ecosystem_jars
 from tests.peers.oncelog_serve import OncelogServe
+from tests.waiting import HANG_S, wait_until
 
-_READY: Final = bool(os.environ.get("ONCELOG_ECOSYSTEM_JARS"))
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.java,
+    pytest.mark.peer("ecosystem"),
     pytest.mark.skipif(not shutil.which("javac"), reason="a JDK is needed: Kafka Streams and Connect are left out"),
-    pytest.mark.skipif("CI" in os.environ and not _READY, reason="left out in CI: Streams and Connect come from Maven"),
 ]
 PROPERTIES: Final = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
-PATIENCE_S: Final = 90
-"""For all that is to arrive; reached only where it never would."""
 KEPT: Final = {"metadata.recovery.strategy": "none", "reconnect.backoff.max.ms": 200, "log_level": 0}
 """For clients that outlive their only broker; docs/COMPATIBILITY.md says why."""
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[OncelogServe]:
-    try:
-        ecosystem_jars()
-    except PeerMissing as missing:
-        pytest.skip(str(missing))
     with OncelogServe(tmp_path / "broker", properties=PROPERTIES) as serving:
         yield serving
 
@@ -54,10 +44,12 @@ class Committed:
 
     def reach(self, count: int) -> None:
         """Read until there are so many."""
-        deadline = time.monotonic() + PATIENCE_S
-        while len(self.records) < count:
-            assert time.monotonic() < deadline, f"{len(self.records)} of {count}"
+
+        def reached() -> bool:
             self._read()
+            return len(self.records) >= count
+
+        wait_until(reached, lambda: f"{count} records: {len(self.records)} came", poll_s=0)
 
     def reach_end(self) -> None:
         """Read to the end of what is committed."""
@@ -89,7 +81,7 @@ def send_lines(bootstrap: str, lines: list[str]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **KEPT})
     for number, line in enumerate(lines):
         producer.produce("lines", line, partition=number % 2)
-    assert producer.flush(30) == 0
+    assert producer.flush(HANG_S) == 0
 
 
 def test_streams_counts_every_word_once_though_the_broker_is_killed(broker: OncelogServe, tmp_path: Path) -> None:

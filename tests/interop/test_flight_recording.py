@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, Producer
 from oncelog.node.monitoring.flight_recorder import RecordingUnreadable, read_recording
 from oncelog.sim.flight_replay import replay
 from oncelog.testing import Broker
+from tests.waiting import HANG_S
 
 CONFIG = {"oncelog.flight.recorder.max.bytes": "20000000", "log.sync.policy": "commit"}
 
@@ -15,14 +16,14 @@ CONFIG = {"oncelog.flight.recorder.max.bytes": "20000000", "log.sync.policy": "c
 def _use(broker: Broker, name: str) -> None:
     servers = {"bootstrap.servers": broker.bootstrap_servers}
     producer = Producer({**servers, "transactional.id": name, "linger.ms": "0"})
-    producer.init_transactions(10)
+    producer.init_transactions(HANG_S)
     for number in range(3):
         producer.begin_transaction()
         producer.produce("t", f"{name}-{number}")
-        producer.commit_transaction(10) if number != 1 else producer.abort_transaction(10)
+        producer.commit_transaction(HANG_S) if number != 1 else producer.abort_transaction(HANG_S)
     consumer = Consumer({**servers, "group.id": name, "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
-    assert consumer.poll(10) is not None
+    assert consumer.poll(HANG_S) is not None
     consumer.commit(asynchronous=False)
     consumer.close()
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from oncelog.testing import Broker
 from tests.peers.clients import foreign
 from tests.peers.clients.scenario import Scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.peer]
+pytestmark = pytest.mark.slow
 _GO = {**foreign.FRANZ_GO, **foreign.SARAMA, **foreign.KAFKA_GO}
 
 
-@pytest.mark.xdist_group("go")
-@pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed: its clients are left out")
+@pytest.mark.peer("go")
 @pytest.mark.parametrize("scenario", list(_GO.values()), ids=list(_GO))
 def test_a_go_client_sees_what_it_expects(scenario: Scenario, broker: Broker) -> None:
     scenario(broker.bootstrap_servers)
 
 
-@pytest.mark.xdist_group("js")
-@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed: KafkaJS is left out")
+@pytest.mark.peer("kafkajs")
 @pytest.mark.parametrize("scenario", list(foreign.KAFKAJS.values()), ids=list(foreign.KAFKAJS))
 def test_kafkajs_sees_what_it_expects(scenario: Scenario, broker: Broker) -> None:
     scenario(broker.bootstrap_servers)

@@ -13,6 +13,7 @@ from tests.interop.consistency.copying_client import COPY, GROUP, SOURCE
 from tests.interop.consistency.reading import drain, fill
 from tests.peers.apache_kafka import KafkaTools
 from tests.peers.oncelog_serve import OncelogServe
+from tests.waiting import HANG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
@@ -50,7 +51,7 @@ class Copier:
         """Wait for its end; the exit code."""
         for _ in self.progress():
             pass
-        return self.process.wait(30)
+        return self.process.wait(HANG_S)
 
     def kill(self) -> None:
         """SIGKILL."""

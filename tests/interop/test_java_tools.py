@@ -11,6 +11,7 @@ from oncelog.testing import Broker
 from tests.peers.apache_kafka import KafkaTools
 from tests.peers.clients import confluent, java, java_transactions
 from tests.peers.clients.scenario import CODECS, Scenario
+from tests.waiting import HANG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
@@ -57,15 +58,15 @@ def test_apache_kafka_decodes_our_offsets_topic(broker: Broker) -> None:
 def test_apache_kafka_decodes_our_transaction_log(broker: Broker) -> None:
     confluent.make_topic(broker.bootstrap_servers, "decoded")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "decoded"})
-    producer.init_transactions(20)
+    producer.init_transactions(HANG_S)
     for commit in (True, False):
         producer.begin_transaction()
         producer.produce("decoded", b"v")
-        producer.flush(20)
+        producer.flush(HANG_S)
         if commit:
-            producer.commit_transaction(20)
+            producer.commit_transaction(HANG_S)
         else:
-            producer.abort_transaction(20)
+            producer.abort_transaction(HANG_S)
     tools = KafkaTools(broker.bootstrap_servers)
     state = ",".join(map(str, sorted(broker.data_dir.glob("__transaction_state-*/*.log"))))
     dump = tools.run_bare("kafka-dump-log", "--transaction-log-decoder", "--files", state)

@@ -15,6 +15,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.scenario.runtime.test_process import ready_line, serve
+from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -44,14 +45,14 @@ def running(tmp_path: Path) -> Iterator[Running]:
         yield Running(listening[1], found[1])
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=HANG_S)
 
 
 def read(bootstrap: str, partition: int, count: int) -> int:
     """Read so many committed records of a partition; how many there are."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False})
     reader.assign([TopicPartition("t", partition, 0)])
-    found = reader.consume(count, 20)
+    found = reader.consume(count, HANG_S)
     reader.close()
     return len(found)
 
@@ -60,21 +61,21 @@ def use(bootstrap: str) -> Producer:
     """Ten records, a group that has got to the fourth of one partition, and three more in an open transaction."""
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap}
     admin = AdminClient(settings)
-    admin.create_topics([NewTopic("t", 2, 1)])["t"].result(20)
+    admin.create_topics([NewTopic("t", 2, 1)])["t"].result(HANG_S)
     plain = Producer(settings)
     for number in range(10):
         plain.produce("t", b"v", partition=number % 2)
-    assert plain.flush(20) == 0
+    assert plain.flush(HANG_S) == 0
     reader = Consumer({**settings, "group.id": "g", "enable.auto.commit": False})
     reader.commit(offsets=[TopicPartition("t", 0, 4), TopicPartition("t", 1, 0)], asynchronous=False)
     reader.close()
     assert read(bootstrap, 0, 5) == 5
     open_one = Producer({**settings, "transactional.id": "id"})
-    open_one.init_transactions(20)
+    open_one.init_transactions(HANG_S)
     open_one.begin_transaction()
     for _ in range(3):
         open_one.produce("t", b"v", partition=1)
-    assert open_one.flush(20) == 0
+    assert open_one.flush(HANG_S) == 0
     return open_one
 
 
@@ -111,7 +112,7 @@ def test_every_metric_is_documented_is_there_and_is_true(running: Running) -> No
     assert value(metrics, "oncelog_max_last_stable_offset_lag") == 3
     assert value(metrics, "oncelog_transactional_ids", state="Ongoing") == 1
     assert value(metrics, "oncelog_connections") > 1
-    transactional.commit_transaction(20)
+    transactional.commit_transaction(HANG_S)
     assert read(running.bootstrap, 1, 8) == 8, "its marker is durable"
     after = running.metrics()
     assert value(after, "oncelog_requests_total", api="EndTxn") == 1

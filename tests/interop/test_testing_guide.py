@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_S
+
 GUIDE = Path(__file__).parents[2] / "docs" / "testing-your-application.md"
 BLOCK = re.compile(r"```python\n# (?P<name>\w+\.py)\n(?P<text>.*?)```", re.DOTALL)
 TESTS = ["test_app.py", "test_faults.py test_fixture.py test_own_broker.py test_time.py", "test_simulated.py"]
@@ -22,11 +24,10 @@ def directory(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("names", TESTS)
 def test_the_guide_is_right(directory, names):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *names.split()]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=170, check=False)
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stdout
 
 

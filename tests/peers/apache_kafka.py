@@ -15,8 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.peers.jars import WORK, classpath
+from tests.peers.jars import classpath
 from tests.peers.process import Process, free_ports
+from tests.peers.supply import WORK
+from tests.waiting import HANG_S
 
 CLUSTER_ID: Final = "b25jZWxvZy1wZWVyLTAwMQ"
 TOOLS: Final = {
@@ -116,7 +118,7 @@ class ApacheKafka:
             raise RuntimeError("Apache Kafka is not running")
         return self._process
 
-    def start(self, timeout_s: float = 120) -> Self:
+    def start(self) -> Self:
         """Format the directory on the first start, run the broker and wait until it answers."""
         configuration = self._write_configuration()
         logging = configuration.with_name("log4j2.properties")
@@ -130,7 +132,7 @@ class ApacheKafka:
         options = (f"-Xmx{self._heap_mb}m", f"-Xms{self._heap_mb}m", *_BROKER_JVM)
         command_line = _java("kafka.Kafka", str(configuration), options=options, logging=logging)
         self._process = Process(command_line, self.directory / "broker.log")
-        self.ready_s = self._process.wait_ready(self.host, self.port, timeout_s)
+        self.ready_s = self._process.wait_ready(self.host, self.port)
         return self
 
     def stop(self) -> None:
@@ -196,21 +198,17 @@ class KafkaTools:
         """The command line of a tool, by its name in `bin/` or its class."""
         return _java(TOOLS.get(tool, tool), *arguments, options=_SMALL_JVM, logging=self._logging)
 
-    def run(
-        self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = 60
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a tool to its end. `--bootstrap-server` is added unless the arguments name a server themselves."""
         if not any(argument.startswith(("--bootstrap", "--broker-list")) for argument in arguments):
             server = ("--bootstrap-server", self.bootstrap_servers)
             arguments = (*server, *arguments) if tool in _SERVER_FIRST else (*arguments, *server)
-        return self.run_bare(tool, *arguments, stdin=stdin, timeout_s=timeout_s)
+        return self.run_bare(tool, *arguments, stdin=stdin)
 
-    def run_bare(
-        self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = 60
-    ) -> subprocess.CompletedProcess[str]:
+    def run_bare(self, tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a tool with exactly these arguments."""
         return subprocess.run(
-            self.command(tool, *arguments), input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
+            self.command(tool, *arguments), input=stdin, capture_output=True, text=True, timeout=HANG_S, check=False
         )
 
 

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.peers.jars import ecosystem_jars
+from tests.peers.jars import ECOSYSTEM, classpath
 from tests.peers.process import Process, free_ports
+from tests.waiting import HANG_S
 
 _SMALL_JVM: Final = (
     *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
@@ -44,7 +45,7 @@ _WORKER: Final = {
 
 
 def _java(main: str, *arguments: str) -> list[str]:
-    return ["java", *_SMALL_JVM, "-cp", str(ecosystem_jars() / "*"), main, *arguments]
+    return ["java", *_SMALL_JVM, "-cp", classpath(ECOSYSTEM), main, *arguments]
 
 
 class WordCount:
@@ -58,7 +59,7 @@ class WordCount:
 
     def finish(self) -> None:
         """Close it; raises what it logged unless it ends well."""
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=HANG_S)
         if self._process.returncode:
             raise RuntimeError(f"exit code {self._process.returncode}: {self._log.read_text()[-4000:]}")
 
@@ -81,9 +82,9 @@ class ConnectWorker:
         command = _java("org.apache.kafka.connect.cli.ConnectDistributed", str(properties))
         self.process = Process(command, directory / "connect.log")
 
-    def configure(self, name: str, config: Mapping[str, str], timeout_s: float = 60) -> None:
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
         """Create a connector or change it, as soon as the worker takes requests."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + HANG_S
         request = urllib.request.Request(
             f"{self._address}/connectors/{name}/config",
             data=json.dumps(config).encode(),
@@ -92,7 +93,7 @@ class ConnectWorker:
         )
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=10):
+                with urllib.request.urlopen(request, timeout=HANG_S):
                     return
             except OSError as failure:  # not there yet, or still joining its group (409, 500 and 503)
                 refused = isinstance(failure, urllib.error.HTTPError) and failure.code == 400

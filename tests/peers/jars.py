@@ -1,25 +1,26 @@
-"""Where Apache Kafka's jars are: `ONCELOG_KAFKA_JARS`, or fetched once through Maven into `.work/`.
+"""The jars that come through Maven: Apache Kafka, Kafka Streams and Connect, Spark's Kafka connector, Spark's Avro.
 
-Kafka Streams and Connect (with the seventy megabytes of RocksDB) are apart: `ONCELOG_ECOSYSTEM_JARS`, or fetched too.
+`ONCELOG_KAFKA_JARS` and `ONCELOG_ECOSYSTEM_JARS` name directories that have them already. Streams and Connect are apart
+for the seventy megabytes of RocksDB that come with them.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Sequence
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from tests.peers.supply import Run, Supply
+
 KAFKA_VERSION: Final = "4.3.1"
-ROOT: Final = Path(__file__).resolve().parents[2]
-WORK: Final = ROOT / ".work"
 
 _POM: Final = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>oncelog.peers</groupId>
-  <artifactId>apache-kafka</artifactId>
+  <artifactId>peers</artifactId>
   <version>1</version>
   <dependencies>
 {dependencies}
@@ -28,57 +29,73 @@ _POM: Final = """\
 """
 _DEPENDENCY: Final = """\
     <dependency>
-      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+      <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
     </dependency>"""
-_BROKER: Final = ("kafka_2.13", "kafka-tools")
-_ECOSYSTEM: Final = ("kafka-streams", "connect-runtime", "connect-file")
-_LOGGING: Final = _DEPENDENCY.format(group="org.slf4j", artifact="slf4j-simple", version="1.7.36")
+_MAVEN: Final = ("mvn", "-B", "-Dstyle.color=never")
+_COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 
-class PeerMissing(Exception):
-    """Something a peer needs is not on this machine; the message says what."""
+def _with_all_they_need(pom: str, place: Path, run: Run) -> None:
+    (place / "pom.xml").write_text(pom, encoding="utf-8")
+    run([*_MAVEN, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=."], place)
 
 
-def kafka_jars() -> Path:
-    """The directory with Apache Kafka's broker, tools and everything they need; fetched when it is not there yet."""
-    ready = os.environ.get("ONCELOG_KAFKA_JARS")
-    if ready:
-        return Path(ready)
-    return _fetched(WORK / f"kafka-{KAFKA_VERSION}", _BROKER)
+def _as_they_are(artifacts: Sequence[str], place: Path, run: Run) -> None:
+    for artifact in artifacts:
+        run([*_MAVEN, _COPY, f"-Dartifact={artifact}", f"-DoutputDirectory={place}"], place)
 
 
-def ecosystem_jars() -> Path:
-    """The directory with Kafka Streams, Connect and its file connectors; fetched when it is not there yet."""
-    ready = os.environ.get("ONCELOG_ECOSYSTEM_JARS")
-    return Path(ready) if ready else _fetched(WORK / f"ecosystem-{KAFKA_VERSION}", _ECOSYSTEM, _LOGGING)
+def _project(title: str, folder: str, variable: str, *artifacts: str) -> Supply:
+    """Artifacts with everything they depend on at run time."""
+    pom = _POM.format(dependencies="\n".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts))
+    recipe = partial(_with_all_they_need, pom)
+    return Supply(title, "mvn", "Maven", folder, pom.encode, recipe, variable)
 
 
-def _fetched(home: Path, artifacts: Sequence[str], *others: str) -> Path:
-    library = home / "lib"
-    complete = home / "complete"
-    if not complete.exists():
-        _fetch(home, library, artifacts, others)
-        complete.touch()
-    return library
+def _artifacts(title: str, folder: str, *artifacts: str) -> Supply:
+    """These artifacts and nothing else."""
+    return Supply(title, "mvn", "Maven", folder, "\n".join(artifacts).encode, partial(_as_they_are, artifacts))
 
 
-def _fetch(home: Path, library: Path, artifacts: Sequence[str], others: Sequence[str]) -> None:
-    home.mkdir(parents=True, exist_ok=True)
-    ours = [
-        _DEPENDENCY.format(group="org.apache.kafka", artifact=artifact, version=KAFKA_VERSION) for artifact in artifacts
-    ]
-    pom = home / "pom.xml"
-    pom.write_text(_POM.format(dependencies="\n".join([*ours, *others])), encoding="utf-8")
-    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-    command += ["-DincludeScope=runtime", f"-DoutputDirectory={library}"]
+def _spark_version() -> str:
     try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise PeerMissing("Maven is needed to fetch Apache Kafka: install mvn, or set ONCELOG_KAFKA_JARS") from None
-    if run.returncode != 0:
-        raise PeerMissing(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}:\n{run.stdout[-2000:]}")
+        return version("pyspark")
+    except PackageNotFoundError:
+        return "4.1.1"
 
 
-def classpath() -> str:
-    """What goes after `java -cp`."""
-    return str(kafka_jars() / "*")
+KAFKA: Final = _project(
+    f"Apache Kafka {KAFKA_VERSION}",
+    f"kafka-{KAFKA_VERSION}",
+    "ONCELOG_KAFKA_JARS",
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+    f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+)
+ECOSYSTEM: Final = _project(
+    f"Kafka Streams and Connect {KAFKA_VERSION}",
+    f"ecosystem-{KAFKA_VERSION}",
+    "ONCELOG_ECOSYSTEM_JARS",
+    f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}",
+    f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
+    f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+SPARK_CONNECTOR: Final = _artifacts(
+    "Spark's Kafka connector",
+    "spark-connector",
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_spark_version()}",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+SPARK_AVRO: Final = _artifacts("Spark's Avro package", "spark-avro", "org.apache.spark:spark-avro_2.13:4.1.1")
+
+
+def classpath(supply: Supply = KAFKA) -> str:
+    """The argument of `java -cp` for everything of a supply; raises PeerMissing when it is not there."""
+    return str(supply.home() / "*")
+
+
+def jars_of(supply: Supply) -> list[Path]:
+    """The jars of a supply in path order; none when it is not there."""
+    return [] if supply.missing() else sorted(supply.home().glob("*.jar"))

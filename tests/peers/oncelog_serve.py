@@ -46,14 +46,14 @@ class OncelogServe:
             raise RuntimeError("oncelog is not running")
         return self._process
 
-    def start(self, timeout_s: float = 120) -> Self:
+    def start(self) -> Self:
         """Run it and wait until it answers."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [*self._command, "serve", "--data-dir", str(self.data_directory), "--listen", self.bootstrap_servers]
         for key, value in self._properties.items():
             command += ["-o", f"{key}={value}"]
         self._process = Process(command, self.directory / "broker.log")
-        self.ready_s = self._process.wait_ready(self.host, self.port, timeout_s)
+        self.ready_s = self._process.wait_ready(self.host, self.port)
         return self
 
     def stop(self) -> int:

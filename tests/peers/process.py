@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.waiting import HANG_S
+
 _METADATA_V1: Final = struct.pack(">hhihi", 3, 1, 1, -1, -1)
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -28,7 +30,7 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def answers_metadata(host: str, port: int, timeout_s: float = 1.0) -> bool:
+def answers_metadata(host: str, port: int, timeout_s: float = HANG_S) -> bool:
     """Whether a broker there names at least one live broker: it is ready for clients."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
@@ -70,11 +72,11 @@ class Process:
         """Whether the child has not ended."""
         return self._child.poll() is None
 
-    def wait_ready(self, host: str, port: int, timeout_s: float, poll_s: float = 0.01) -> float:
+    def wait_ready(self, host: str, port: int, poll_s: float = 0.01) -> float:
         """Wait until the broker names itself; seconds since the start of the process."""
         while not answers_metadata(host, port):
             elapsed = time.monotonic() - self._started
-            if not self.running or elapsed > timeout_s:
+            if not self.running or elapsed > HANG_S:
                 raise RuntimeError(f"no broker at {host}:{port} after {elapsed:.1f} s:\n{self.log_tail()}")
             time.sleep(poll_s)
         return time.monotonic() - self._started
@@ -104,19 +106,19 @@ class Process:
 
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
-        self._end(signal.SIGKILL, 10)
+        self._end(signal.SIGKILL)
 
-    def stop(self, timeout_s: float = 30) -> int:
-        """SIGTERM, wait (SIGKILL after the time-out); the exit code."""
-        return self._end(signal.SIGTERM, timeout_s)
+    def stop(self) -> int:
+        """SIGTERM, wait (SIGKILL if it hangs); the exit code."""
+        return self._end(signal.SIGTERM)
 
-    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+    def _end(self, number: signal.Signals) -> int:
         if self.running:
             self._child.send_signal(number)
             try:
-                self._child.wait(timeout_s)
+                self._child.wait(HANG_S)
             except subprocess.TimeoutExpired:
                 self._child.kill()
-                self._child.wait(10)
+                self._child.wait(HANG_S)
         self._output.close()
         return self._child.returncode

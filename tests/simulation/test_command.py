@@ -14,6 +14,7 @@ import pytest
 from oncelog.cli.main import invoke
 from oncelog.sim.mutants import MUTANTS
 from oncelog.sim.simulation import simulate
+from tests.waiting import HANG_S
 
 PLANT = "skip-marker"
 
@@ -81,7 +82,7 @@ def test_an_interrupt_ends_it_at_once_without_a_word(end: signal.Signals) -> Non
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(end)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=HANG_S)
     assert (process.returncode, said) == (130, b"")
 
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.waiting import HANG_S
+
 pytestmark = pytest.mark.slow
 
 _RUN = """
@@ -24,7 +26,7 @@ def run(hash_seed: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=HANG_S,
     ).stdout
 
 

@@ -15,7 +15,8 @@ from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Headers, Record
 from oncelog.testing import Broker
-from tests.spark.connector_jars import avro_jars, connector_jars
+from tests.peers.jars import SPARK_AVRO, SPARK_CONNECTOR, jars_of
+from tests.spark.starting import patient_starts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,17 +41,19 @@ def sink_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Finds the source by itself: nothing is registered. Has Spark's own connector and Avro where Maven has them."""
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """Finds the source by itself: nothing is registered. Has Spark's own connector and Avro only where tests of this
+    run are about them, so that `make test` is the same on every machine."""
     from oncelog.spark.local_session import local_session
 
-    jars = [*connector_jars()[0], *avro_jars()[0]]
+    with_peers = any(item.get_closest_marker(name) for item in request.session.items for name in ("java", "peer"))
+    jars = [*jars_of(SPARK_CONNECTOR), *jars_of(SPARK_AVRO)] if with_peers else []
     config = {"spark.sql.shuffle.partitions": "2", "spark.sql.execution.pyspark.python.traceback.enabled": "true"}
     if jars:
         config["spark.jars"] = ",".join(map(str, jars))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ResourceWarning)  # PySpark leaves its gateway's socket open
-        with local_session(master="local[2]", config=config) as session:
+        with local_session(master="local[2]", config=config) as session, patient_starts():
             session.sparkContext.setLogLevel("ERROR")
             yield session
 

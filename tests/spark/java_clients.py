@@ -62,7 +62,7 @@ def write_with_every_codec(spark: SparkSession, bootstrap_servers: str, topic: s
 def console_consumed(bootstrap_servers: str, topic: str, expected: int) -> list[bytes]:
     """The values that Apache Kafka's console consumer reads at read_committed, until no more come."""
     arguments = ("--topic", topic, "--from-beginning", "--isolation-level", "read_committed", "--timeout-ms")
-    done = KafkaTools(bootstrap_servers).run("kafka-console-consumer", *arguments, "8000", timeout_s=120)
+    done = KafkaTools(bootstrap_servers).run("kafka-console-consumer", *arguments, "8000")
     values = sorted(line.encode() for line in done.stdout.splitlines())
     assert len(values) >= expected, done.stderr[-2000:]
     return values

@@ -25,25 +25,21 @@ from oncelog.spark.sink.options import Mode
 from oncelog.spark.source.batch_reader import OncelogReader
 from oncelog.spark.source.options import parse_options
 from tests.peers.apache_kafka import ApacheKafka
-from tests.peers.jars import PeerMissing, kafka_jars
-from tests.spark.connector_jars import connector_jars
+from tests.peers.jars import SPARK_CONNECTOR
 from tests.spark.java_clients import console_consumed, write_with_every_codec
 from tests.spark.sink.queries import TWO_PHASE, Copy, add_input, committed_values, make_input
 from tests.spark.sink.test_brokers import kill_at
 from tests.spark.sink.test_java import COMMITTED, values_of
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.java]
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    try:
-        kafka_jars()
-    except PeerMissing as missing:
-        pytest.skip(str(missing))
     with ApacheKafka(tmp_path_factory.mktemp("kafka")) as running:
         yield running
 
@@ -74,7 +70,7 @@ def test_the_commands(kafka: ApacheKafka, tmp_path: Path) -> None:
 
     def oncelog(*arguments: str) -> Any:
         command = [sys.executable, "-m", "oncelog", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         return json.loads(done.stdout)
 
@@ -97,7 +93,7 @@ def test_the_broker_is_killed_under_source_and_sink(spark: SparkSession, kafka: 
     kill_at(copy, ("ledger-before-commit",), kill_and_start)
     assert committed_values(kafka.bootstrap_servers, "killed-out") == values
     assert console_consumed(kafka.bootstrap_servers, "killed-out", len(values)) == values
-    if connector_jars()[0]:
+    if not SPARK_CONNECTOR.missing():
         assert values_of(spark, kafka.bootstrap_servers, "killed-out", "kafka", **COMMITTED) == values
 
 
@@ -116,10 +112,8 @@ def test_a_kill_at_every_point_of_two_phase_commit(spark: SparkSession, tmp_path
         assert console_consumed(kafka.bootstrap_servers, "points-out", len(values)) == values
 
 
+@pytest.mark.peer("spark-connector")
 def test_what_a_java_producer_wrote(spark: SparkSession, kafka: ApacheKafka) -> None:
-    jars, reason = connector_jars()
-    if not jars:
-        pytest.skip(reason)
     committed, aborted = write_with_every_codec(spark, kafka.bootstrap_servers, "from-java")
     assert values_of(spark, kafka.bootstrap_servers, "from-java", "oncelog", **COMMITTED) == committed
     assert values_of(spark, kafka.bootstrap_servers, "from-java", "oncelog") == sorted(committed + aborted)

@@ -87,7 +87,7 @@ def _for_brokers(request: AddPartitionsToTxnRequest, context: Context) -> Steps[
 
 
 def _decide(transactions: Sequence[AddPartitionsToTxnTransaction], context: Context) -> Steps[list[TopicResults]]:
-    """What is to be answered for the partitions of each transaction. The coordinators are asked about all of them side
+    """Decide what to answer for the partitions of each transaction. The coordinators are asked about all of them side
     by side, so that one that is still completing keeps no other from being added."""
     refused = [_refused(transaction, context) for transaction in transactions]
     asked = [transaction for transaction, results in zip(transactions, refused, strict=True) if results is None]
@@ -99,7 +99,7 @@ def _decide(transactions: Sequence[AddPartitionsToTxnTransaction], context: Cont
 
 
 def _refused(transaction: AddPartitionsToTxnTransaction, context: Context) -> TopicResults | None:
-    """What is answered without asking the coordinator; None: it has to be asked."""
+    """The answer that needs no coordinator; None: it has to be asked."""
     refusals = {partition: _refusal(partition, context) for partition in partitions_of(transaction.topics)}
     if any(refusal is not ErrorCode.NONE for refusal in refusals.values()):
         return _each_its_own(

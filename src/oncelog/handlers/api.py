@@ -1,4 +1,4 @@
-"""What the registry says of one API."""
+"""One row of the registry of APIs, and its vocabulary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Operation(Enum):
-    """What a request wants to do to a resource, by Apache Kafka's ``AclOperation`` names and codes."""
+    """The operation that a request asks for, by Apache Kafka's ``AclOperation`` names and codes."""
 
     NONE = 0
     READ = 3
@@ -24,7 +24,7 @@ class Operation(Enum):
 
 
 class ResourceType(Enum):
-    """What is protected, by Apache Kafka's ``ResourceType`` names and codes."""
+    """The kind of a protected resource, by Apache Kafka's ``ResourceType`` names and codes."""
 
     NONE = 0
     TOPIC = 2

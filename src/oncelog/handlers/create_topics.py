@@ -78,8 +78,8 @@ def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopic
 def _outcomes(
     wanted: Sequence[CreatableTopic], request: CreateTopicsRequest, context: Context
 ) -> Steps[Sequence[CreatedTopic | Refusal]]:
-    """What becomes of each topic. Thousands are created some at a time: deciding on them, and taking over what was
-    committed, are turns that others wait for."""
+    """Create the topics; the outcome of each. Thousands are created some at a time: deciding on them, and taking over
+    what was committed, are turns that others wait for."""
     cluster = context.cluster
     if len(wanted) > TOPICS_A_COMMIT:
         yield NextSlice()
@@ -144,7 +144,7 @@ def _created(
 
 
 def _configs(topic: CreatedTopic, context: Context) -> list[CreatableTopicConfigs]:
-    """What the topic's logs will obey, and where each value comes from (KIP-525)."""
+    """The configs of the topic's logs, and the source of each value (KIP-525)."""
     config = context.cluster.config
     found = []
     for key in sorted(TOPIC_KEYS, key=lambda key: key.name):

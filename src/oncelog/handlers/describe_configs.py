@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
+from oncelog.core.configs import kafka_documentation
 from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym
+from oncelog.core.configs.documentation import documentation_of
 from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
 from oncelog.core.configs.kinds import ConfigKey, Update, Value, canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
@@ -38,6 +41,10 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 Entry = DescribeConfigsResourceResult
 
+_BROKER_ID: Final = re.compile(r"[+]?0*([0-9]+)")
+"""1, +1 and 001 are the same broker."""
+
+_TEXTS: Final = {Source.GROUP: kafka_documentation.GROUP, Source.CLIENT_METRICS: kafka_documentation.CLIENT_METRICS}
 _DENIED: Final = {
     ConfigResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ConfigResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -46,7 +53,7 @@ _DENIED: Final = {
 
 def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     """Describe each resource. An unknown type refuses the whole request, as in Apache Kafka. What is asked for again is
-    answered once: a broker's configuration is 20 kB, and six bytes ask for it."""
+    answered once: a broker's configuration with its documentation is 100 kB, and six bytes ask for it."""
     resources = list({_question(resource): resource for resource in request.resources}.values())
     unknown = [resource for resource in resources if resource.resource_type not in tuple(ConfigResourceType)]
     if unknown:
@@ -64,9 +71,12 @@ def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigs
     return DescribeConfigsResponse(results=results)
 
 
-def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...] | None]:
-    keys = resource.configuration_keys
-    return resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
+def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:
+    keys, name = resource.configuration_keys, resource.resource_name
+    if resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
+        same = _BROKER_ID.fullmatch(name)
+        name = same[1] if same else name
+    return resource.resource_type, name, tuple(keys or ())
 
 
 def _may_see(context: Context, resource: DescribeConfigsResource) -> bool:
@@ -127,7 +137,10 @@ class _Describer:
         if entries is None:
             entries = self._topic_entries[overrides] = [
                 self._entry(
-                    key, topic_value(self._config, topic.configs, key), topic_synonyms(self._config, topic.configs, key)
+                    key,
+                    topic_value(self._config, topic.configs, key),
+                    topic_synonyms(self._config, topic.configs, key),
+                    kafka_documentation.TOPIC,
                 )
                 for key in TOPIC_KEYS
                 if not key.internal or key.name in topic.configs
@@ -138,7 +151,7 @@ class _Describer:
         config = self._config
         if not name:
             return [
-                self._broker_entry(key, [s for s in config.synonyms(key) if s.source is Source.DYNAMIC_DEFAULT_BROKER])
+                self._set_entry(key, [s for s in config.synonyms(key) if s.source is Source.DYNAMIC_DEFAULT_BROKER])
                 for key in config.dynamic_default
             ]
         check_broker_name(
@@ -147,25 +160,34 @@ class _Describer:
             "Broker id must be an integer, but it is: ",
             " or empty string, but received ",
         )
-        others = [key for key in (*config.static, *config.dynamic_default, *config.dynamic) if key not in BROKER_KEYS]
-        shown = [key.name for key in BROKER_KEYS.values() if not key.internal]
-        return [self._broker_entry(key, config.synonyms(key)) for key in (*shown, *dict.fromkeys(others))]
+        listed = {key.name: key for key in BROKER_KEYS.values() if not key.internal}
+        others = dict.fromkeys((*config.static, *config.dynamic_default, *config.dynamic))
+        return [
+            *(
+                self._entry(
+                    key,
+                    config.get(name),
+                    config.synonyms(name),
+                    kafka_documentation.BROKER,
+                    read_only=key.update is Update.READ_ONLY,
+                )
+                for name, key in listed.items()
+            ),
+            *(self._set_entry(name, config.synonyms(name)) for name in others if name not in listed),
+        ]
 
-    def _broker_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
+    def _set_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
+        """A key as it was set, not as it is parsed. Of an unknown one nothing is shown: it may be secret."""
         key = BROKER_KEYS.get(name)
-        if key is None:
-            return self._unknown_entry(name, synonyms)
-        return self._entry(key, self._config.get(name), synonyms, read_only=key.update is Update.READ_ONLY)
-
-    def _unknown_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
         return Entry(
             name=name,
-            value=None,
-            read_only=True,
+            value=synonyms[0].value,
+            read_only=key is None or key.update is Update.READ_ONLY,
             config_source=synonyms[0].source.value,
-            is_sensitive=True,
+            is_sensitive=key is None or key.sensitive,
             synonyms=self._shown(synonyms),
-            documentation=None,
+            config_type=0 if key is None else key.type.value,
+            documentation=None if key is None else self._told(key, kafka_documentation.BROKER),
         )
 
     def _loggers(self, name: str) -> Sequence[Entry]:
@@ -186,19 +208,31 @@ class _Describer:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         configs = current(self._context.cluster.image, Resource(ConfigResourceType.GROUP, name)).configs
-        return [
-            self._own_entry(key, configs, Source.GROUP, self._config.synonyms(key.synonym or ""))
-            for key in GROUP_KEYS.values()
-        ]
+        return [self._own_entry(key, configs, Source.GROUP, self._defaults(key)) for key in GROUP_KEYS.values()]
+
+    def _defaults(self, key: ConfigKey) -> list[Synonym]:
+        """Where a group's key has its value from when the group does not set it: the broker's key, or its default."""
+        if key.synonym is not None:
+            return self._config.synonyms(key.synonym)
+        return [Synonym(key.name, key.default, Source.DEFAULT)]
 
     def _own_entry(self, key: ConfigKey, configs: Mapping[str, str], source: Source, synonyms: list[Synonym]) -> Entry:
         """An entry of a resource that sets a key itself, or takes the broker's value."""
+        value = self._config.get(key.synonym) if key.synonym else key.default_value()
         if key.name in configs:
             value = key.parse(configs[key.name])
-            return self._entry(key, value, [Synonym(key.name, canonical(value), source), *synonyms])
-        return self._entry(key, self._config.get(key.synonym) if key.synonym else key.default_value(), synonyms)
+            synonyms = [Synonym(key.name, canonical(value), source), *synonyms]
+        return self._entry(key, value, synonyms, _TEXTS[source])
 
-    def _entry(self, key: ConfigKey, value: Value, synonyms: Sequence[Synonym], *, read_only: bool = False) -> Entry:
+    def _entry(
+        self,
+        key: ConfigKey,
+        value: Value,
+        synonyms: Sequence[Synonym],
+        texts: Mapping[str, str],
+        *,
+        read_only: bool = False,
+    ) -> Entry:
         source = synonyms[0].source if synonyms else Source.DEFAULT
         return Entry(
             name=key.name,
@@ -208,8 +242,12 @@ class _Describer:
             is_sensitive=key.sensitive,
             synonyms=self._shown(synonyms),
             config_type=key.type.value,
-            documentation=key.documentation if self._with_documentation else None,
+            documentation=self._told(key, texts),
         )
+
+    def _told(self, key: ConfigKey, texts: Mapping[str, str]) -> str | None:
+        """The documentation of a key, where it is asked for."""
+        return documentation_of(key, texts) if self._with_documentation else None
 
     def _shown(self, synonyms: Sequence[Synonym]) -> list[DescribeConfigsSynonym]:
         return [

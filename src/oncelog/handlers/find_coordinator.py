@@ -48,7 +48,7 @@ _MESSAGES: Final = {
 
 
 class _Found(NamedTuple):
-    """Where a coordinator is, or why nobody can say."""
+    """The place of a coordinator, or the error if nobody can say."""
 
     error_code: ErrorCode
     node_id: int = -1

@@ -121,7 +121,7 @@ def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdR
 
 
 def _open_transaction(request: InitRequest, context: Context) -> TransactionDescription | None:
-    """What the id has open, and this request is going to abort."""
+    """The open transaction of the id that this request is going to abort."""
     shard = context.transactions.shard_of(request.transactional_id)
     found = None if shard is None else shard.describe(request.transactional_id)
     return found if found is not None and found.state == STATE_NAMES[TransactionState.ONGOING] else None

@@ -37,7 +37,7 @@ MAX_PROGRAM: Final = 5000
 
 
 def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTransactionsResponse]:
-    """All that the filters and the authoriser let through; none while some are still being loaded."""
+    """List the transactions that filters and authoriser let through; none while some are still being loaded."""
     shards = list(context.transactions.shards())
     topic = context.cluster.image.topics.get(TRANSACTION_STATE)
     led = 0 if topic is None else sum(partition.leader == context.cluster.broker_id for partition in topic.partitions)

@@ -94,14 +94,25 @@ def _create_then_answer(
     if creatable:
         refusals = yield from auto_create(context.cluster, creatable)
         refused.update((TopicName(name), refusal.error_code) for name, refusal in refusals.items())
-    if len(missing) > _MANY:
-        yield NextSlice()
-    return _answer_names(request, context, names, refused)
+    response = _respond(request, context, [])
+    for start in range(0, len(names), _MANY):
+        if len(names) > _MANY:
+            yield NextSlice()
+        topics = _named(context, names[start : start + _MANY], refused)
+        response.topics += _with_operations(request, context, topics)
+    return response
 
 
 def _answer_names(
     request: MetadataRequest, context: Context, names: Sequence[TopicName], refused: Mapping[TopicName, ErrorCode]
 ) -> MetadataResponse:
+    return _respond(request, context, _named(context, names, refused))
+
+
+def _named(
+    context: Context, names: Sequence[TopicName], refused: Mapping[TopicName, ErrorCode]
+) -> list[MetadataResponseTopic]:
+    """The topics of these names, or why they cannot be described."""
     image = context.cluster.image
     topics = []
     for name in names:
@@ -112,7 +123,7 @@ def _answer_names(
         else:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is None else error
             topics.append(MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name)))
-    return _respond(request, context, topics)
+    return topics
 
 
 def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -> MetadataResponse:
@@ -153,17 +164,24 @@ def _respond(request: MetadataRequest, context: Context, topics: list[MetadataRe
         brokers=_brokers(context),
         cluster_id=context.cluster.cluster_id,
         controller_id=context.cluster.image.controller_id,
-        topics=topics,
+        topics=_with_operations(request, context, topics),
     )
     if request.include_cluster_authorized_operations and context.version in _CLUSTER_OPERATIONS_VERSIONS:
         allowed = may_cluster(context, Operation.DESCRIBE)
         response.cluster_authorized_operations = cluster_operations(context) if allowed else 0
-    if request.include_topic_authorized_operations and context.version >= _TOPIC_OPERATIONS_SINCE:
-        response.topics = [_with_operations(context, topic) for topic in topics]
     return response
 
 
-def _with_operations(context: Context, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+def _with_operations(
+    request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]
+) -> list[MetadataResponseTopic]:
+    """The topics with what the client may do to each, where it asks for that."""
+    if request.include_topic_authorized_operations and context.version >= _TOPIC_OPERATIONS_SINCE:
+        return [_with_its_operations(context, topic) for topic in topics]
+    return topics
+
+
+def _with_its_operations(context: Context, topic: MetadataResponseTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.name,

@@ -52,13 +52,7 @@ def _end_of_epoch(topic: TopicName, asked: OffsetForLeaderPartition, context: Co
     leader = context.partitions.leader_log(partition, asked.current_leader_epoch)
     if isinstance(leader, ErrorCode):
         return _failed(asked, leader)
-    epoch: int
-    end_offset: int
-    if asked.leader_epoch == leader.leader_epoch:
-        # The log knows an epoch by its first record; the leader knows its own before that.
-        epoch, end_offset = asked.leader_epoch, leader.log.log_end_offset
-    else:
-        epoch, end_offset = leader.log.epoch_end_offset(asked.leader_epoch)
+    epoch, end_offset = leader.log.epoch_end_offset(asked.leader_epoch, leader.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 
 

@@ -152,7 +152,7 @@ def _accepted_of_topic(topic: TxnOffsetCommitRequestTopic, context: Context, ans
 
 
 def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], context: Context) -> Steps[CommitReply]:
-    """What the two coordinators say."""
+    """Ask the two coordinators, of the transaction and of the group."""
     if not request.group_id:
         return CommitReply(ErrorCode.INVALID_GROUP_ID)
     refusal = context.groups.refusal(GroupId(request.group_id))
@@ -185,13 +185,13 @@ class _Guarded:
         self._guard = producers.verifications.begin(producer_id)
 
     def holds(self) -> bool:
-        """Whether what was verified since is still so: the producer has not been written for, or is in its
+        """True if what was verified is still so: no marker of the producer was written since, or it is in its
         transaction there."""
         producers, guard = self._producers, self._guard
         return producers.verifications.is_current(guard) or producers.has_open_transaction(guard.producer_id)
 
     def end(self) -> None:
-        """What was verified has been used, or never will be."""
+        """Take the guard away: the verification was used, or never will be."""
         self._producers.verifications.end(self._guard)
 
 
@@ -202,7 +202,7 @@ def _decide(
     guarded: _Guarded,
     context: Context,
 ) -> Steps[CommitReply]:
-    """What the group's coordinator says of a transaction that the partition takes part in."""
+    """Let the group's coordinator commit, once the partition takes part in the transaction."""
     commit = TransactionalCommitRequest(
         GroupId(request.group_id),
         MemberId(request.member_id),

@@ -123,7 +123,7 @@ def _write(
 
 
 def _administrators_refusal(marker: Marker, log: PartitionLog, context: Context, *, ends_live: bool) -> ErrorCode:
-    """What an administrator's marker may not end although it names it; the log looks at the name itself."""
+    """The error if an administrator's marker may not end the transaction it names; the log checks the name itself."""
     if marker.committed:
         return ErrorCode.INVALID_REQUEST
     entry = log.producers.entries.get(marker.producer_id)

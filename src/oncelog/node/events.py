@@ -1,4 +1,4 @@
-"""What goes into a node and what comes out.
+"""Events go into a node, effects come out.
 
 The outside (``runtime``, ``sim``, a test) hands one event at a time to ``Node.handle`` and carries out the effects it
 returns, in order; what an effect leads to comes back as an event. Effects have an order that matters: persist, then

@@ -146,7 +146,7 @@ class Node:
         self.requests = Requests(ports, authoriser, self._parking(), self._deadlines, self._runnable, self._outbox)
 
     def _parking(self) -> ParkingTable:
-        """Who keeps a handler that waits, by what it waits for."""
+        """The part of the node that keeps a waiting handler, by the type of its wait."""
         return {
             UntilDurable: self.partitions.park_until_durable,
             UntilReadable: self._delayed_fetches.park,

@@ -1,4 +1,4 @@
-"""What a broker is started with, from Kafka's configuration keys: parsed and checked, nothing opened yet."""
+"""The settings a broker starts with, from Kafka's configuration keys: parsed and checked, nothing opened yet."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def parse_listeners(listeners: Sequence[str]) -> Address:
 
 
 def _parse_advertised(listeners: Sequence[str]) -> Address | None:
-    """What clients are told; without a host, the address they came by. Raises ConfigError."""
+    """The address to advertise to clients; without a host, the one they came by. Raises ConfigError."""
     host, port = parse_listeners(listeners)
     if host in ("0.0.0.0", "::"):
         raise ConfigError.of_value(

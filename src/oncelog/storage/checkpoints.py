@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Final
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition, uuid_bytes, uuid_text
@@ -32,22 +33,31 @@ def number(text: str, maximum: int = INT64_MAX) -> int | None:
     return value if value <= maximum else None
 
 
-def replace_file(files: Files, path: str, data: bytes, *, durable: bool = True) -> None:
-    """Put ``data`` in place of the file at ``path``, atomically and (if ``durable``) for good."""
+class Sync(Enum):
+    """The part of a replaced file that is on disk when the replacement returns."""
+
+    NOTHING = 0
+    CONTENT = 1
+    """A power cut leaves the old file or the new one, both whole; a sync of the directory makes it the new one."""
+    ALL = 2
+
+
+def replace_file(files: Files, path: str, data: bytes, sync: Sync = Sync.ALL) -> None:
+    """Put ``data`` in place of the file at ``path``, atomically and as durable as ``sync`` says."""
     temporary = path + TEMPORARY
     file = files.open(temporary, create=True)
     file.truncate(0)
     file.append((data,))
-    if durable:
+    if sync is not Sync.NOTHING:
         file.sync()
     file.close()
     files.rename(temporary, path)
-    if durable:
+    if sync is Sync.ALL:
         files.sync_directory(path.rpartition("/")[0])
 
 
 def read_file(files: Files, path: str) -> bytes | None:
-    """All of a small file, None when it does not exist or is absurdly large."""
+    """The content of a small file, None when it does not exist or is absurdly large."""
     try:
         file = files.open(path)
     except FileNotFoundError:
@@ -94,7 +104,7 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 def read_leader_epochs(files: Files, directory: str) -> list[EpochStart]:
-    """A partition's leader epochs; empty when the file is missing or damaged."""
+    """The leader epochs of a partition; empty when the file is missing or damaged."""
     entries: list[EpochStart] = []
     for row in _read_rows(files, f"{directory}/{LEADER_EPOCHS}"):
         if len(row) != 2:
@@ -109,10 +119,10 @@ def read_leader_epochs(files: Files, directory: str) -> list[EpochStart]:
     return entries
 
 
-def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochStart]) -> None:
-    """Replace a partition's leader epochs, atomically but not for good."""
+def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochStart], sync: Sync) -> None:
+    """Replace a partition's leader epochs, atomically and as durable as ``sync`` says."""
     data = _encode_rows(f"{entry.epoch} {entry.start_offset}" for entry in entries)
-    replace_file(files, f"{directory}/{LEADER_EPOCHS}", data, durable=False)
+    replace_file(files, f"{directory}/{LEADER_EPOCHS}", data, sync)
 
 
 def read_topic_id(files: Files, directory: str) -> TopicId:
@@ -122,7 +132,7 @@ def read_topic_id(files: Files, directory: str) -> TopicId:
     return NO_TOPIC_ID if match is None else TopicId(uuid_bytes(match[1]))
 
 
-def write_topic_id(files: Files, directory: str, topic_id: TopicId, *, durable: bool = True) -> None:
+def write_topic_id(files: Files, directory: str, topic_id: TopicId, sync: Sync = Sync.ALL) -> None:
     """Say to which topic id a partition directory belongs."""
     data = f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode()
-    replace_file(files, f"{directory}/{PARTITION_METADATA}", data, durable=durable)
+    replace_file(files, f"{directory}/{PARTITION_METADATA}", data, sync)

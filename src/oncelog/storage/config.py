@@ -45,18 +45,23 @@ class LogConfig:
     min_insync_replicas: int = 1
 
     @property
+    def largest_batch_bytes(self) -> int:
+        """Recovery takes a batch that claims more for damage; a follower does not take it."""
+        return max(self.max_message_bytes, self.segment_bytes, MIB)
+
+    @property
     def compact(self) -> bool:
-        """Whether the log is compacted (it may also be deleted from)."""
+        """True if the log is compacted (it may also be deleted from)."""
         return COMPACT in self.cleanup_policy
 
     @property
     def delete(self) -> bool:
-        """Whether old segments are deleted by time and size."""
+        """True if old segments are deleted by time and size."""
         return DELETE in self.cleanup_policy
 
     @property
     def log_append_time(self) -> bool:
-        """Whether the broker sets the timestamps."""
+        """True if the broker sets the timestamps."""
         return self.message_timestamp_type == LOG_APPEND_TIME
 
     @staticmethod
@@ -71,11 +76,10 @@ class StorageConfig:
     """The broker configuration that storage needs, for all logs together."""
 
     producer_id_expiration_ms: int = DAY_MS
-    producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
     cleaner_dedupe_buffer_bytes: int = 128 * MIB
     cleaner_enable: bool = True
     max_decompressed_bytes: int = 512 * MIB
-    """Bound on what one batch may decompress to, where it must be looked into."""
+    """Bound on what one batch may decompress to, where its records are validated."""
     jitter_seed: int = field(default=0)
 
 

@@ -15,6 +15,7 @@ from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicParti
 from oncelog.base.invariant import invariant
 from oncelog.ports import Files
 from oncelog.storage.checkpoints import (
+    Sync,
     read_file,
     read_offsets,
     read_topic_id,
@@ -39,15 +40,16 @@ from oncelog.storage.file_names import (
 )
 from oncelog.storage.jobs import Job
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.recovery import Checkpointed, Recovery
-from oncelog.storage.segment.segment import IndexBudget
+from oncelog.storage.log.state import SharedByLogs
+from oncelog.storage.recovery.recovery import Checkpointed, Recovery
+from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.transactions.open_transactions import OpenTransactions
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
 
 class LogDirectory:
-    """All logs; see the module's rule. ``was_clean`` says how the last run ended."""
+    """All logs; see the module's rule. ``was_clean``: the last run ended with :meth:`close`."""
 
     def __init__(self, files: Files, storage: StorageConfig | None = None) -> None:
         self.files = files
@@ -59,7 +61,7 @@ class LogDirectory:
         self._budget = IndexBudget()
         self._doomed: list[str] = []
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
-        """What the checkpoints say by now: they are written when that changes."""
+        """The content of the checkpoints by now: they are written when that changes."""
         self._compacting: Compact | None = None
         self.transactions = OpenTransactions()
 
@@ -103,7 +105,6 @@ class LogDirectory:
                 log = self._open_log(partition, config_of(partition), known, now_ms)
             except NotADirectoryError:
                 continue
-            log.before_first_compaction = self._before_first_compaction
             log.set_high_watermark(min(high_watermarks.get(partition, 0), log.durable_offset))
             self.logs[partition] = log
             yield partition
@@ -112,32 +113,29 @@ class LogDirectory:
         directory = str(partition)
         names = self.files.list(directory)
         topic_id = read_topic_id(self.files, directory) if PARTITION_METADATA in names else NO_TOPIC_ID
-        state = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, known)
-        return PartitionLog(
-            self.files, partition, topic_id, config, self.storage, self._budget, state, transactions=self.transactions
-        )
+        recovered = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, known)
+        return PartitionLog(self._shared(), partition, topic_id, config, recovered)
 
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """A new, empty log."""
         invariant(partition not in self.logs, "log exists", partition=partition)
         directory = str(partition)
         self.files.make_directory(directory)
-        write_topic_id(self.files, directory, topic_id, durable=False)
+        write_topic_id(self.files, directory, topic_id, Sync.NOTHING)
         recovery = Recovery(self.files, directory, config, self.storage, self._budget, now_ms)
-        state = recovery.run([], Checkpointed(clean=True))
-        log = PartitionLog(
-            self.files, partition, topic_id, config, self.storage, self._budget, state, transactions=self.transactions
-        )
-        log.before_first_compaction = self._before_first_compaction
+        log = PartitionLog(self._shared(), partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
         self.logs[partition] = log
         return log
+
+    def _shared(self) -> SharedByLogs:
+        return SharedByLogs(self.files, self.storage, self._budget, self.transactions, self)
 
     def delete(self, partition: TopicPartition, token: bytes) -> Job:
         """Take a log away: its directory is renamed at once, the job removes it. ``token``: 16 random bytes."""
         return self._put_aside(partition, token, DELETE_DIRECTORY)
 
     def set_aside(self, partition: TopicPartition, token: bytes) -> None:
-        """Move a log that belongs to no topic we know out of the way; nobody removes it but the operator."""
+        """Move a log that belongs to no known topic out of the way; only the operator removes it."""
         self._put_aside(partition, token, STRAY_DIRECTORY)
 
     def _put_aside(self, partition: TopicPartition, token: bytes, mark: str) -> Job:
@@ -155,7 +153,7 @@ class LogDirectory:
         return [RemoveDirectories(self.files, _NOWHERE, doomed)] if doomed else []
 
     def due_jobs(self, now_ms: int) -> list[Job]:
-        """What is due in all logs, and the directories that earlier deletions left.
+        """The jobs that are due in all logs, and the directories that earlier deletions left.
 
         One compaction at a time, of the log with the largest dirty part: its offset map bounds the memory of all.
         """
@@ -185,12 +183,37 @@ class LogDirectory:
         self._write_cleaned()
 
     def checkpoint_log_starts(self, rising: Mapping[TopicPartition, Offset] = MappingProxyType({})) -> None:
-        """Write down log starts that no file name tells, those that will be raised when it returns as they will be
-        then; durable when it returns."""
+        """Write down log starts that lie inside a segment, those that are about to move (``rising``) as they will be;
+        durable when it returns."""
         starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}
         self._write(LOG_START_OFFSETS, {**starts, **rising})
 
-    def _before_first_compaction(self) -> None:
+    def before_truncation(
+        self, partition: TopicPartition, recovery_point: int, high_watermark: int, log_start_offset: int | None
+    ) -> None:
+        """Write down the offsets of a log that is about to be truncated; durable when it returns.
+
+        A recovery point above its new end would let recovery trust what will be written there, and a high watermark
+        be taken for what the log begins with.
+        """
+        logs = self.logs.values()
+        if self._may_exceed(RECOVERY_POINTS, partition, recovery_point):
+            self._write(
+                RECOVERY_POINTS, {log.partition: log.durable_offset for log in logs} | {partition: recovery_point}
+            )
+        if self._may_exceed(HIGH_WATERMARKS, partition, high_watermark):
+            self._write(
+                HIGH_WATERMARKS, {log.partition: log.high_watermark for log in logs} | {partition: high_watermark}
+            )
+        if log_start_offset is not None and self._written.get(LOG_START_OFFSETS, {}).get(partition) != log_start_offset:
+            self.checkpoint_log_starts({partition: Offset(log_start_offset)})
+
+    def _may_exceed(self, path: str, partition: TopicPartition, offset: int) -> bool:
+        """True unless this run has written a checkpoint in which the log is not above ``offset``."""
+        written = self._written.get(path)
+        return written is None or written.get(partition, 0) > offset
+
+    def logs_may_have_gaps(self) -> None:
         """Write down of all logs that may be compacted that they may have gaps from now on: recovery must know."""
         for log in self.logs.values():
             if log.config.compact:
@@ -233,10 +256,10 @@ class RemoveDirectories:
             yield
 
     def apply(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the directories have gone."""
 
     def abandon(self) -> None:
-        """What is left is removed at the next start."""
+        """Leave the rest: it is removed at the next start."""
 
 
 def _broker_epoch(content: bytes | None) -> int:

@@ -1,4 +1,4 @@
-"""What storage refuses, and what it cannot go on with."""
+"""Refusals of storage, and files and directories that it cannot use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class AppendRefused(Exception):
     """An append was refused; the log and the producer state are as before.
 
     ``record_errors`` are (index in the batch, message) for the records that caused it, where single ones did.
-    ``spoken`` says whether Apache Kafka passes the message on to clients: it has words only for single records, and
+    ``spoken`` is True where Apache Kafka passes the message on to clients: it has words only for single records, and
     for a magic that does not exist. ``by_log`` is False where the bytes are refused for what they are, before any log
     is asked.
     """
@@ -36,6 +36,24 @@ class AppendRefused(Exception):
         self.spoken = spoken or bool(record_errors)
         self.by_log = by_log and error_code not in _BEFORE_THE_LOG
         super().__init__(message)
+
+
+class SyncFailed(OSError):
+    """A sync that could not be left to a worker failed: the node must end, as after every failed sync. The page cache
+    may have dropped the data; a retry would lie."""
+
+
+class UnexpectedOffset(AppendRefused):
+    """A leader's batch does not follow the end of the log it is for."""
+
+    def __init__(self, where: str, first_offset: int, last_offset: int, expected_offset: int) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        super().__init__(
+            ErrorCode.INVALID_RECORD,
+            f"Unexpected offset in append to {where}: the batch [{first_offset}, {last_offset}] begins before "
+            f"{expected_offset}, where the log ends",
+        )
 
 
 class OffsetOutOfRange(Exception):

@@ -52,5 +52,5 @@ def marked_directory(partition: str, token: str, mark: str) -> str:
 
 
 def is_marked_directory(name: str) -> bool:
-    """Whether the directory was renamed away by a deletion, or as a stray."""
+    """True if the directory was renamed away by a deletion, or as a stray."""
     return _MARKED_DIRECTORY.fullmatch(name) is not None

@@ -29,6 +29,13 @@ class Job(Protocol):
         """A slice failed or the node stops: leave no trace that recovery does not clear away."""
 
 
+class JobOwner(Protocol):
+    """Keeps count of the jobs of one log that are under way."""
+
+    def finished(self, job: Job, *, failed: bool = False) -> None:
+        """``job`` came to its end."""
+
+
 def run_now(job: Job) -> None:
     """Drive a job to its end at once: for tests and tools."""
     for _ in job.run():

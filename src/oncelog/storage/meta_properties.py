@@ -29,7 +29,7 @@ class MetaProperties:
 
 
 def read_meta_properties(files: Files) -> MetaProperties | None:
-    """What the directory says, None when it is new. Raises UnusableDirectory for a newer or unreadable format."""
+    """The properties of the directory, None when it is new. Raises UnusableDirectory for a newer or damaged format."""
     data = read_file(files, META_PROPERTIES)
     if data is None:
         return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from pathlib import Path
 from typing import Final
+
+from tests.waiting import HANG_S, wait_until
 
 DATA: Final = Path(__file__).parent / "data"
 BROKER_PROPERTIES: Final = {
@@ -33,7 +34,7 @@ _ASKS_UNSTABLE_VERSIONS: Final = frozenset({"init-producer-id", "transactions-in
 
 
 def _call(address: tuple[str, int], request: bytes) -> bytes:
-    with socket.create_connection(address, timeout=10) as connection:
+    with socket.create_connection(address, timeout=HANG_S) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         answer = b""
         while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
@@ -65,8 +66,5 @@ def warm_up(address: tuple[str, int], scenario: str = "") -> None:
     if scenario.startswith(_TRANSACTIONS):
         questions += [(_FIND_TRANSACTION_COORDINATOR_V1, 4), (_INIT_TRANSACTIONS_V0, 4)]
     for request, error_position in questions:
-        deadline = time.monotonic() + 30
-        while int.from_bytes(_call(address, request)[error_position : error_position + 2], "big"):
-            if time.monotonic() > deadline:
-                raise RuntimeError("the broker does not get ready")
-            time.sleep(0.05)
+        where = slice(error_position, error_position + 2)
+        wait_until(lambda ask=request, code=where: not any(_call(address, ask)[code]), "a broker that is ready")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from oncelog.core.configs.broker import BROKER_KEYS
+from oncelog.core.configs.documentation import NO_EFFECT
+from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
 from oncelog.core.configs.own_keys import OWN_KEYS
+from oncelog.core.configs.topic_keys import TOPIC_KEYS
 from oncelog.handlers.registry import BY_KEY
 
 FEATURES_OF_OTHER_APIS: Final = frozenset(
@@ -21,7 +25,6 @@ INIT_PRODUCER_ID: Final = 22
 STABLE_INIT_PRODUCER_ID: Final = 5
 """Version 6 is two-phase commit, which Apache Kafka 4.3 holds back as unstable and we advertise."""
 BROKER: Final = 4
-_MIN_ISR: Final = "min.insync.replicas"
 CONFIGS_OF_THE_PROCESS: Final = frozenset(
     {
         "advertised.listeners",
@@ -35,8 +38,14 @@ CONFIGS_OF_THE_PROCESS: Final = frozenset(
         "process.roles",
         *(key.name for key in OWN_KEYS),
     }
-) | frozenset(key.name for key in OWN_KEYS)
+)
 """Broker keys that name its addresses, directories and quorum, and keys of our own."""
+DOCUMENTED_OTHERWISE: Final = frozenset(
+    key.name
+    for key in (*TOPIC_KEYS, *BROKER_KEYS.values(), *GROUP_KEYS.values(), *CLIENT_METRICS_KEYS.values())
+    if key.documentation
+)
+"""Keys that do something else here than in Apache Kafka, and say so."""
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
 UNKNOWN_TOPIC_ID: Final = 100
@@ -64,9 +73,17 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
                 topic.partitions.sort()
     elif api == "DescribeConfigs":
         for result in (*recorded.results, *ours.results):
+            for config in result.configs:
+                config.documentation = _comparable(config.documentation, config.name)
             if result.resource_type == BROKER:
-                unlike = CONFIGS_OF_THE_PROCESS if result.resource_name else CONFIGS_OF_THE_PROCESS | {_MIN_ISR}
-                result.configs[:] = [config for config in result.configs if config.name not in unlike]
+                result.configs[:] = [c for c in result.configs if c.name not in CONFIGS_OF_THE_PROCESS]
+
+
+def _comparable(documentation: str | None, name: str) -> str | None:
+    """A key's documentation without what we add; of keys that do something else here only that there is one."""
+    if documentation and name in DOCUMENTED_OTHERWISE:
+        return "our own words"
+    return documentation and documentation.removesuffix(f" {NO_EFFECT}")
 
 
 def is_timed_out_fetch(api: str, answer: Any) -> bool:
@@ -83,9 +100,6 @@ def excused(api: str, recorded: Any, ours: Any, line: str, created: set[str]) ->
         listed = {topic.name for topic in recorded.topics}
         late |= {topic.name for topic in ours.topics if topic.name in created and topic.name not in listed}
         return bool(late) and all(topic.error_code == 0 for topic in ours.topics if topic.name in late)
-    if api in ("DescribeConfigs", "CreateTopics"):
-        # With eligible leader replicas, Apache Kafka 4 writes this key down as a cluster-wide dynamic value.
-        return ".configs[min.insync.replicas]." in line
     if api == "AddPartitionsToTxn" and line.endswith(_WAITS):
         # Apache Kafka refuses while the transaction before completes, and the client asks again; we wait for it.
         return True

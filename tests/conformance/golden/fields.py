@@ -16,7 +16,6 @@ MAY_DIFFER: Final[dict[tuple[str, str], str]] = {
     ("*", "usable_bytes"): "the disk",
     ("*", "error_message"): "wording; whether there is one has to agree",
     ("*", "batch_index_error_message"): "wording, and the time in it",
-    ("*", "documentation"): "our own words; whether there is any has to agree",
     ("*", "log_append_time_ms"): "the time of the append, where the topic asks for it; -1 has to agree",
     ("DescribeTransactions", "transaction_start_time_ms"): "the time of the first partition; -1 has to agree",
     ("DescribeProducers", "last_timestamp"): "the time of a marker",

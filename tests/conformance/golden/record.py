@@ -15,9 +15,9 @@ from typing import Final
 from tests.conformance.golden.corpus import DATA, properties_of, warm_up
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.clients.scenario import Scenario
-from tests.peers.jars import PeerMissing
 from tests.peers.process import free_ports
 from tests.peers.recorder import Direction, Event, Recorder, save
+from tests.peers.supply import PeerMissing
 
 CLIENTS: Final = {
     "confluent-kafka": ("confluent", "SCENARIOS"),

@@ -12,7 +12,6 @@ import importlib
 import socket
 import struct
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +24,11 @@ from tests.conformance.golden.compare import Translation, differences
 from tests.conformance.golden.corpus import DATA, scenario_of, warm_up
 from tests.conformance.golden.exceptions import excused, is_timed_out_fetch, leave_out_what_cannot_agree
 from tests.peers.recorder import Direction, Event, load
+from tests.waiting import HANG_S
 
 _SIZE: Final = struct.Struct(">i")
-_SETTLE_S: Final = 0.002
-"""Between requests on different connections, so that the broker meets them in the recorded order."""
+_API_VERSIONS_V0: Final = struct.pack(">hhih", 18, 0, 0, -1)
 _SHORT_POLL_MS: Final = 10
-_TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class Connection:
     """One of the recording's connections, to the broker under test."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=_TIMEOUT_S)
+        self._socket = socket.create_connection(address, timeout=HANG_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, frame: bytes) -> None:
@@ -111,6 +109,7 @@ class Replay:
         self._connections: dict[int, Connection] = {}
         self._asked: dict[tuple[int, int], Asked | None] = {}
         self._created: set[str] = set()
+        self._bystander: Connection | None = None
 
     def run(self) -> Iterator[str]:
         """One line for every difference."""
@@ -120,7 +119,7 @@ class Replay:
             for number, event in enumerate(self._events):
                 if event.direction is Direction.REQUEST:
                     if previous and previous.direction is Direction.REQUEST and previous.connection != event.connection:
-                        time.sleep(_SETTLE_S)
+                        self._wait_until_met()
                     self._send(event, answers)
                 elif event.direction is Direction.RESPONSE:
                     for line in self._receive(event):
@@ -132,7 +131,7 @@ class Replay:
                     self._connections.pop(event.connection).close()
                 previous = event
         finally:
-            for connection in self._connections.values():
+            for connection in [*self._connections.values(), *filter(None, [self._bystander])]:
                 connection.close()
 
     def _answers_more(self, number: int) -> bool:
@@ -143,6 +142,14 @@ class Replay:
             return connection.receive() is not None
         finally:
             connection.close()
+
+    def _wait_until_met(self) -> None:
+        """Return when the broker has read what was sent so far, so that it meets the next connection's request behind
+        it, as recorded: it has answered a bystander who asked later."""
+        if self._bystander is None:
+            self._bystander = Connection(self._address)
+        self._bystander.send(_API_VERSIONS_V0)
+        self._bystander.receive()
 
     def _send(self, event: Event, answers: dict[tuple[int, int], bytes]) -> None:
         connection = self._connections.get(event.connection)

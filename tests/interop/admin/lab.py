@@ -22,6 +22,7 @@ from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnReques
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.waiting import HANG_S
 
 WITHOUT_VERIFICATION: Final = {"transaction.partition.verification.enable": "false"}
 INIT_VERSION: Final = 4
@@ -29,8 +30,6 @@ INIT_TWO_PHASE_VERSION: Final = 6
 ADD_VERSION: Final = 3
 PRODUCE_VERSION: Final = 8
 END_VERSION: Final = 3
-PATIENCE_S: Final = 60
-"""A large Apache Kafka takes that long until its coordinators are there."""
 _PASSING: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -65,7 +64,7 @@ class ByHand:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=topics,
         )
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + HANG_S
         while True:
             answer = self._ask(message, ADD_VERSION)
             codes = {
@@ -106,7 +105,7 @@ class ByHand:
                 raise BrokerRefused(answer.error_code, f"produce to {partition}")
             return int(answer.base_offset)
 
-        offset = self.client.retrying(attempt, PATIENCE_S * 1000)
+        offset = self.client.retrying(attempt, HANG_S * 1000)
         self._sequences[partition] = sequence + 1
         return offset
 
@@ -121,7 +120,7 @@ class ByHand:
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
         )
         self._ask(message, END_VERSION)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + HANG_S
         while wait and (state := describe_transaction(self.client, self.name).state).startswith("Prepare"):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name} is still {state}")
@@ -132,7 +131,7 @@ class ByHand:
         self.producer_id, self.epoch, self._sequences = fresh.producer_id, fresh.epoch, {}
 
     def _ask(self, message: Any, version: int) -> Any:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + HANG_S
         while True:
             link = self.client.link(self.client.coordinator(self.name, TRANSACTION_KEY))
             answer = link.call(message, version)

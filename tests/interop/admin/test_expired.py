@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.interop.admin.conftest import FAST
 from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at
 from tests.interop.admin.test_hanging import committed, make_topic
 from tests.peers.apache_kafka import ApacheKafka
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 EXPIRING = {
@@ -50,10 +50,9 @@ def test_an_expired_id_leaves_a_hang_that_is_found_named_and_ended(kind: str, tm
         late.write(at("e"), b"late")
         live = ByHand(client, "live")
         live.begin(at("e", 1))
-        deadline = time.monotonic() + 20
-        while any(one.transactional_id == "late" for one in list_transactions(client).rows):
-            assert time.monotonic() < deadline
-            client.pause(0)
+        wait_until(
+            lambda: all(one.transactional_id != "late" for one in list_transactions(client).rows), "the id's expiry"
+        )
         found = {one.where: one for one in scan(client, Scope(("e",)), min_age_ms=0).transactions}
         hanging = found[at("e")]
         assert (hanging.verdict, hanging.code) == (Verdict.HANGING, ReasonCode.FORGOTTEN)

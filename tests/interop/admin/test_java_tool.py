@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from oncelog.admin.transactions.cluster_scan import Scope, find_hanging
@@ -12,6 +10,7 @@ from oncelog.testing import Broker
 from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at
 from tests.interop.admin.test_hanging import HOUR_MS, long_ago, make_topic
 from tests.peers.apache_kafka import KafkaTools
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
@@ -48,7 +47,5 @@ def test_it_finds_what_ours_finds_and_ends_it() -> None:
             "kafka-transactions", "abort", "--topic", "jh", "--partition", "0", "--start-offset", str(start)
         )
         assert aborted.returncode == 0, aborted
-        deadline = time.monotonic() + 5
-        while find_hanging(client, Scope(("jh",))):
-            assert time.monotonic() < deadline
+        wait_until(lambda: not find_hanging(client, Scope(("jh",))), "the end of the hanging transaction")
         assert found("--topic", "jh", "--max-transaction-timeout", "0") == []

@@ -10,6 +10,7 @@ from confluent_kafka import admin
 
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.process import free_ports
+from tests.waiting import HANG_S
 
 USER, PASSWORD = "alice", 'quotes " and = and ,'
 LIFETIME_MS = 1_500
@@ -57,7 +58,7 @@ class SecuredKafka(ApacheKafka):
             information = theirs.ScramCredentialInfo(mechanism, 4096)
             added = theirs.UserScramCredentialUpsertion(USER, information, PASSWORD.encode())
             for future in client.alter_user_scram_credentials([added]).values():
-                future.result(20)
+                future.result(HANG_S)
 
     def _write_configuration(self) -> Path:
         path = super()._write_configuration()

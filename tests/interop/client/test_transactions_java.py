@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -30,6 +29,7 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.transaction_states import State
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.peers.apache_kafka import ApacheKafka
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 FAST = ClientConfig(retry_backoff_ms=20)
@@ -66,9 +66,12 @@ def committed_values(kafka: ApacheKafka, name: str, expected: int) -> list[bytes
     consumer = Consumer(settings)
     consumer.subscribe([name])
     values: list[bytes] = []
-    deadline = time.monotonic() + 20
-    while len(values) < expected and time.monotonic() < deadline:
-        values += [one.value() or b"" for one in consumer.consume(100, timeout=0.5) if one.error() is None]
+
+    def read() -> bool:
+        values.extend(one.value() or b"" for one in consumer.consume(100, timeout=0.5) if one.error() is None)
+        return len(values) >= expected
+
+    wait_until(read, lambda: f"{expected} values: {len(values)} came", poll_s=0)
     values += [one.value() or b"" for one in consumer.consume(100, timeout=0.5) if one.error() is None]
     consumer.close()
     return sorted(values)

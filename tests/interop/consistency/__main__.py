@@ -24,7 +24,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sources", type=int, default=4, help="partitions of the source, and copiers (default 4)")
     parser.add_argument("--shortest", type=float, default=0.2, help="seconds between two faults, at least")
     parser.add_argument("--longest", type=float, default=1.5, help="seconds between two faults, at most")
-    parser.add_argument("--timeout", type=float, default=3600, help="seconds after which it is given up")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds without progress until it ends")
     parser.add_argument("--directory", type=Path, help="an empty one, which is kept")
     return parser.parse_args()
 
@@ -39,7 +39,7 @@ def main() -> int:
         options.groups,
         options.sources,
         (options.shortest, options.longest),
-        timeout_s=options.timeout,
+        stuck_s=options.timeout,
     )
     directory = options.directory or Path(tempfile.mkdtemp(prefix="oncelog-consistency-"))
     directory.mkdir(exist_ok=True)

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from tests.waiting import HANG_S
+
 SOURCE: Final = "source"
 COPY: Final = "copy"
 GROUP: Final = "copiers"
 COPY_PARTITIONS: Final = 3
 SESSION_TIMEOUT_MS: Final = 1_500
 HEARTBEAT_MS: Final = 200
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = HANG_S / 4
 """For one operation, over its retries; brokers are killed meanwhile."""
 
 

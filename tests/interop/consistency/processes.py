@@ -47,6 +47,7 @@ class Copiers:
     def __init__(self, slots: int, order: Callable[[int, int, Path], Order], directory: Path) -> None:
         self._order = order
         self._directory = directory
+        self._log = directory / "copiers.log"
         self._slots = slots
         self._instances: Counter[int] = Counter()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -62,9 +63,8 @@ class Copiers:
     def _start(self, slot: int) -> None:
         self._instances[slot] += 1
         order = self._order(slot, self._instances[slot], self._journal(slot))
-        log = (self._directory / "copiers.log").open("ab")
-        self._children[slot] = subprocess.Popen(order.command(), stdin=subprocess.DEVNULL, stderr=log)
-        log.close()
+        with self._log.open("ab") as log:
+            self._children[slot] = subprocess.Popen(order.command(), stdin=subprocess.DEVNULL, stderr=log)
 
     def _journal(self, slot: int) -> Path:
         return self._directory / f"copier-{slot}-{self._instances[slot]:04}.jsonl"
@@ -100,7 +100,8 @@ class Copiers:
             elif code is not None:
                 del self._children[slot]
                 if code:
-                    self.failures.append(f"copier {slot} ended with {code}")
+                    said = self._log.read_text(errors="replace")[-2000:]
+                    self.failures.append(f"copier {slot} ended with {code}: {said}")
         return bool(self._children)
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from oncelog.sim.checkers.history import GroupPartition, Poll, Seen
 from tests.interop.consistency.copying_client import COPY, COPY_PARTITIONS, GROUP, SOURCE
 from tests.interop.consistency.processes import of_copy, of_group
 from tests.interop.consistency.with_confluent import QUICK
+from tests.waiting import HANG_S
 
 
 class Reader:
@@ -60,25 +61,25 @@ def fill(bootstrap: str, sources: int, each: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
     topics = [NewTopic(SOURCE, sources, 1), NewTopic(COPY, COPY_PARTITIONS, 1)]
     for future in admin.create_topics(topics).values():
-        future.result(30)
+        future.result(HANG_S)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **QUICK})
     for partition in range(sources):
         for number in range(each):
             producer.produce(SOURCE, f"{partition}:{number}", partition=partition)
             if number % 1000 == 0:
                 producer.poll(0)
-    if producer.flush(60):
+    if producer.flush(HANG_S):
         raise RuntimeError("the source was not filled")
 
 
 _RETRIED: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
-def drain(bootstrap: str, partition: int, timeout_s: float) -> Iterator[Seen]:
+def drain(bootstrap: str, partition: int) -> Iterator[Seen]:
     """Everything committed in a partition of the copy."""
     consumer = _consumer(bootstrap, "drain")
     consumer.assign([TopicPartition(COPY, partition, OFFSET_BEGINNING)])
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + HANG_S
     try:
         while time.monotonic() < deadline:
             for message in consumer.consume(10_000, 0.2):

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
+from tests.waiting import HANG_S
+
 T = TypeVar("T")
 
 _CHUNK: Final = 64 << 10
@@ -104,7 +106,7 @@ class Proxy:
         self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(HANG_S)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,8 +28,9 @@ from tests.interop.faults.workload import (
     all_partitions,
     drain,
 )
+from tests.waiting import HANG_S, wait_until
 
-REST_S: Final = 90.0
+REST_S: Final = HANG_S
 """How long clients may take to come to rest once all is healed; the checker's bound for liveness."""
 
 
@@ -67,19 +69,28 @@ class Report:
         }
 
 
-def run(plan: Plan, directory: Path, *, seconds: float, tmpfs: bool = False, log: bool = False) -> Report:
-    """The whole of it, in an empty directory."""
+def run(
+    plan: Plan,
+    directory: Path,
+    *,
+    seconds: float = math.inf,
+    most_faults: float = math.inf,
+    tmpfs: bool = False,
+    log: bool = False,
+) -> Report:
+    """The whole of it, in an empty directory: faults for so long, or so many."""
     report = Report(plan.seed)
     started_s = time.monotonic()
     with Host(directory, tmpfs=tmpfs) as host:
         admin = AdminClient({"bootstrap.servers": host.bootstrap_servers, **QUICK})
         topics = [NewTopic(name, PARTITIONS, 1) for name in (TRANSACTIONAL, PLAIN)]
         for created in admin.create_topics(topics).values():
-            created.result(30)
+            created.result(HANG_S)
         workload = Workload(host.bootstrap_servers, plan.seed)
         for worker in workload.workers:
             worker.start()
-        _harass(plan, host, report, started_s + seconds, log=log)
+        _harass(plan, host, report, started_s + seconds, most_faults, log=log)
+        _await_progress(workload, report)
         for worker in workload.workers:
             worker.stop(REST_S)
             report.failures += worker.failures
@@ -92,7 +103,7 @@ def run(plan: Plan, directory: Path, *, seconds: float, tmpfs: bool = False, log
     return report
 
 
-def _harass(plan: Plan, host: Host, report: Report, until_s: float, *, log: bool) -> None:
+def _harass(plan: Plan, host: Host, report: Report, until_s: float, most_faults: float, *, log: bool) -> None:
     for name, seconds, quiet_s, chance in plan.steps():
         if log:
             print(f"{name} for {seconds:.1f} s", flush=True)
@@ -100,9 +111,21 @@ def _harass(plan: Plan, host: Host, report: Report, until_s: float, *, log: bool
         report.faults[name] += 1
         host.look()
         time.sleep(quiet_s)
-        if time.monotonic() > until_s:
+        if time.monotonic() > until_s or report.faults.total() >= most_faults:
             break
     host.proxy.change()
+
+
+def _await_progress(workload: Workload, report: Report) -> None:
+    """Return when every client has come on once more after all is healed, or has failed."""
+    before = {worker.name: worker.steps for worker in workload.workers}
+    try:
+        wait_until(
+            lambda: all(worker.steps > before[worker.name] or worker.failures for worker in workload.workers),
+            lambda: f"a step of every client: {before} before, and now {[w.steps for w in workload.workers]}",
+        )
+    except AssertionError as failure:
+        report.failures.append(str(failure))
 
 
 def _history(workload: Workload, host: Host, report: Report) -> History:

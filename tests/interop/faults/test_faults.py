@@ -19,7 +19,7 @@ PLANS = {
 @pytest.mark.parametrize("names", PLANS.values(), ids=PLANS)
 def test_what_was_acknowledged_is_kept_and_everybody_comes_to_rest(tmp_path, names) -> None:
     plan = Plan(seed=11, names=names, longest_s=0.8, quiet_s=(0.2, 0.5), swarm=False)
-    report = run(plan, tmp_path, seconds=3)
+    report = run(plan, tmp_path, most_faults=4)
     assert (report.anomalies, report.failures) == ({}, []), report.row()
     assert report.faults
     assert report.transactions["committed"], report.row()

@@ -13,6 +13,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import InvalidPartitionsError, KafkaError, OffsetOutOfRangeError
 
 from tests.peers.clients.scenario import CODECS, Scenario, expect, expect_equal
+from tests.waiting import HANG_S
 
 
 @contextlib.asynccontextmanager
@@ -37,7 +38,7 @@ async def _make_topic(bootstrap: str, name: str, partitions: int = 1, **config: 
 
 async def _read(consumer: Any, count: int) -> list[Any]:
     records: list[Any] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while len(records) < count:
             records.append(await consumer.getone())
     return records
@@ -72,7 +73,7 @@ async def _produce_and_consume(bootstrap: str) -> None:
 
 
 async def _wait_assigned(wanted: dict[Any, int]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while any(len(consumer.assignment()) != count for consumer, count in wanted.items()):
             await asyncio.sleep(0.05)
 

@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
 from tests.peers.clients.scenario import Scenario, expect, expect_equal
+from tests.waiting import HANG_S
 
 
 @contextlib.asynccontextmanager
@@ -39,7 +40,7 @@ async def _send(producer: Any, topic: str, *values: bytes) -> None:
 
 async def _read(consumer: Any, count: int) -> list[Any]:
     records: list[Any] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while len(records) < count:
             records.append(await consumer.getone())
     return records

@@ -18,8 +18,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.peers.clients.scenario import CODECS, Scenario, expect, expect_equal, wait_until
+from tests.waiting import HANG_S
 
-TIMEOUT_S: Final = 20
+TIMEOUT_S: Final = HANG_S
 LONGER_MS: Final = 30_000
 """A wait that fails its scenario, should it be waited for to its end."""
 

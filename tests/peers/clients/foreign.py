@@ -1,4 +1,4 @@
-"""franz-go, sarama and kafka-go in one program, and KafkaJS in another: `go/` and `js/`, built once under `.work/`."""
+"""franz-go, sarama and kafka-go in one program, KafkaJS in another: `go/` and `js/`, built by `tests.peers.fetch`."""
 
 from __future__ import annotations
 
@@ -10,65 +10,54 @@ from pathlib import Path
 from typing import Final
 
 from tests.peers.clients.scenario import Scenario, expect_equal
-from tests.peers.jars import WORK, PeerMissing
+from tests.peers.supply import Run, Supply
+from tests.waiting import HANG_S
 
 _HERE: Final = Path(__file__).parent
 _TRANSACTIONS: Final = ("transactions-commit-abort", "transactions-offsets", "transactions-fencing")
 _SCENARIOS: Final = ("produce-consume", "groups", "admin", "errors", *_TRANSACTIONS)
 
 
-def _build(command: Sequence[str], directory: Path) -> None:
-    try:
-        run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise PeerMissing(f"{command[0]} is not installed") from None
-    if run.returncode != 0:
-        raise PeerMissing(f"{' '.join(command)}: {run.stderr[-2000:]}")
+def _sources(name: str) -> bytes:
+    return b"\0".join(path.name.encode() + b"\0" + path.read_bytes() for path in _files(name))
 
 
-def _copied(name: str) -> Path:
-    directory = WORK / "peers" / name
-    directory.mkdir(parents=True, exist_ok=True)
-    for source in (_HERE / name).iterdir():
-        if source.is_file():
-            shutil.copy2(source, directory / source.name)
-    return directory
+def _files(name: str) -> list[Path]:
+    return sorted(path for path in (_HERE / name).iterdir() if path.is_file())
 
 
-def _newer(product: Path, directory: Path) -> bool:
-    return product.exists() and all(
-        product.stat().st_mtime > source.stat().st_mtime for source in directory.iterdir() if source.is_file()
-    )
+def _copy(name: str, place: Path) -> None:
+    for source in _files(name):
+        shutil.copy2(source, place / source.name)
 
 
-def go_command() -> list[str]:
-    """The program with Go's clients, built when its sources are newer."""
-    directory = _copied("go")
-    program = WORK / "peers" / "go-clients"
-    if not _newer(program, _HERE / "go"):
-        _build(["go", "build", "-o", str(program), "."], directory)
-    return [str(program)]
+def _build_go(place: Path, run: Run) -> None:
+    _copy("go", place)
+    run(["go", "build", "-v", "-o", "go-clients", "."], place)
 
 
-def kafkajs_command() -> list[str]:
-    """The KafkaJS program, its package installed from the lock."""
-    directory = _copied("js")
-    if not (directory / "node_modules" / "kafkajs").exists():
-        _build(["npm", "ci", "--no-progress"], directory)
-    return ["node", str(directory / "main.js")]
+def _install_js(place: Path, run: Run) -> None:
+    _copy("js", place)
+    run(["npm", "ci", "--no-progress"], place)
+
+
+GO_CLIENTS: Final = Supply(
+    "franz-go, sarama and kafka-go", "go", "Go's module proxy", "go-clients", partial(_sources, "go"), _build_go
+)
+KAFKAJS_CLIENT: Final = Supply("KafkaJS", "npm", "npm", "kafkajs", partial(_sources, "js"), _install_js)
 
 
 def _run(command: Sequence[str], scenario: str, bootstrap: str) -> None:
-    run = subprocess.run([*command, bootstrap, scenario], capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run([*command, bootstrap, scenario], capture_output=True, text=True, timeout=HANG_S, check=False)
     expect_equal(run.returncode, 0, f"{scenario}: {run.stderr[-2000:]}")
 
 
 def _go(scenario: str, bootstrap: str) -> None:
-    _run(go_command(), scenario, bootstrap)
+    _run([str(GO_CLIENTS.home() / "go-clients")], scenario, bootstrap)
 
 
 def _kafkajs(scenario: str, bootstrap: str) -> None:
-    _run(kafkajs_command(), scenario, bootstrap)
+    _run(["node", str(KAFKAJS_CLIENT.home() / "main.js")], scenario, bootstrap)
 
 
 FRANZ_GO: Final[dict[str, Scenario]] = {name: partial(_go, name) for name in _SCENARIOS}

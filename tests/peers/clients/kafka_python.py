@@ -24,8 +24,9 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata
 
 from tests.peers.clients.scenario import CODECS, Scenario, expect, expect_equal, wait_until
+from tests.waiting import HANG_S
 
-TIMEOUT_S: Final = 20
+TIMEOUT_S: Final = HANG_S
 LONGER_MS: Final = 25_000
 """A wait that fails its scenario, should it be waited for to its end; below the client's request time-out."""
 

@@ -13,8 +13,9 @@ from kafka.structs import OffsetAndMetadata
 
 from tests.peers.clients.kafka_python import know
 from tests.peers.clients.scenario import Scenario, expect, expect_equal, wait_until
+from tests.waiting import HANG_S
 
-TIMEOUT_S: Final = 20
+TIMEOUT_S: Final = HANG_S
 
 
 def _make_topics(bootstrap: str, *names: str) -> None:

@@ -6,9 +6,10 @@ us). A scenario uses its own topic and group names, so that several may run on o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
+
+from tests import waiting
 
 Scenario = Callable[[str], None]
 """Takes the bootstrap address; raises when something is not as it has to be."""
@@ -32,9 +33,9 @@ def expect_equal(actual: object, expected: object, what: str) -> None:
         raise Wrong(f"{what}: {actual!r}, expected {expected!r}")
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], what: str) -> None:
     """Call `condition` (which itself does the waiting, such as a poll) until it is true."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Wrong(f"not in {timeout_s:.0f} s: {what}")
+    try:
+        waiting.wait_until(condition, what, poll_s=0)
+    except AssertionError as failure:
+        raise Wrong(str(failure)) from None

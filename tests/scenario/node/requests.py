@@ -7,10 +7,16 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 FETCH_VERSION = 11
 PRODUCE_VERSION = 9
+BROKER = 4
 
 
 def create_topic(peer, name: str, partitions: int = 1, **configs: str):
@@ -23,6 +29,14 @@ def create_topic(peer, name: str, partitions: int = 1, **configs: str):
     )
     response = peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
     assert [t.error_code for t in response.topics] == [0], response
+
+
+def alter_brokers(peer, **configs: str) -> None:
+    """Set configs for all brokers while they run; ``_`` for ``.``."""
+    changes = [AlterableConfig(name=key.replace("_", "."), config_operation=0, value=configs[key]) for key in configs]
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=changes)
+    response = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert [each.error_code for each in response.responses] == [0], response
 
 
 def batch(driver, *values: bytes, **options) -> bytes:

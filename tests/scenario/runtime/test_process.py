@@ -10,6 +10,8 @@ import urllib.request
 
 import pytest
 
+from tests.waiting import HANG_S
+
 pytestmark = pytest.mark.slow
 
 
@@ -29,7 +31,7 @@ def test_a_signal_ends_it_cleanly(tmp_path, number):
     process = serve(tmp_path)
     assert re.search(r"ready on 127\.0\.0\.1:\d+", ready_line(process))
     process.send_signal(number)
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, errors
     assert "stopped cleanly" in output
     assert (tmp_path / ".kafka_cleanshutdown").exists()
@@ -39,9 +41,9 @@ def test_a_second_broker_on_the_same_directory_is_refused_in_one_line(tmp_path):
     first = serve(tmp_path)
     ready_line(first)
     second = serve(tmp_path)
-    _, errors = second.communicate(timeout=20)
+    _, errors = second.communicate(timeout=HANG_S)
     first.terminate()
-    first.communicate(timeout=20)
+    first.communicate(timeout=HANG_S)
     assert second.returncode == 1
     assert "in use by another broker" in errors
     assert len(errors.strip().splitlines()) == 1
@@ -58,7 +60,7 @@ def test_a_second_broker_on_the_same_directory_is_refused_in_one_line(tmp_path):
 )
 def test_a_wrong_value_is_refused_with_the_reason(tmp_path, option, reason):
     process = serve(tmp_path, "-o", option)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == 1
     assert reason in errors
     assert "Traceback" not in errors
@@ -68,7 +70,7 @@ def test_an_unknown_key_is_warned_about(tmp_path):
     process = serve(tmp_path, "-o", "no.such.key=1")
     ready_line(process)
     process.terminate()
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=HANG_S)
     assert "no.such.key" in errors
 
 
@@ -83,6 +85,6 @@ def test_metrics_and_health_over_http(tmp_path):
             assert response.read() == b"ok\n"
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=HANG_S)
     assert "oncelog_partitions 0.0" in text
     assert "oncelog_loop_delay_seconds" in text

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from oncelog.testing import Broker
+from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +18,7 @@ def produce(broker, topic: str, *values: bytes) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
     for value in values:
         producer.produce(topic, value)
-    assert producer.flush(10) == 0
+    assert producer.flush(HANG_S) == 0
 
 
 def consume(broker, topic: str, count: int) -> list[bytes]:
@@ -26,7 +27,7 @@ def consume(broker, topic: str, count: int) -> list[bytes]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     values = []
     while len(values) < count:
-        message = consumer.poll(10)
+        message = consumer.poll(HANG_S)
         assert message is not None, f"only {values}"
         assert message.error() is None, message.error()
         values.append(message.value())
@@ -35,7 +36,7 @@ def consume(broker, topic: str, count: int) -> list[bytes]:
 
 
 def topics(broker) -> set[str]:
-    return set(AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics)
+    return set(AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=HANG_S).topics)
 
 
 def test_it_starts_fast_and_several_run_at_once():
@@ -75,7 +76,7 @@ def test_virtual_time_makes_retention_a_test_without_sleeps():
     with Broker(config, virtual_time=True) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         settings = {"retention.ms": "60000", "segment.ms": "10000"}
-        admin.create_topics([NewTopic("t", 1, 1, config=settings)])["t"].result(10)
+        admin.create_topics([NewTopic("t", 1, 1, config=settings)])["t"].result(HANG_S)
         produce(broker, "t", b"old")
         broker.advance(11_000)
         produce(broker, "t", b"new")
@@ -86,7 +87,7 @@ def test_virtual_time_makes_retention_a_test_without_sleeps():
 
 def first_offset(broker) -> int:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test"})
-    low, _ = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=10)
+    low, _ = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=HANG_S)
     consumer.close()
     return low
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -12,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from oncelog.testing import Broker
 from tests.scenario.runtime.test_testing_broker import consume
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def broker(shared):
 
 def create_topic(broker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(10)
+    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(HANG_S)
 
 
 def producer(broker, **settings) -> Producer:
@@ -44,7 +44,7 @@ def deliver(sender: Producer, value: bytes, topic: str = "t") -> list:
     """What the client is told of one record."""
     outcomes: list = []
     sender.produce(topic, value, on_delivery=lambda error, _message: outcomes.append(error))
-    assert sender.flush(20) == 0
+    assert sender.flush(HANG_S) == 0
     return outcomes
 
 
@@ -73,7 +73,7 @@ def test_a_broker_stays_down_until_it_is_started_or_the_fault_ends(broker):
             other.bind((broker.host, port))
     assert broker.is_running
     assert broker.bootstrap_servers == address
-    assert sender.flush(20) == 0
+    assert sender.flush(HANG_S) == 0
     assert consume(broker, "t", 1) == [b"a"]
 
 
@@ -121,7 +121,7 @@ def test_a_held_answer_waits_for_the_end_of_its_fault_and_others_do_not(broker):
         hold.wait()
         assert deliver(other, b"b") == [None]
         assert sender.flush(0.05) == 1
-    assert sender.flush(10) == 0
+    assert sender.flush(HANG_S) == 0
     assert consume(broker, "t", 2) == [b"a", b"b"]
 
 
@@ -132,10 +132,10 @@ def test_a_partition_without_a_leader_is_waited_for(broker):
         sender.produce("t", b"b")
         sender.poll(0)
         fault.wait(hits=2)
-        metadata = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics("t", 10)
+        metadata = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics("t", HANG_S)
         assert metadata.topics["t"].partitions[0].leader == -1
         assert sender.flush(0.05) == 1
-    assert sender.flush(20) == 0
+    assert sender.flush(HANG_S) == 0
     assert consume(broker, "t", 2) == [b"a", b"b"]
 
 
@@ -147,7 +147,7 @@ def test_clients_that_are_cut_off_come_back_when_it_is_over(broker):
         sender.poll(0)
         cut.wait(hits=3)
         assert deliver(other, b"c") == [None]
-    assert sender.flush(20) == 0
+    assert sender.flush(HANG_S) == 0
     assert consume(broker, "t", 3) == [b"a", b"c", b"b"]
 
 
@@ -174,22 +174,22 @@ def test_a_hanging_transaction_stops_readers_until_it_is_aborted(broker):
 def committed_end(broker) -> int:
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "log_level": 0}
     consumer = Consumer({**settings, "isolation.level": "read_committed"})
-    _, high = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=10)
+    _, high = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=HANG_S)
     consumer.close()
     return high
 
 
 def test_the_id_of_a_hanging_transaction_may_be_the_applications_own(broker):
     sender = producer(broker, **{"transactional.id": "app"})
-    sender.init_transactions(10)
+    sender.init_transactions(HANG_S)
     sender.begin_transaction()
     deliver(sender, b"a")
     with pytest.raises(RuntimeError, match="open"):
         broker.faults.hang_transaction("t", transactional_id="app")
-    sender.commit_transaction(10)
+    sender.commit_transaction(HANG_S)
     with broker.faults.hang_transaction("t", transactional_id="app"):
         sender.begin_transaction()  # it was not fenced
-        sender.abort_transaction(10)
+        sender.abort_transaction(HANG_S)
 
 
 def test_virtual_time_passes_for_a_delay_too():
@@ -203,7 +203,7 @@ def test_virtual_time_passes_for_a_delay_too():
             broker.advance(3_500_000)
             assert sender.flush(0.05) == 1
             broker.advance(100_000)
-            assert sender.flush(10) == 0
+            assert sender.flush(HANG_S) == 0
 
 
 def test_a_slow_disk_delays_what_waits_for_it_and_a_failing_one_ends_the_broker():
@@ -215,18 +215,16 @@ def test_a_slow_disk_delays_what_waits_for_it_and_a_failing_one_ends_the_broker(
             sender.poll(0)
             slow.wait()
             assert sender.flush(0.05) == 1
-        assert sender.flush(10) == 0
+        assert sender.flush(HANG_S) == 0
         failing = broker.faults.fail_sync()
         sender.produce("t", b"c")
         sender.poll(0)
         failing.wait()
-        give_up_s = time.monotonic() + 5
-        while broker.is_running and time.monotonic() < give_up_s:
-            sender.poll(0.01)
+        wait_until(lambda: sender.poll(0.01) is None or not broker.is_running, "the broker's end", poll_s=0)
         with pytest.raises(RuntimeError, match="could not sync"):
             broker.kill()
         broker.start()
-        assert sender.flush(20) == 0
+        assert sender.flush(HANG_S) == 0
         assert consume(broker, "t", 3) == [b"a", b"b", b"c"]
 
 
@@ -244,8 +242,8 @@ def test_faults_from_many_threads_while_it_is_killed(broker):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
-    assert sender.flush(20) == 0
+        thread.join(HANG_S)
+    assert sender.flush(HANG_S) == 0
     assert broker.is_running
     assert broker.faults.interception.requests == []
 

@@ -51,7 +51,6 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "cluster"
 
 
-@pytest.mark.timeout(300)
 def test_spark_finds_what_one_process_finds(
     spark: SparkSession,
     directory: Path,

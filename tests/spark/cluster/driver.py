@@ -16,6 +16,7 @@ from oncelog.cli.main import invoke
 from oncelog.spark.local_session import local_session
 from oncelog.spark.sink.fault_points import EXECUTOR, HOLD
 from tests.spark.sink.queries import Copy
+from tests.spark.starting import patient_starts
 
 SPECULATION = {
     "spark.speculation": "true",
@@ -41,7 +42,8 @@ def main() -> None:
     """See the module."""
     master, servers, directory = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     told: dict[str, object] = {}
-    with local_session(master=master, config={**SMALL, **SPECULATION}, log=directory / "spark.log") as spark:
+    config = {**SMALL, **SPECULATION}
+    with local_session(master=master, config=config, log=directory / "spark.log") as spark, patient_starts():
         printed = io.StringIO()
         table = str(directory / "table")
         load = ["load", "cluster", "--to", table, "--value-format", "utf8", "--partition-by", "day", "--json"]

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,10 +18,9 @@ import pytest
 from oncelog.testing import Broker
 from tests.spark.cluster.driver import ROWS, SHORT_LIVED
 from tests.spark.sink.queries import committed_values, make_input
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-PATIENCE_S = 120.0
 
 
 def java(stack: ExitStack, log: Path, main: str, *arguments: str) -> None:
@@ -40,19 +38,19 @@ def java(stack: ExitStack, log: Path, main: str, *arguments: str) -> None:
 
     def end() -> None:
         process.terminate()
-        process.wait(30)
+        process.wait(HANG_S)
 
     stack.callback(end)
 
 
 def said(log: Path, pattern: str) -> str:
     """The first group of ``pattern`` in a log, as soon as it is there."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if found := re.search(pattern, log.read_text(errors="replace")):
-            return found[1]
-        time.sleep(0.1)
-    raise AssertionError(f"{log.name} never said {pattern}: {log.read_text(errors='replace')[-2000:]}")
+
+    def text() -> str:
+        return log.read_text(errors="replace")
+
+    wait_until(lambda: re.search(pattern, text()), lambda: f"{pattern} in {log.name}: {text()[-2000:]}", poll_s=0.1)
+    return re.findall(pattern, text())[0]
 
 
 @pytest.fixture
@@ -71,7 +69,6 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[Path]]]:
         yield master, places
 
 
-@pytest.mark.timeout(900)  # seven Java processes on a machine that may be busy
 def test_a_load_and_the_sink_with_a_lost_executor_and_a_speculative_twin(
     cluster: tuple[str, list[Path]], sink_broker: Broker, tmp_path: Path
 ) -> None:
@@ -79,7 +76,7 @@ def test_a_load_and_the_sink_with_a_lost_executor_and_a_speculative_twin(
     values = make_input(sink_broker.bootstrap_servers, "cluster", ROWS, partitions=4)
     command = [sys.executable, "-m", "tests.spark.cluster.driver", master, sink_broker.bootstrap_servers, str(tmp_path)]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, (done.stderr + (tmp_path / "spark.log").read_text(errors="replace"))[-4000:]
     told = json.loads(done.stdout)
     assert told["load"]["rows"] == ROWS

@@ -23,7 +23,7 @@ from tests.spark.jobs.test_shaped_load import flight, send
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_what_is_new_is_sent_once_also_when_a_run_died_after_its_commit(

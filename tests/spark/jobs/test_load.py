@@ -13,6 +13,7 @@ import pytest
 
 from oncelog.spark import load
 from tests.spark.conftest import Topic
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,14 +42,13 @@ def table_values(spark: SparkSession, place: Path) -> list[bytes]:
     return sorted(bytes(row.value) for row in spark.read.parquet(str(place)).select("value").collect())
 
 
-@pytest.mark.timeout(300)  # it starts Spark twice more; a loaded machine takes its time
 def test_a_load_killed_between_two_files_leaves_a_readable_table_and_the_next_completes_it(
     spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
 ) -> None:
     topic = topic_with(100)
     place = tmp_path / "table"
     command = [sys.executable, "-c", DYING_LOAD, topic.name, topic.bootstrap_servers, str(place)]
-    assert subprocess.run(command, check=False, timeout=110).returncode == -signal.SIGKILL
+    assert subprocess.run(command, check=False, timeout=HANG_S).returncode == -signal.SIGKILL
     seen = table_values(spark, place)
     assert len(seen) == len(set(seen)) == 60
     report = load(topic.name, topic.bootstrap_servers, place, spark=spark)

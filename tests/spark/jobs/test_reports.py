@@ -26,7 +26,7 @@ from oncelog.spark.reports import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 NOON = datetime(2024, 2, 29, 12)  # noqa: DTZ001  # Spark gives times without a zone: the session's, UTC
 

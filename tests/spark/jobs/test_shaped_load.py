@@ -21,11 +21,12 @@ from oncelog.spark.jobs.stream_job import StreamRequest, stream
 from oncelog.spark.table.compact import compact
 from oncelog.spark.table.directory import TableError
 from tests.spark.conftest import Topic
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 MakeTopic = Callable[..., Topic]
 DAY = 86_400_000
@@ -166,7 +167,7 @@ def test_a_stream_goes_on_where_a_load_ended_and_a_backfill_fills_what_is_before
     filled = load(topic.name, topic.bootstrap_servers, tmp_path, spark=spark, backfill=True)
     assert filled.rows == 40
     topic.produce(20)
-    running.join(60)
+    running.join(HANG_S)
     assert runs[0].rows == 60
     rest = topic.produced - 100
     once = StreamRequest("available-now")

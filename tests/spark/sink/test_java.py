@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncelog.testing import Broker
+from tests.peers.jars import SPARK_CONNECTOR
 from tests.spark.conftest import Topic
-from tests.spark.connector_jars import connector_jars
 from tests.spark.java_clients import console_consumed, write_with_every_codec
 from tests.spark.sink.queries import Copy, make_input
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.java]
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
@@ -38,16 +38,14 @@ def test_java_consumers_read_what_counts_and_nothing_else(
     copy.order("after-flush", "ledger-before-commit")  # something is aborted, too
     copy.run_to_the_end()
     assert console_consumed(servers, copy.sink, len(values)) == values
-    if connector_jars()[0]:
+    if not SPARK_CONNECTOR.missing():
         assert values_of(spark, servers, copy.sink, "kafka", **COMMITTED) == values
 
 
+@pytest.mark.peer("spark-connector")
 def test_our_source_reads_a_java_producers_transactions_of_every_codec(
     spark: SparkSession, topic_with: Callable[..., Topic]
 ) -> None:
-    jars, reason = connector_jars()
-    if not jars:
-        pytest.skip(reason)
     topic = topic_with(0, partitions=3)
     committed, aborted = write_with_every_codec(spark, topic.bootstrap_servers, topic.name)
     for name in ("oncelog", "kafka"):

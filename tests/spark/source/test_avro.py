@@ -13,12 +13,11 @@ import pytest
 from oncelog.spark import decode_values, load
 from oncelog.spark.jobs.shape import Shape
 from tests.spark.conftest import Topic
-from tests.spark.connector_jars import avro_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.peer("spark-avro")]
 
 SCHEMA = json.dumps(
     {
@@ -32,9 +31,6 @@ SCHEMA = json.dumps(
 def test_avro_written_by_spark_is_read_in_queries_and_loaded_into_columns(
     spark: SparkSession, topic_with: Callable[..., Topic], tmp_path: Path
 ) -> None:
-    jars, reason = avro_jars()
-    if not jars:
-        pytest.skip(reason)
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import to_avro
 

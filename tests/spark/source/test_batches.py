@@ -10,7 +10,6 @@ import pytest
 
 from oncelog.spark import OptionError, decode_values
 from tests.spark.conftest import TIME, Topic
-from tests.spark.connector_jars import avro_jars, connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +49,7 @@ def test_values_are_decoded_by_sparks_functions(spark: SparkSession, topic_with:
     cut = decode_values(topic.read(spark), "utf8", skip_bytes=1).select("value").withColumnRenamed("value", "id")
     found = parsed.select("value.id").unionByName(cut.selectExpr("CAST(id AS INT) + 100 AS id"))
     assert sorted(str(row.id) for row in found.collect()) == ["100", "7", "None"]
-    if not avro_jars()[0]:
+    if "avro" not in spark.conf.get("spark.jars", ""):
         with pytest.raises(OptionError, match=r"org\.apache\.spark:spark-avro_2\.13:"):
             decode_values(source, "avro", '"string"')
     with pytest.raises(OptionError, match="needs a schema"):
@@ -70,10 +69,8 @@ def test_values_of_a_stream_are_decoded_and_what_cannot_be_is_kept_if_asked(
     assert [row.value.bad for row in spark.read.parquet(place).collect()] == ["v0"]
 
 
+@pytest.mark.peer("spark-connector")
 def test_rows_that_the_jvm_connector_wrote(spark: SparkSession, topic_with: MakeTopic) -> None:
-    jars, reason = connector_jars()
-    if not jars:
-        pytest.skip(reason)
     topic = topic_with(0, partitions=3)
     rows = spark.range(200).selectExpr(
         "CAST(CAST(id % 7 AS STRING) AS BINARY) AS key",

@@ -13,19 +13,14 @@ from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from tests.interop.client.secured import PASSWORD, USER, SecuredKafka, make_certificates
-from tests.peers.jars import PeerMissing, kafka_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.java, pytest.mark.peer]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.java]
 
 
 def test_a_query_over_tls_and_scram(spark: SparkSession, tmp_path: Path) -> None:
-    try:
-        kafka_jars()
-    except PeerMissing as missing:
-        pytest.skip(str(missing))
     make_certificates(tmp_path)
     with SecuredKafka(tmp_path) as kafka:
         kafka.add_user()

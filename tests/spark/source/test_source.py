@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.conftest import TIME, Topic
-from tests.spark.connector_jars import connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,10 +109,8 @@ def test_a_stream_reads_everything_once_in_limited_batches_and_goes_on_after_a_r
     assert values(spark.read.parquet(str(place / "table"))) == topic.values()
 
 
+@pytest.mark.peer("spark-connector")
 def test_sparks_own_connector_reads_the_same(spark: SparkSession, topic_with: MakeTopic) -> None:
-    jars, reason = connector_jars()
-    if not jars:
-        pytest.skip(reason)
     topic = topic_with(partitions=3)
     topic.produce(200)
     topic.produce(100, headers=(("h", b"1"),), key=None)

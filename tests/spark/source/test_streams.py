@@ -13,7 +13,6 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic, delete_topics
 from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
 from tests.spark.conftest import Topic
-from tests.spark.connector_jars import connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,10 +140,8 @@ def test_a_query_that_an_open_transaction_holds_up_says_whose_it_is(
         producer.close()
 
 
+@pytest.mark.peer("spark-connector")
 def test_the_connectors_checkpoint_is_taken_over(spark: SparkSession, topic_with: MakeTopic, tmp_path: Path) -> None:
-    jars, reason = connector_jars()
-    if not jars:
-        pytest.skip(reason)
     topic = topic_with(6)
     sink = Sink(spark, topic, tmp_path)
     assert sum(sink.run("kafka")) == 6

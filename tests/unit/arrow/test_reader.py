@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import count
@@ -128,10 +127,8 @@ def test_following_hands_out_batches_as_they_come_and_says_where_to_go_on(
 
 
 def test_following_ends_when_nothing_comes(broker: Broker, make: Make) -> None:
-    started = time.monotonic()
     config = {"fetch.max.wait.ms": "10"}
     assert len(values(make(), broker, end=None, idle_timeout_ms=40, config=config)) == 20
-    assert time.monotonic() - started < 5
 
 
 def test_aborted_records_are_left_out_if_asked(broker: Broker, client: Client, make: Make) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.cli.main import COMMANDS, complain, invoke, load_command
+from tests.waiting import HANG_S
 
 
 def modules_after(*arguments: str) -> set[str]:
@@ -85,5 +86,5 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(30) == 0
+        assert process.wait(HANG_S) == 0
         assert process.stderr.read() == b""

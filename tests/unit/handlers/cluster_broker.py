@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from oncelog.base.ids import BrokerId, TopicPartition
+from oncelog.base.tree import CommitOutcome
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image import ClusterImage, changes_of, load_image
@@ -57,16 +58,16 @@ class ClusterBroker:
     def creates_logs(self) -> bool:
         return False
 
-    def commit(self, operations: Any) -> bool:
+    def commit(self, operations: Any) -> CommitOutcome:
         if self.before_commit is not None:
             intervene, self.before_commit = self.before_commit, None
             intervene()
         try:
             self.session.commit(operations)
         except Conflict:
-            return False
+            return CommitOutcome.CONFLICT
         self.image = self.image.apply(changes_of(operations)).image
-        return True
+        return CommitOutcome.COMMITTED
 
     def call(self, request: Any, version: int, authoriser: Any = None) -> Any:
         """Decide a request as the node would: the response decoded from its bytes in ``version``."""

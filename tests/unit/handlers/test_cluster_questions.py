@@ -120,9 +120,58 @@ class TestDescribeConfigs:
         change = incremental.AlterableConfig(name="message.max.bytes", value="9")
         resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[change])
         broker.call(incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        (entry,) = self.ask(broker, BROKER, "").configs
-        assert (entry.name, entry.value, entry.config_source) == ("message.max.bytes", "9", 3)
+        found = {entry.name: (entry.value, entry.config_source) for entry in self.ask(broker, BROKER, "").configs}
+        assert found == {"min.insync.replicas": ("1", 3), "message.max.bytes": ("9", 3)}
         assert self.ask(broker, TOPIC, "t", "max.message.bytes").configs[0].value == "9"
+
+    def test_all_brokers_show_their_own_value_as_it_was_set_also_where_this_broker_has_another(
+        self, broker: ClusterBroker
+    ) -> None:
+        for name, value in (("", " 900000"), ("1", "800000")):
+            change = incremental.AlterableConfig(name="message.max.bytes", value=value)
+            resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[change])
+            broker.call(incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        (entry,) = self.ask(broker, BROKER, "", "message.max.bytes").configs
+        assert (entry.value, entry.config_source) == (" 900000", 3)
+        assert [(s.name, s.value, s.source) for s in entry.synonyms] == [("message.max.bytes", " 900000", 3)]
+        (own,) = self.ask(broker, BROKER, "1", "message.max.bytes").configs
+        assert (own.value, own.config_source) == ("800000", 2)
+        assert [s.source for s in own.synonyms] == [2, 3, 4, 5]
+
+    def test_a_broker_named_in_several_ways_is_answered_once(self, broker: ClusterBroker) -> None:
+        names = ("1", "+1", "001", "", "2", "1+")
+        resources = [configs.DescribeConfigsResource(resource_type=BROKER, resource_name=name) for name in names]
+        results = broker.call(configs.DescribeConfigsRequest(resources=resources), 4).results
+        assert [(r.resource_name.lstrip("+0"), bool(r.configs)) for r in results] == [
+            ("1", True),
+            ("", True),
+            ("2", False),
+            ("1+", False),
+        ]
+
+    def test_min_insync_replicas_come_from_the_cluster(self, broker: ClusterBroker) -> None:
+        for kind, name in ((BROKER, "1"), (TOPIC, "t")):
+            (entry,) = self.ask(broker, kind, name, "min.insync.replicas").configs
+            assert (entry.value, [s.source for s in entry.synonyms]) == ("1", [3, 5])
+
+    def test_internal_keys_are_shown_as_they_were_set_and_only_then(self) -> None:
+        interval = "producer.id.expiration.check.interval.ms"
+        assert self.ask(ClusterBroker(), BROKER, "1", interval).configs == []
+        (entry,) = self.ask(ClusterBroker({interval: "500 "}), BROKER, "1", interval).configs
+        assert (entry.value, entry.read_only, entry.config_source) == ("500 ", True, 4)
+        assert [(s.value, s.source) for s in entry.synonyms] == [("500 ", 4), ("600000", 5)]
+
+    def test_replication_throttles_are_shown_while_they_are_set(self, broker: ClusterBroker) -> None:
+        throttle = "leader.replication.throttled.rate"
+        assert self.ask(broker, BROKER, "1", throttle).configs == []
+        for name, value in (("", "7"), ("1", "+5")):
+            change = incremental.AlterableConfig(name=throttle, value=value)
+            resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[change])
+            broker.call(incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        (entry,) = self.ask(broker, BROKER, "1", throttle).configs
+        assert (entry.value, entry.read_only, entry.is_sensitive, entry.config_type) == ("+5", False, False, 5)
+        assert [(s.value, s.source) for s in entry.synonyms] == [("+5", 2), ("7", 3)]
+        assert entry.documentation is None
 
     def test_groups_and_client_metrics_have_defaults(self, broker: ClusterBroker) -> None:
         timeout = self.ask(broker, GROUP, "g", "consumer.session.timeout.ms").configs[0]

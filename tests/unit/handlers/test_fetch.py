@@ -196,6 +196,27 @@ def test_one_whole_batch_comes_however_small_the_limits(broker: LogBroker) -> No
         assert content(second) == b""
 
 
+def test_what_is_left_of_the_limit_goes_to_the_first_partition_whose_batch_fits() -> None:
+    broker = LogBroker()
+    broker.add_topic("a", 3)
+    for partition, size in enumerate((100, 1000, 10)):
+        broker.append("a", partition, [bytes(size)])
+    asked = [of(partition, 0) for partition in range(3)]
+    sizes = [len(content(answer)) for answer in at_once(broker, request(*asked)).responses[0].partitions]
+    limited = request(*asked, max_bytes=sizes[0] + sizes[2] + 40, isolation_level=1)
+    first, second, third = at_once(broker, limited).responses[0].partitions
+    assert [len(content(answer)) for answer in (first, second, third)] == [sizes[0], 0, sizes[2]]
+    assert (second.error_code, second.high_watermark, second.aborted_transactions) == (ErrorCode.NONE, 1, None)
+    assert (first.aborted_transactions, third.aborted_transactions) == ([], [])
+
+
+def test_a_negative_limit_is_used_up_by_the_partition_that_it_fails(broker: LogBroker) -> None:
+    broker.append("a", 1)
+    first, second = at_once(broker, request(of(0, 0), of(1, 0), max_bytes=-1)).responses[0].partitions
+    assert first == failure(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert offsets(second) == [0]
+
+
 def test_the_limits_of_partition_request_and_broker_hold() -> None:
     broker = LogBroker(config={"fetch.max.bytes": "2048"})
     broker.add_topic("a", 2)
@@ -287,6 +308,17 @@ def test_diverging_epochs_are_told() -> None:
     assert only(at_once(broker, request(of(0, 0, last_fetched_epoch=3)))) == failure(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
+def test_the_leaders_epoch_is_known_where_nothing_was_ever_written() -> None:
+    broker = LogBroker()
+    broker.add_topic("a", leader_epoch=2)
+    at_end = only(parked(broker, request(of(0, 0, last_fetched_epoch=2))).resume())
+    assert (at_end.error_code, at_end.high_watermark, at_end.diverging_epoch) == (ErrorCode.NONE, 0, None)
+    beyond = only(at_once(broker, request(of(0, 4, last_fetched_epoch=2))))
+    assert beyond.diverging_epoch is not None
+    assert (beyond.diverging_epoch.epoch, beyond.diverging_epoch.end_offset) == (2, 0)
+    assert only(at_once(broker, request(of(0, 0, last_fetched_epoch=3)))) == failure(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
 def test_read_committed_stops_at_the_last_stable_offset_and_names_what_was_aborted() -> None:
     broker = LogBroker()
     broker.add_topic("a")
@@ -333,13 +365,12 @@ def test_topics_that_may_not_be_read(broker: LogBroker) -> None:
     assert b.partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_zstd_topics_need_version_10() -> None:
+def test_zstd_topics_are_read_in_every_version() -> None:
     broker = LogBroker()
     broker.add_topic("z", compression_type="zstd")
     broker.append("z")
-    old = only(at_once(broker, request(of(), topic="z", version=9), 9))
-    assert (old.error_code, content(old)) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, b"")
-    assert only(at_once(broker, request(of(), topic="z"), 10)).error_code == ErrorCode.NONE
+    for version in (4, 9, 10):
+        assert offsets(only(at_once(broker, request(of(), topic="z", version=version), version))) == [0]
 
 
 def test_storage_errors_are_told_as_the_version_knows_them(broker: LogBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ class World:
         self.config = config
         self.storage = storage
         self.now_ms = NOW
+        self.leader_epoch = 0
         self.directory = LogDirectory(self.files, storage)
         self.log: PartitionLog = self.directory.create(PARTITION, TOPIC_ID, config, now_ms=self.now_ms)
 
@@ -66,8 +67,8 @@ class World:
         assert isinstance(self.files, MemoryFiles)
         return self.files
 
-    def append(self, data: bytearray, **options: bool | int) -> Appended:
-        return self.log.append(data, now_ms=self.now_ms, leader_epoch=0, **options)  # type: ignore[arg-type]  # by name
+    def append(self, data: bytearray, **options: bool | int | str) -> Appended:
+        return self.log.append(data, now_ms=self.now_ms, leader_epoch=self.leader_epoch, **options)  # type: ignore[arg-type]  # by name
 
     def mark(self, producer: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0) -> Appended:
         marker = end_transaction_marker(

@@ -1,6 +1,7 @@
 """Keys of the smaller resources: groups and client metrics subscriptions, as Apache Kafka 4.3 has them.
 
-A group's keys concern the ``consumer`` protocol (KIP-848); a subscription's, the metrics that clients push (KIP-714).
+A group's keys concern the ``consumer`` protocol (KIP-848), share groups (KIP-932) and streams groups (KIP-1071), which
+are not served here: what is set is kept and described. A subscription's are the metrics that clients push (KIP-714).
 """
 
 from __future__ import annotations
@@ -8,61 +9,119 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigKey, ConfigType
-from oncelog.core.configs.limits import at_least, between
+from oncelog.core.configs.limits import at_least, between, offset_reset, one_of
 
+BOOLEAN, STRING = ConfigType.BOOLEAN, ConfigType.STRING
 INT, LIST = ConfigType.INT, ConfigType.LIST
+
+
+def _of_kind(kind: str) -> tuple[ConfigKey, ...]:
+    """What groups of each kind may set: ``consumer``, ``share`` or ``streams``."""
+    return (
+        ConfigKey(
+            f"{kind}.session.timeout.ms",
+            INT,
+            "45000",
+            at_least(1),
+            synonym=f"group.{kind}.session.timeout.ms",
+            inert=True,
+        ),
+        ConfigKey(
+            f"{kind}.heartbeat.interval.ms",
+            INT,
+            "5000",
+            at_least(1),
+            synonym=f"group.{kind}.heartbeat.interval.ms",
+            inert=True,
+        ),
+        ConfigKey(
+            f"{kind}.assignment.interval.ms",
+            INT,
+            "1000",
+            at_least(0),
+            synonym=f"group.{kind}.assignment.interval.ms",
+            inert=True,
+        ),
+    )
+
 
 GROUP_KEYS: Final = {
     key.name: key
     for key in (
+        *_of_kind("consumer"),
+        *_of_kind("share"),
         ConfigKey(
-            "consumer.session.timeout.ms",
+            "share.record.lock.duration.ms",
             INT,
-            "45000",
-            "Time after which a silent member of a consumer-protocol group is removed.",
-            at_least(1),
-            synonym="group.consumer.session.timeout.ms",
+            "30000",
+            at_least(1000),
+            synonym="group.share.record.lock.duration.ms",
+            inert=True,
         ),
         ConfigKey(
-            "consumer.heartbeat.interval.ms",
-            INT,
-            "5000",
-            "Time between two heartbeats of a member of a consumer-protocol group.",
-            at_least(1),
-            synonym="group.consumer.heartbeat.interval.ms",
+            "share.delivery.count.limit", INT, "5", at_least(2), synonym="group.share.delivery.count.limit", inert=True
         ),
         ConfigKey(
-            "consumer.assignment.interval.ms",
+            "share.partition.max.record.locks",
             INT,
-            "1000",
-            "Least time between two assignments of a consumer-protocol group.",
+            "2000",
+            at_least(100),
+            synonym="group.share.partition.max.record.locks",
+            inert=True,
+        ),
+        ConfigKey("share.auto.offset.reset", STRING, "latest", offset_reset, inert=True),
+        ConfigKey(
+            "share.isolation.level",
+            STRING,
+            "read_uncommitted",
+            one_of("read_committed", "read_uncommitted"),
+            inert=True,
+        ),
+        ConfigKey("share.renew.acknowledge.enable", BOOLEAN, "true", inert=True),
+        *_of_kind("streams"),
+        ConfigKey(
+            "streams.num.standby.replicas",
+            INT,
+            "0",
             at_least(0),
-            synonym="group.consumer.assignment.interval.ms",
+            synonym="group.streams.num.standby.replicas",
+            inert=True,
+        ),
+        ConfigKey(
+            "streams.initial.rebalance.delay.ms",
+            INT,
+            "3000",
+            at_least(0),
+            synonym="group.streams.initial.rebalance.delay.ms",
+            inert=True,
         ),
     )
 }
 
-GROUP_BOUNDS: Final = {
-    "consumer.session.timeout.ms": (
-        "group.consumer.min.session.timeout.ms",
-        "group.consumer.max.session.timeout.ms",
-    ),
-    "consumer.heartbeat.interval.ms": (
-        "group.consumer.min.heartbeat.interval.ms",
-        "group.consumer.max.heartbeat.interval.ms",
-    ),
-    "consumer.assignment.interval.ms": (
-        "group.consumer.min.assignment.interval.ms",
-        "group.consumer.max.assignment.interval.ms",
-    ),
+
+def _bounds(kind: str, *keys: str) -> dict[str, tuple[str, str]]:
+    return {f"{kind}.{key}": (f"group.{kind}.min.{key}", f"group.{kind}.max.{key}") for key in keys}
+
+
+GROUP_BOUNDS: Final[dict[str, tuple[str | None, str]]] = {
+    **_bounds("consumer", "heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"),
+    **_bounds("share", "heartbeat.interval.ms", "session.timeout.ms"),
+    **_bounds("share", "record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"),
+    **_bounds("share", "assignment.interval.ms"),
+    **_bounds("streams", "heartbeat.interval.ms", "session.timeout.ms"),
+    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
+    **_bounds("streams", "assignment.interval.ms"),
 }
-"""The broker keys between whose values a group's value must lie."""
+"""The broker keys between whose values a group's value must lie, in the order Apache Kafka looks at them."""
+
+GROUP_KINDS: Final = ("consumer", "share", "streams")
+"""A group's session time-out must exceed its heartbeat interval, in each kind."""
 
 CLIENT_METRICS_KEYS: Final = {
     key.name: key
     for key in (
-        ConfigKey("interval.ms", INT, "300000", "Time between two pushes of a client.", between(100, 3_600_000)),
-        ConfigKey("match", LIST, "", "Which clients the subscription is for, as selector=pattern."),
-        ConfigKey("metrics", LIST, "", "Prefixes of the metrics to push."),
+        ConfigKey("interval.ms", INT, "300000", between(100, 3_600_000), inert=True),
+        ConfigKey("match", LIST, "", inert=True),
+        ConfigKey("metrics", LIST, "", inert=True),
     )
 }

@@ -27,7 +27,13 @@ def inert(
     name: str, kind: ConfigType, default: str | None, check: Check | None = None, update: Update = Update.READ_ONLY
 ) -> ConfigKey:
     """A key that is accepted, checked and shown, and changes nothing."""
-    return ConfigKey(name, kind, default, "Has no effect here.", check, update, inert=True)
+    return ConfigKey(name, kind, default, check, update, inert=True)
+
+
+def _throttle(name: str) -> ConfigKey:
+    """A limit that kafka-reassign-partitions sets and removes: without a default, listed only while it is set, and,
+    as in Apache Kafka, without documentation."""
+    return ConfigKey(name, LONG, None, at_least(0), CLUSTER_WIDE, inert=True, internal=True)
 
 
 INERT_KEYS: Final = (
@@ -308,6 +314,9 @@ INERT_KEYS: Final = (
     inert("delegation.token.max.lifetime.ms", LONG, "604800000", at_least(1)),
     inert("delegation.token.expiry.time.ms", LONG, "86400000", at_least(1)),
     inert("delegation.token.expiry.check.interval.ms", LONG, "3600000", at_least(1)),
+    _throttle("leader.replication.throttled.rate"),
+    _throttle("follower.replication.throttled.rate"),
+    _throttle("replica.alter.log.dirs.io.max.bytes.per.second"),
     inert("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", at_least(0)),
     inert("add.partitions.to.txn.retry.backoff.ms", INT, "20", at_least(1)),
 )

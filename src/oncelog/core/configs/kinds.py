@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Final
 
@@ -65,7 +66,6 @@ class ConfigKey:
     name: str
     type: ConfigType
     default: str | None
-    documentation: str
     check: Check | None = None
     update: Update = Update.READ_ONLY
     synonym: str | None = None
@@ -73,7 +73,9 @@ class ConfigKey:
     inert: bool = False
     """Accepted so that Apache Kafka's files can be used, without effect here."""
     internal: bool = False
-    """Works, but DescribeConfigs does not list it."""
+    """Works, but DescribeConfigs lists it only where it is set."""
+    documentation: str = ""
+    """What the key does, where Apache Kafka's text (``kafka_documentation``) does not say what happens here."""
 
     @property
     def sensitive(self) -> bool:
@@ -117,11 +119,14 @@ def shown(value: object) -> str:
 
 
 def _java_double(value: float) -> str:
-    text = repr(value)
-    mantissa, _, exponent = text.partition("e")
-    if not exponent:
-        return text
-    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+    """As ``Double.toString``: with an exponent below a thousandth and from ten million on."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{int(exponent) + len(rest)}"
 
 
 def _parse_boolean(key: str, text: str) -> Value:

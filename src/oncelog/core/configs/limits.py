@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
+from decimal import Decimal
 from typing import Final
 
 from oncelog.core.configs.kinds import Check, ConfigError, Value
@@ -72,6 +74,40 @@ def gzip_level(key: str, value: Value) -> None:
     """A gzip level: 1 to 9, or -1 for the codec's own choice."""
     if isinstance(value, int) and value != -1 and not 1 <= value <= 9:
         raise ConfigError.of_value(key, value, "Value must be between 1 and 9 or equal to -1")
+
+
+_PART: Final = r"([-+]?[0-9]{1,40})"
+_DURATION: Final = re.compile(
+    rf"([-+]?)P(?:{_PART}D)?(T(?:{_PART}H)?(?:{_PART}M)?(?:([-+]?[0-9]{{1,40}}(?:[.,][0-9]{{0,9}})?)S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_SECONDS: Final = (86_400, 3_600, 60)
+
+
+def _duration_seconds(text: str) -> Decimal | None:
+    """What Java's ``Duration.parse`` makes of an ISO 8601 duration; None where it refuses."""
+    found = _DURATION.fullmatch(text)
+    if found is None or found[3] in ("T", "t") or not any(found.group(2, 4, 5, 6)):
+        return None
+    whole = sum(int(part or 0) * seconds for part, seconds in zip(found.group(2, 4, 5), _SECONDS, strict=True))
+    duration = whole + Decimal((found[6] or "0").replace(",", "."))
+    if not -(1 << 63) <= math.floor(duration) < 1 << 63:
+        return None
+    return -duration if found[1] == "-" else duration
+
+
+def offset_reset(key: str, value: Value) -> None:
+    """``earliest``, ``latest`` or ``by_duration:`` and an ISO 8601 duration that is not negative."""
+    if value in ("earliest", "latest"):
+        return
+    word, _, text = str(value).partition(":")
+    duration = _duration_seconds(text) if word == "by_duration" else None
+    if duration is None or duration < 0:
+        reason = (
+            f"Invalid value `{value}` for configuration {key}. The value must be either 'earliest', 'latest' or of the "
+            "format 'by_duration:<PnDTnHnMn.nS>'."
+        )
+        raise ConfigError.of_value(key, value, reason)
 
 
 _THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")

@@ -14,86 +14,110 @@ OWN_KEYS: Final = (
         "log.sync.policy",
         STRING,
         "commit",
-        "When a record counts as durable on one replica: commit, after a disk flush that concurrent requests share; "
-        "none, once it is in the page cache, as in Apache Kafka.",
         one_of("commit", "none"),
+        documentation=(
+            "When a record counts as durable on one replica: commit, after a disk flush that concurrent requests "
+            "share; none, once it is in the page cache, as in Apache Kafka."
+        ),
     ),
-    ConfigKey("oncelog.request.max.bytes", INT, "1048576", "The largest request other than Produce.", at_least(1024)),
+    ConfigKey(
+        "oncelog.request.max.bytes",
+        INT,
+        "1048576",
+        at_least(1024),
+        documentation="The largest request other than Produce.",
+    ),
     ConfigKey(
         "oncelog.connection.stalled.ms",
         LONG,
         "30000",
-        "Time after which a connection is closed that stopped within a request, or does not take its response.",
         at_least(1),
+        documentation=(
+            "Time after which a connection is closed that stopped within a request, or does not take its response."
+        ),
     ),
     ConfigKey(
         "oncelog.buffered.max.bytes",
         LONG,
         "268435456",
-        "Bytes of unfinished requests and unsent responses of all connections; reading pauses beyond.",
         at_least(1048576),
+        documentation="Bytes of unfinished requests and unsent responses of all connections; reading pauses beyond.",
     ),
     ConfigKey(
         "oncelog.decompressed.max.bytes",
         INT,
         "134217728",
-        "The most one compressed batch may become where the broker has to look inside.",
         at_least(1048576),
+        documentation="The most one compressed batch may become where the broker has to look inside.",
     ),
     ConfigKey(
         "oncelog.group.members.max.bytes",
         INT,
         "33554432",
-        "What the members of all groups on one partition of __consumer_offsets may say of themselves; beyond, others "
-        "wait until some have gone.",
         at_least(1048576),
+        documentation=(
+            "What the members of all groups on one partition of __consumer_offsets may say of themselves; beyond, "
+            "others wait until some have gone."
+        ),
     ),
     ConfigKey(
         "transaction.orphan.action",
         STRING,
         "report",
-        "What to do about a transaction that is open on a partition while its coordinator does not know of it: report "
-        "it, in a metric and a line of the log; or abort it too, when it has been so for transaction.orphan.grace.ms.",
         one_of("report", "abort"),
         Update.CLUSTER_WIDE,
+        documentation=(
+            "What to do about a transaction that is open on a partition while its coordinator does not know of "
+            "it: report it, in a metric and a line of the log; or abort it too, when it has been so for "
+            "transaction.orphan.grace.ms."
+        ),
     ),
     ConfigKey(
         "transaction.orphan.grace.ms",
         LONG,
         "300000",
-        "How long a transaction has to be found orphaned before transaction.orphan.action=abort aborts it.",
         at_least(0),
         Update.CLUSTER_WIDE,
+        documentation=(
+            "How long a transaction has to be found orphaned before transaction.orphan.action=abort aborts it."
+        ),
     ),
     ConfigKey(
         "transaction.two.phase.commit.alarm.ms",
         LONG,
         "3600000",
-        "The age from which a transaction in two-phase commit, which never times out, is reported as overdue.",
         at_least(1),
         Update.CLUSTER_WIDE,
+        documentation=(
+            "The age from which a transaction in two-phase commit, which never times out, is reported as overdue."
+        ),
     ),
     ConfigKey(
         "oncelog.audit.max.bytes",
         LONG,
         "10485760",
-        "The size at which the log of administrative aborts is rotated; ten older files are kept.",
         at_least(1024),
+        documentation="The size at which the log of administrative aborts is rotated; ten older files are kept.",
     ),
     ConfigKey(
         "oncelog.transaction.wait.ms",
         INT,
         "5000",
-        "How long a request that meets a transaction still being completed waits for that, before it is told "
-        "CONCURRENT_TRANSACTIONS; 0: it is told so at once, as by Apache Kafka.",
         at_least(0),
+        documentation=(
+            "How long a request that meets a transaction still being completed waits for that, before it is told "
+            "CONCURRENT_TRANSACTIONS; 0: it is told so at once, as by Apache Kafka."
+        ),
     ),
     ConfigKey(
         "oncelog.flight.recorder.max.bytes",
         LONG,
         "0",
-        "How much of what happens to the broker is kept in flight-recording.jsonl of the data directory, from its "
-        "start on, for oncelog sim --replay; 0: nothing. Requests are in it as they came, with their data.",
         at_least(0),
+        documentation=(
+            "How much of what happens to the broker is kept in flight-recording.jsonl of the data directory, from "
+            "its start on, for oncelog sim --replay; 0: nothing. Requests are in it as they came, with their "
+            "data."
+        ),
     ),
 )

@@ -12,12 +12,12 @@ from enum import IntEnum
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
-from oncelog.base.tree import Create, Operation, Set
+from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller import layout
-from oncelog.core.controller.image import ABSENT, ClusterImage
+from oncelog.core.controller.image import ClusterImage
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
 from oncelog.core.controller.resources import (
+    MIN_INSYNC_REPLICAS,
     ConfigResourceType,
     Resource,
     check_configs,
@@ -25,6 +25,7 @@ from oncelog.core.controller.resources import (
     current,
     default_text,
     is_list,
+    write_configs,
 )
 
 
@@ -87,14 +88,24 @@ def _alter(image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alter
     for change in alteration.changes:
         _apply(resource, after, change)
     check_configs(image, config, resource, after, broker_id)
+    if resource.type == ConfigResourceType.BROKER:
+        _check_min_insync_replicas(alteration, now.configs, after)
     if after == now.configs:
         return []
-    return [_write(now.path, now.version, after)]
+    return [write_configs(now, after)]
 
 
-def _write(path: str, version: int, configs: Mapping[str, str]) -> Operation:
-    value = layout.config_value(configs)
-    return Create(path, value) if version == ABSENT else Set(path, value, version)
+def _check_min_insync_replicas(alteration: Alteration, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """The cluster has one value, always, and no broker has its own (KIP-966)."""
+    named = any(change.key == MIN_INSYNC_REPLICAS for change in alteration.changes)
+    if alteration.resource.name and (named or MIN_INSYNC_REPLICAS in before):
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+        )
+    if not alteration.resource.name and MIN_INSYNC_REPLICAS not in after:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+        )
 
 
 def _check_changes(alteration: Alteration) -> None:

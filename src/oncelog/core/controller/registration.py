@@ -1,4 +1,8 @@
-"""Registration of a broker that joins: the tree's base, the cluster id, the broker itself, and the controller."""
+"""Registration of a broker that joins: the tree's base, the cluster id, the broker itself, and the controller.
+
+``min.insync.replicas`` is a fact of the cluster and never of one broker (KIP-966), as every leader has to judge by the
+same. A cluster that does not say it yet, new or of an earlier version, takes it from the first broker that joins.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,14 @@ from oncelog.base.tree import Create, Operation, Set
 from oncelog.core.controller import layout
 from oncelog.core.controller.features import INITIAL_FEATURES
 from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.resources import (
+    ALL_BROKERS,
+    MIN_INSYNC_REPLICAS,
+    ConfigResourceType,
+    Resource,
+    current,
+    write_configs,
+)
 
 
 class RegistrationRefused(Exception):
@@ -26,6 +38,8 @@ class Registration:
     rack: str | None
     cluster_id: str
     """The id the cluster gets if it has none yet."""
+    min_insync_replicas: int = 1
+    """As the broker is configured: the cluster's, if it has none yet and none was set for the broker while it ran."""
 
 
 def register(
@@ -50,6 +64,23 @@ def register(
         operations.append(Create(layout.CONTROLLER, controller, ephemeral=True))
     if layout.FEATURES not in image.versions:
         operations.append(Create(layout.FEATURES, layout.features_value(features)))
+    operations += _min_insync_replicas(image, broker)
+    return operations
+
+
+def _min_insync_replicas(image: ClusterImage, broker: Registration) -> list[Operation]:
+    """Say ``min.insync.replicas`` for all brokers where nobody has yet, and for none of them alone."""
+    operations = []
+    all_brokers = current(image, ALL_BROKERS)
+    if MIN_INSYNC_REPLICAS not in all_brokers.configs:
+        own = current(image, Resource(ConfigResourceType.BROKER, str(broker.broker_id))).configs
+        number = own.get(MIN_INSYNC_REPLICAS, str(broker.min_insync_replicas))
+        configs = {**all_brokers.configs, MIN_INSYNC_REPLICAS: number}
+        operations.append(write_configs(all_brokers, configs))
+    for name, entity in image.broker_configs.items():
+        if name and MIN_INSYNC_REPLICAS in entity.configs:
+            configs = {key: text for key, text in entity.configs.items() if key != MIN_INSYNC_REPLICAS}
+            operations.append(write_configs(current(image, Resource(ConfigResourceType.BROKER, name)), configs))
     return operations
 
 

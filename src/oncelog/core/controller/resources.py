@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicName
+from oncelog.base.tree import Create, Operation, Set
 from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig
-from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_BOUNDS, GROUP_KEYS
+from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_BOUNDS, GROUP_KEYS, GROUP_KINDS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Update
 from oncelog.core.configs.topic import check_topic_configs
 from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
@@ -55,6 +56,10 @@ _KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
 }
 
 
+ALL_BROKERS: Final = Resource(ConfigResourceType.BROKER, "")
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+
+
 def current(image: ClusterImage, resource: Resource) -> Current:
     """The present configs of ``resource``: none when it does not exist."""
     if resource.type == ConfigResourceType.TOPIC:
@@ -70,6 +75,12 @@ def current(image: ClusterImage, resource: Resource) -> Current:
     path = f"{parent}/{layout.entity_name(resource.name)}"
     entity = entities.get(resource.name)
     return Current(path, {}, ABSENT) if entity is None else Current(path, entity.configs, entity.version)
+
+
+def write_configs(now: Current, configs: Mapping[str, str]) -> Operation:
+    """The operation after which the resource sets exactly ``configs``."""
+    value = layout.config_value(configs)
+    return Create(now.path, value) if now.version == ABSENT else Set(now.path, value, now.version)
 
 
 def check_resource(resource: Resource, broker_id: BrokerId) -> None:
@@ -161,19 +172,24 @@ def _refuse_any(sentence: str, keys: list[str]) -> None:
 def _check_group(config: BrokerConfig, name: str, configs: Mapping[str, str]) -> None:
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    for key, text in configs.items():
-        found = GROUP_KEYS.get(key)
-        if found is None:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {key}")
-        try:
-            value = found.parse(text)
-        except ConfigError as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
-        low, high = GROUP_BOUNDS[key]
-        if not isinstance(value, int) or value < config.get(low):
+    unknown = next((key for key in configs if key not in GROUP_KEYS), None)
+    if unknown is not None:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown}")
+    try:
+        values = {key: GROUP_KEYS[key].parse(text) for key, text in configs.items()}
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    for key, (low, high) in GROUP_BOUNDS.items():
+        value = values.get(key)
+        if isinstance(value, int) and low is not None and value < config.get(low):
             raise Refused(ErrorCode.INVALID_CONFIG, f"{key} must be greater than or equal to {low}")
-        if value > config.get(high):
+        if isinstance(value, int) and value > config.get(high):
             raise Refused(ErrorCode.INVALID_CONFIG, f"{key} must be less than or equal to {high}")
+    for kind in GROUP_KINDS:
+        session, heartbeat = (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
+        longer, shorter = (values.get(key, config.get(f"group.{key}")) for key in (session, heartbeat))
+        if isinstance(longer, int) and isinstance(shorter, int) and longer <= shorter:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{session} must be greater than {heartbeat}")
 
 
 def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:

@@ -43,7 +43,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "the session is not cached: ask in full",
     ErrorCode.INVALID_FETCH_SESSION_EPOCH: "not the next request of the session",
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "the session was opened with names and goes on with ids, or the reverse",
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the topic's records are zstd and the version is below 10",
     ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be read",
     ErrorCode.UNKNOWN_SERVER_ERROR: "a negative size, or an isolation level that does not exist",
 }
@@ -54,7 +53,6 @@ _MANY: Final = 1000
 T = TypeVar("T")
 _TOPIC_IDS_SINCE: Final = 13
 _CURRENT_LEADER_SINCE: Final = 16
-_ZSTD_SINCE: Final = 10
 _STORAGE_ERROR_SINCE: Final = 6
 
 
@@ -239,14 +237,6 @@ def _respond(
 
 def _suit_version(asked: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
     """Say what the version has more, or knows less, than others."""
-    if context.version < _ZSTD_SINCE and asked.topic is not None:
-        leader = context.partitions.leader_log(TopicPartition(asked.topic, asked.partition))
-        if not isinstance(leader, ErrorCode) and leader.log.config.compression_type == "zstd":
-            answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-            answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
-            answer.aborted_transactions = []
-            answer.records = b""
-            return
     if answer.error_code == ErrorCode.NONE:
         return
     if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < _STORAGE_ERROR_SINCE:

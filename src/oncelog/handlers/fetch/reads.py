@@ -1,7 +1,8 @@
 """Reading partitions for a Fetch: what each gives within the limits, and when a waiting Fetch has enough.
 
 The rule: data is never read here, only found; the answer holds ranges of files. Within a request the first partition
-that has anything gives at least one whole batch, whatever the limits say (KIP-74), all others keep to them.
+that has anything gives at least one whole batch, whatever the limits say (KIP-74). All others keep to them, and give
+nothing where not even their first batch fits: what they leave is there for the partitions after them.
 """
 
 from __future__ import annotations
@@ -72,9 +73,8 @@ class FetchReads:
         """What some of the partitions give now: to be called with all of them, in order."""
         for name, asked in partitions:
             answer, size = self._read_one(name, asked, min(asked.max_bytes, self._left), not self._found)
-            if size:
-                self._found += size
-                self._left = max(0, self._left - size)
+            self._found += size
+            self._left = max(0, self._left - size)
             if answer.error_code or answer.diverging_epoch is not None:
                 self._urgent = True
             self.answers.append((asked, answer))
@@ -143,7 +143,7 @@ class FetchReads:
             return failed(asked, leader), 0
         log = leader.log
         if asked.last_fetched_epoch >= 0:
-            diverged = _divergence(log, asked)
+            diverged = _divergence(leader, asked)
             if diverged is not None:
                 return diverged, 0
         offset = asked.fetch_offset
@@ -171,6 +171,9 @@ class FetchReads:
             return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE), 0
         except OSError:
             return failed(asked, ErrorCode.KAFKA_STORAGE_ERROR), 0
+        if read.first_batch_cut:
+            answer.aborted_transactions = None
+            return answer, 0
         if read.size_bytes:
             answer.records = list(read.chunks)
         if read.aborted:
@@ -195,9 +198,10 @@ def failed(asked: FetchPartition, error_code: ErrorCode, *, read: bool = True) -
     )
 
 
-def _divergence(log: PartitionLog, asked: FetchPartition) -> PartitionData | None:
+def _divergence(leader: LeaderLog, asked: FetchPartition) -> PartitionData | None:
     """Where the client's log and this one part, if the last epoch the client has seen says so (KIP-595)."""
-    epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch)
+    log = leader.log
+    epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch, leader.leader_epoch)
     if epoch == UNKNOWN or end_offset == UNKNOWN or asked.fetch_offset < log.log_start_offset:
         return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch >= asked.last_fetched_epoch and end_offset >= asked.fetch_offset:

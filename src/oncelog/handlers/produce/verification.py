@@ -1,4 +1,4 @@
-"""What a transactional produce needs before its append: that the partition is part of the transaction (KIP-890).
+"""Verification before a transactional append: the partition has to be part of the transaction (KIP-890).
 
 Without this a late batch could open a transaction that nobody ends. Clients of Transactions V1 have added the partition
 beforehand, and the coordinator is asked whether they did. From Produce 12 on (V2) the produce itself adds it, and waits

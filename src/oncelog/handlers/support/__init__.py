@@ -1,1 +1,1 @@
-"""What handlers share: the context of a request, what they may wait for, and helpers that are no API."""
+"""Shared by handlers: the context of a request, the ports of the broker, waits, and helpers that are no API."""

@@ -1,4 +1,4 @@
-"""What the three APIs about access control lists share. Not an API.
+"""Shared by the three APIs about access control lists. Not an API.
 
 There is no authorizer that keeps lists, and every question about them is answered as Apache Kafka answers it without
 one: SECURITY_DISABLED, for each item of the request. Clients ask when they begin (MirrorMaker 2, user interfaces) and

@@ -1,4 +1,4 @@
-"""What is written down of every administrative end of a transaction: one JSON object a line. Not an API.
+"""The audit record of an administrative end of a transaction: one JSON object a line. Not an API.
 
 The rule: who, from where, which transaction, what was checked, what came of it, when; nothing is left to be looked up
 elsewhere. A record is made where the decision is, and the runtime writes it (``docs/internals/hanging-transactions.md``
@@ -67,7 +67,7 @@ class Requester(Protocol):
 
 
 def requester(context: Requester) -> Mapping[str, Value]:
-    """Who sent a request, and from where."""
+    """The sender of a request: principal, client id, host."""
     return {
         "principal": context.principal,
         "client_id": context.client_id,

@@ -28,7 +28,8 @@ Handle = Callable[[Any, "Context"], "Steps[Message | None]"]
 
 
 class _Inner(NamedTuple):
-    """Where an item's items are: the partitions of a topic. Topics named alike may be merged into the first."""
+    """The array inside an item that can be cut up: the partitions of a topic. Topics named alike may be merged into
+    the first."""
 
     items: str
     answers: str
@@ -37,7 +38,7 @@ class _Inner(NamedTuple):
 
 
 class _Items(NamedTuple):
-    """Where an API's items are."""
+    """The arrays of an API's request and response that can be cut up."""
 
     items: str
     """The request's array."""
@@ -53,7 +54,7 @@ class _Items(NamedTuple):
     """An array of an item that is decided with it, but is work."""
 
     def weight(self, item: Any) -> int:
-        """How much work an item is."""
+        """The work that an item is, in items."""
         array = self.inner.items if self.inner is not None else self.within
         return 1 + len(getattr(item, array) or ()) if array else 1
 
@@ -175,8 +176,8 @@ def _parts(items: Sequence[Any], where: _Items, size: int) -> Iterator[tuple[boo
 
 
 def _pieces(items: Sequence[Any], where: _Items, size: int) -> Iterator[tuple[bool, list[Any]]]:
-    """What stays in one part: items named alike, or a part of one that is too large. One that continues another comes
-    after a full part, so that it is the first of its own."""
+    """The pieces that stay in one part: items named alike, or a part of one that is too large. One that continues
+    another comes after a full part, so that it is the first of its own."""
     inner = where.inner
     for alike in _alike(items, where.key):
         if inner is None or sum(map(where.weight, alike)) <= size:

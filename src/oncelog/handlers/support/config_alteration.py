@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share. Not an API."""
+"""Shared by AlterConfigs and IncrementalAlterConfigs. Not an API."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def alter(alterations: Sequence[Alteration], context: Context, *, dry_run: bool)
 def responses(
     alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., T]
 ) -> list[T]:
-    """What is told of each alteration; ``response`` is the message of the API."""
+    """The answers to each alteration; ``response`` is the message of the API."""
     told = []
     for alteration, outcome in zip(alterations, outcomes, strict=True):
         error_code, message = outcome_error(outcome)

@@ -1,4 +1,4 @@
-"""What a handler is given beside its request: who asks, in which version, and the broker it may ask."""
+"""The context of a request: who asks, in which version, and the broker that its handler may ask."""
 
 from __future__ import annotations
 

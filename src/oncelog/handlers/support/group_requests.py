@@ -1,4 +1,4 @@
-"""What the group handlers share: asking the coordinator, and what a group may be asked for.
+"""Shared by the group handlers: asking the coordinator, and what a group may be asked for.
 
 Not an API. Every group request is decided by the shard that coordinates its group; the handlers translate between
 the wire's versions and the machine's values, and know which check Apache Kafka makes before it looks for the shard.
@@ -46,7 +46,7 @@ def ask(group_id: str, decide: Callable[[GroupShard, int, int], Decision]) -> Ge
 
 
 def may(context: Context, operation: Operation, group_id: str) -> bool:
-    """Whether the requester may do ``operation`` on the group."""
+    """True if the requester may do ``operation`` on the group."""
     return context.allows(operation, ResourceType.GROUP, group_id)
 
 
@@ -56,5 +56,5 @@ def allowed_operations(context: Context, group_id: str) -> int:
 
 
 def fits_record(text: str) -> bool:
-    """Whether a string can be stored: the record schemas say a length in 16 bits."""
+    """True if a string can be stored: the record schemas say a length in 16 bits."""
     return len(text) * 4 <= INT16_MAX or len(text.encode()) <= INT16_MAX

@@ -31,7 +31,7 @@ _NOT_LIVE: Final = "not live, as far as its coordinator is here"
 
 
 def open_there(marker: WritableTxnMarker, context: Context) -> dict[TopicPartition, OpenTransaction]:
-    """What the marker's producer has open where it is to be written: to be asked before, for afterwards it is gone."""
+    """The open transactions that a marker is to end; to be asked before it is written, for afterwards they are gone."""
     found = {}
     for partition in islice(_named(marker), PARTITIONS_NAMED):
         leader = context.partitions.leader_log(partition)
@@ -63,7 +63,8 @@ def record_of(
     found: Mapping[TopicPartition, OpenTransaction],
     context: Context,
 ) -> AuditRecord:
-    """What ``marker`` asked for, what was open (:func:`open_there`) and what came of it; ``outcomes`` by partition."""
+    """The record of a marker: its request, what was open (:func:`open_there`) and what came of it; ``outcomes`` by
+    partition."""
     named = list(_named(marker))
     conditional = marker.start_offset != NO_OFFSET
     transaction: dict[str, Value] = {

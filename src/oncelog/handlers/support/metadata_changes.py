@@ -1,4 +1,4 @@
-"""What the handlers that change cluster facts share: decide, commit, decide again on a conflict. Not an API."""
+"""Shared by the handlers that change metadata: decide, commit, decide again on a conflict. Not an API."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def committed(decide: Callable[[], Decided[T]], *, dry_run: bool = False) -> Ste
 
 
 def may_cluster(context: Context, operation: Operation) -> bool:
-    """Whether the requester may do ``operation`` on the cluster."""
+    """True if the requester may do ``operation`` on the cluster."""
     return context.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def may_topic(context: Context, operation: Operation, topic: str) -> bool:
-    """Whether the requester may do ``operation`` on the topic."""
+    """True if the requester may do ``operation`` on the topic."""
     return context.allows(operation, ResourceType.TOPIC, topic)
 
 

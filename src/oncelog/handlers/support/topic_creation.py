@@ -59,7 +59,7 @@ def _decide(cluster: ClusterView, names: Sequence[str]) -> Decided[CreatedTopic]
 
 
 def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) -> NewTopic:
-    """What an automatically created topic of this name is like."""
+    """The partitions, replicas and configs of an automatically created topic of this name."""
     if name == CONSUMER_OFFSETS:
         return NewTopic(
             name,
@@ -88,7 +88,7 @@ def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) ->
 
 
 def _internal_replication_factor(image: ClusterImage, config: BrokerConfig, key: str) -> int:
-    """As set; not set: as many as there are brokers, at most three."""
+    """The configured factor; where none is set, the number of brokers, at most three."""
     if config.is_set(key):
         return int(config.get(key))
     return min(MAX_DEFAULT_REPLICATION_FACTOR, max(1, len(image.brokers)))

@@ -1,4 +1,4 @@
-"""What the transaction handlers share: asking the coordinator, and which partitions a request names.
+"""Shared by the transaction handlers: asking the coordinator, and which partitions a request names.
 
 Not an API. A request about one transactional id is decided by the shard that coordinates it; the handlers translate
 between the wire's versions and the machine's values. Where the decision needs a new producer id, one is fetched here
@@ -62,7 +62,7 @@ def _with_id(decide: Decide, producer_id: ProducerId) -> Callable[[TransactionSh
 
 
 def may(context: Context, operation: Operation, transactional_id: str) -> bool:
-    """Whether the requester may do ``operation`` on the transactional id."""
+    """True if the requester may do ``operation`` on the transactional id."""
     return context.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 

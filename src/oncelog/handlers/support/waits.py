@@ -1,4 +1,4 @@
-"""What a handler may wait for.
+"""The waits of handlers.
 
 A handler that needs to wait is a generator: it yields one of these and is resumed with the outcome named in its
 docstring; it returns the response. The node drives it, so that a handler knows neither loop nor thread.

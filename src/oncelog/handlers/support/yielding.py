@@ -1,4 +1,4 @@
-"""When a handler that works on one item after the other lets others have their turn.
+"""Slices of handlers that work on one item after the other.
 
 The rule: after a thousand items; after fifty while logs of new partitions are created, for each item may create one,
 which is a directory and a few files. Not an API.
@@ -17,7 +17,7 @@ ITEMS_WHILE_CREATING: Final = 50
 
 
 def items_per_slice(partitions: Partitions) -> int:
-    """How many items a turn has now."""
+    """The number of items of a slice now."""
     return ITEMS_WHILE_CREATING if partitions.creates_logs() else ITEMS
 
 

@@ -9,7 +9,7 @@ from oncelog.base.ids import Offset, TransactionalId
 
 
 class PendingIds:
-    """Where each id's last record ends, in order: an answer about an id waits for its own records, not for others'."""
+    """The end of each id's last record, in order: an answer about an id waits for its own records, not for others'."""
 
     __slots__ = ("_ends",)
 

@@ -86,7 +86,7 @@ class Coordinators(Generic[S]):
         raise NotImplementedError
 
     def _load_wait_ms(self) -> int:
-        """How long a request may wait for its shard to be loaded; 0: it is refused at once."""
+        """Milliseconds that a request may wait for its shard to be loaded; 0: it is refused at once."""
         return 0
 
     def _replayer(self, shard: S) -> ApplyBatch:
@@ -200,7 +200,7 @@ class Coordinators(Generic[S]):
     # Asking
 
     def shards(self) -> Iterable[S]:
-        """All that are loaded."""
+        """The loaded shards."""
         return (hosted.shard for hosted in self._hosted.values() if hosted.shard.is_loaded)
 
     def is_loading(self) -> bool:
@@ -277,7 +277,7 @@ class Coordinators(Generic[S]):
         pending.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _answered(self, pending: PendingRequest) -> PendingRequest:
-        """It is about to be answered: no alarm is needed any more."""
+        """Cancel the alarm of a request that is about to be answered."""
         if pending.alarm is not None:
             self._deadlines.cancel(pending.alarm)
             pending.alarm = None

@@ -100,7 +100,7 @@ class HangingTransactionWatch:
             self._reports.clear()
 
     def overdue_count(self) -> int:
-        """How many transactions in two-phase commit, open here, are older than the alarm."""
+        """The number of transactions in two-phase commit, open here, that are older than the alarm."""
         return len(self._still_open())
 
     def _wake_at(self, at_ms: int) -> None:

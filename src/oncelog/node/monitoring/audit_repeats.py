@@ -1,4 +1,5 @@
-"""What the audit log says in full, and what it counts: nobody pushes the end of a transaction out of it by repeating.
+"""Bounds of the audit log, which repetitions are only counted: nobody pushes the end of a transaction out of it by
+repeating.
 
 The rule: what ended a hanging transaction is always said in full, and what the broker did itself. Of all else (markers
 as Apache Kafka's tools and coordinators send them, new instances of a producer, whatever was refused) the same from the
@@ -47,7 +48,7 @@ class Repeats:
         self._seen: dict[_Key, _Seen] = {}
 
     def is_said(self, effect: Audit) -> bool:
-        """Whether a record is to be written; otherwise it is counted."""
+        """True if a record is to be written; otherwise it is counted."""
         record = effect.record
         if record.who.get("broker") or (record.action == ABORT_HANGING and record.outcome in _DONE):
             return True

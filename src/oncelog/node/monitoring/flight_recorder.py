@@ -115,7 +115,7 @@ class FlightRecorder:
         facts: Iterable[TreeNode],
         files: Iterable[RecordedFile],
     ) -> None:
-        """What the node begins with."""
+        """Write down the configuration, metadata and files that the node begins with."""
         self._line(what="begin", format=FORMAT, config=dict(config), listen=list(listen), now_ms=now_ms)
         for fact in facts:
             self._line(what="fact", path=fact.path, value=_text(fact.value), version=fact.version)
@@ -141,7 +141,7 @@ class FlightRecorder:
         return measured
 
     def started(self, effects: Sequence[Effect]) -> None:
-        """What the node's start gave."""
+        """Write down the digest of the effects that the node's start gave."""
         self._line(what="started", digest=digest_of(effects))
 
     def moment(self, event: Event, now_ms: int, effects: Sequence[Effect], before: Mapping[str, Any]) -> None:
@@ -187,17 +187,18 @@ class RecordedNode:
 
     @property
     def cluster(self) -> Metadata:
-        """As the node's."""
+        """The node's view of the cluster."""
         return self._node.cluster
 
     def start(self, now_ms: int) -> list[Effect]:
-        """As the node's."""
+        """Start the node; its first effects."""
         effects = self._node.start(now_ms)
         self._recorder.started(effects)
         return effects
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """As the node's. A request's buffer is the node's to change, so it is written down as it was before."""
+        """Hand an event to the node. A request's buffer is the node's to change, so it is written down as it was
+        before."""
         before = {} if self._recorder.full else _encode_event(event)
         effects = self._node.handle(event, now_ms)
         self._recorder.moment(event, now_ms, effects, before)

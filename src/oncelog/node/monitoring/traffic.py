@@ -1,4 +1,4 @@
-"""What went through this node, as plain counters; ``runtime`` exports them."""
+"""Requests and bytes that went through this node, as plain counters; ``runtime`` exports them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Traffic:
         self.refused_connections = 0
 
     def received(self, api_key: int, size_bytes: int) -> None:
-        """A request arrived whole."""
+        """Count a request that arrived whole."""
         traffic = self.by_api.get(api_key)
         if traffic is None:
             traffic = self.by_api[api_key] = ApiTraffic()
@@ -47,7 +47,7 @@ class Traffic:
         traffic.bytes_in += size_bytes
 
     def answered(self, api_key: int, latency_ms: int) -> None:
-        """Its response was ready, ``latency_ms`` after it was decided."""
+        """Count a response that was ready ``latency_ms`` after its request was decided."""
         traffic = self.by_api[api_key]
         traffic.latency_sum_ms += latency_ms
         traffic.latency_buckets[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1

@@ -1,4 +1,4 @@
-"""What is counted of transactions, and what ``/metrics`` reads of them; ``docs/metrics.md`` has the names.
+"""Figures about transactions for ``/metrics``; ``docs/metrics.md`` has the names.
 
 Counters are plain integers. What follows from the logs is worked out when somebody asks, from the partitions that have
 something open or undecided: a scrape with 10,000 idle partitions looks at one attribute of each.
@@ -29,7 +29,7 @@ class PartitionTransactions(NamedTuple):
 
 
 class CoordinatedTransactions(NamedTuple):
-    """What the coordinators of this broker have."""
+    """The transactions that this broker coordinates."""
 
     by_state: dict[str, int]
     timed_out: int

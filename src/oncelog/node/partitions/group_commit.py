@@ -212,5 +212,5 @@ class GroupCommit:
         self.resign(partition)
 
     def is_idle(self) -> bool:
-        """Whether nothing is waiting for a disk."""
+        """True while nothing waits for a disk."""
         return not self._dirty and not self._syncs

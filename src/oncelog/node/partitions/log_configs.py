@@ -27,10 +27,9 @@ def log_config(topic: TopicConfig) -> LogConfig:
 
 
 def storage_config(config: BrokerConfig) -> StorageConfig:
-    """What all logs of a broker obey together."""
+    """The settings that all logs of a broker share."""
     return StorageConfig(
         producer_id_expiration_ms=int(config.get("producer.id.expiration.ms")),
-        producer_id_expiration_check_interval_ms=int(config.get("producer.id.expiration.check.interval.ms")),
         cleaner_dedupe_buffer_bytes=int(config.get("log.cleaner.dedupe.buffer.size")),
         cleaner_enable=bool(config.get("log.cleaner.enable")),
         max_decompressed_bytes=int(config.get("oncelog.decompressed.max.bytes")),

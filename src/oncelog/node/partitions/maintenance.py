@@ -1,4 +1,4 @@
-"""What has to be done from time to time: retention, compaction, expiry of producer state, checkpoints.
+"""Periodic work on the logs: retention, compaction, expiry of producer state, checkpoints.
 
 Jobs run one after the other in a worker, so that they never take more than one core from the loop; what they made is
 applied on the loop. A pass over the logs only collects jobs; with many thousand logs it goes in slices.
@@ -53,6 +53,7 @@ class Maintenance:
         """Set the first passes."""
         self._retention_due_ms = now_ms + min(FIRST_RETENTION_MS, self._retention_interval_ms())
         self._deadlines.at(now_ms + self._interval_ms(), self._begin_pass)
+        self._deadlines.at(now_ms + self._expiry_interval_ms(), self._begin_expiry)
         self._deadlines.at(now_ms + self._checkpoint_interval_ms(), self._checkpoint)
         for job in self._logs.startup_jobs():
             self.add(job)
@@ -64,6 +65,9 @@ class Maintenance:
 
     def _retention_interval_ms(self) -> int:
         return int(self._metadata.config.get("log.retention.check.interval.ms"))
+
+    def _expiry_interval_ms(self) -> int:
+        return int(self._metadata.config.get("producer.id.expiration.check.interval.ms"))
 
     def _checkpoint_interval_ms(self) -> int:
         return max(1, int(self._metadata.config.get("log.flush.offset.checkpoint.interval.ms")))
@@ -99,6 +103,21 @@ class Maintenance:
             self._delayed_fetches.changed(partition)
         if log.has_unsynced_segments:
             self._group_commit.flush(log)  # retention may have rolled; what it deleted keeps its disk space until then
+
+    def _begin_expiry(self, now_ms: int) -> None:
+        self._expire(iter(list(self._logs.logs)), now_ms)
+
+    def _expire(self, partitions: Iterator[TopicPartition], now_ms: int) -> None:
+        """Let the next logs forget idle producers: a pass of its own, as its interval is."""
+        for _ in range(LOGS_PER_SLICE):
+            partition = next(partitions, None)
+            if partition is None:
+                self._deadlines.at(now_ms + self._expiry_interval_ms(), self._begin_expiry)
+                return
+            log = self._logs.logs.get(partition)
+            if log is not None:
+                log.expire_producers(now_ms)
+        self._deadlines.at(now_ms + SLICE_PAUSE_MS, lambda later_ms: self._expire(partitions, later_ms))
 
     def add(self, job: Job) -> None:
         """Run a job when those before it are done."""

@@ -42,7 +42,7 @@ class Slot:
     def __init__(self) -> None:
         self.chunks: Sequence[Chunk] | None = None
         self.held = False
-        """Whether the request behind this slot holds the connection now."""
+        """True while the request behind this slot holds the connection."""
 
 
 class Connection:
@@ -86,11 +86,11 @@ class Connection:
         return slot
 
     def is_newest(self, slot: Slot) -> bool:
-        """Whether no request was decided after the one behind ``slot``."""
+        """True if no request was decided after the one behind ``slot``."""
         return bool(self.slots) and self.slots[-1] is slot
 
     def is_held(self) -> bool:
-        """Whether the newest decided request holds the deciding of the next."""
+        """True if the newest decided request holds the deciding of the next."""
         return bool(self.slots) and self.slots[-1].held
 
     def postpone(self, frame: Buffer) -> None:
@@ -134,5 +134,5 @@ class Connection:
         self.holder = None
 
     def is_full(self) -> bool:
-        """Whether reading should pause."""
+        """True if reading should pause."""
         return len(self.slots) + len(self.backlog) >= MAX_UNANSWERED or self.backlog_bytes >= MAX_BACKLOG_BYTES

@@ -30,7 +30,7 @@ _ARRAY: Final = re.compile(r"list\[(\w+)\]")
 
 
 class EncodedArray:
-    """What stands for the structs of an array."""
+    """Stands for the structs of an array that were encoded beforehand."""
 
     __slots__ = ("_count", "_encoded")
 
@@ -45,12 +45,12 @@ class EncodedArray:
         yield self
 
     def write(self, writer: Writer, version: int) -> None:
-        """As a generated struct does, for all of them."""
+        """Write all of them, as a generated struct writes itself."""
         writer.written(self._encoded)  # with the records that are still in their files
 
 
 def is_large(response: Message) -> bool:
-    """Whether a response should be encoded in turns."""
+    """True if a response should be encoded in slices."""
     arrays = _ARRAYS.get(type(response))
     if arrays is None:
         arrays = _arrays_of(type(response))
@@ -58,7 +58,7 @@ def is_large(response: Message) -> bool:
 
 
 def _weight(struct: Any, arrays: _Arrays) -> int:
-    """How many structs there are in one, at all depths; not counted on once they are many."""
+    """The number of structs in one, at all depths; counting stops once they are many."""
     weight = 0
     for name, inner in arrays:
         elements = getattr(struct, name)

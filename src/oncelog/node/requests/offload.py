@@ -35,7 +35,7 @@ class _Work:
 
 
 class OffloadedWork:
-    """Whose work is done, and who waits for that. Tokens are negative: others count upwards."""
+    """Work of requests that a worker does, one after the other. Tokens are negative: others count upwards."""
 
     def __init__(self, runnable: Runnable) -> None:
         self._runnable = runnable
@@ -57,11 +57,11 @@ class OffloadedWork:
                 effects.append(RunJob(self._token, work.slices(), waited_for=True))
 
     def is_idle(self) -> bool:
-        """Whether nobody waits for work."""
+        """True while no worker is busy with such work."""
         return self._running is None
 
     def finished(self, event: JobFinished) -> bool:
-        """Whether that was one of these: then who waits for it goes on."""
+        """Take in the end of a job; True if it was one of these, and its request goes on."""
         work = self._running
         if work is None or event.token != self._token:
             return False

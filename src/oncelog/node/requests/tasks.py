@@ -30,12 +30,12 @@ class Task:
     waiting: bool = False
     alarm: Alarm | None = None
     resumes: int = 0
-    """How often it went on since others had their turn."""
+    """Times it went on since others had their turn."""
     forget: Callable[[], object] | None = None
     """Takes the task out of what it waits in, where that could keep it for long."""
 
     def abandon(self) -> None:
-        """Its client is gone: end it where it waits."""
+        """End the task where it waits: its client is gone."""
         self.waiting = False
         if self.forget is not None:
             self.forget()

@@ -13,17 +13,17 @@ from oncelog.handlers.produce.verification import Verification
 from oncelog.node.partitions.delayed_fetches import DelayedFetches
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.sim.mutants.mutant import Mutant, every
-from oncelog.storage import recovery
 from oncelog.storage.compaction.batch_filter import BatchFilter
 from oncelog.storage.compaction.offset_map import OffsetMap
-from oncelog.storage.compaction.transactions import WalkedTransactions
+from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 from oncelog.storage.directory import LogDirectory, RemoveDirectories
 from oncelog.storage.file_names import LOG_START_OFFSETS
 from oncelog.storage.index.transaction_index import overlapping
 from oncelog.storage.log import read
 from oncelog.storage.log.maintenance import Maintenance
-from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.recovery import Recovery
+from oncelog.storage.log.state import LogState
+from oncelog.storage.recovery import recovery
+from oncelog.storage.recovery.recovery import Recovery
 from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.snapshots.snapshot_files import Snapshots
@@ -277,7 +277,7 @@ LOGS: Final = (
     Mutant(
         "read-past-stable",
         "read_committed reads up to the high watermark",
-        PartitionLog,
+        LogState,
         "last_stable_offset",
         _lso_is_high_watermark,
     ),

@@ -1,4 +1,4 @@
-"""What is left of a batch when a log is compacted.
+"""The part of a batch that stays when a log is compacted.
 
 A record stays when it is the last with its key, or newer than the map; a tombstone stays until its batch's delete
 horizon (set when it first goes through cleaning: now + ``delete.retention.ms``, kept in the batch, KIP-534). A batch
@@ -18,11 +18,11 @@ from oncelog.records.compression import Codec
 from oncelog.records.control import control_type
 from oncelog.records.record import Record, read_records
 from oncelog.storage.compaction.offset_map import OffsetMap
-from oncelog.storage.compaction.transactions import WalkedTransactions
+from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 
 
 class LastRecord(NamedTuple):
-    """Where a producer's state hangs: the batch with its last data, or its last marker (``offset`` −1)."""
+    """The batch that a producer's state hangs on: that with its last data, or its last marker (``offset`` −1)."""
 
     offset: int
     epoch: int
@@ -51,7 +51,7 @@ class BatchFilter:
         self._max_decompressed_bytes = max_decompressed_bytes
 
     def retain(self, header: BatchHeader, data: Buffer) -> Buffer | None:
-        """What takes the batch's place: itself, a smaller one, or None. Raises CorruptBatch."""
+        """The bytes that take the batch's place: itself, a smaller one, or None. Raises CorruptBatch."""
         records = list(read_records(data, 0, header, self._max_decompressed_bytes))
         marker_of_nothing = False
         if header.is_control:

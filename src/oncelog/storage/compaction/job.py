@@ -9,7 +9,7 @@ files they hold after that. The worker sees only :class:`Source` values, taken o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.base.units import KIB, MIB
 from oncelog.ports import OpenFile
@@ -19,21 +19,22 @@ from oncelog.records.record import read_records
 from oncelog.storage.compaction.batch_filter import BatchFilter, LastRecord
 from oncelog.storage.compaction.offset_map import OffsetMap
 from oncelog.storage.compaction.selection import Cleanable, group_by_size
-from oncelog.storage.compaction.transactions import WalkedTransactions
+from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
+from oncelog.storage.jobs import JobOwner
+from oncelog.storage.log.retirement import retire
+from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.batch_scan import iter_batches
-from oncelog.storage.segment.segment import IndexBudget, Segment
-
-if TYPE_CHECKING:
-    from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.segment.index_budget import IndexBudget
+from oncelog.storage.segment.segment import Segment
 
 _READ_BYTES: Final = MIB
 _SLICE_BYTES: Final = 256 * KIB
 
 
 class LogGone(Exception):
-    """The log was deleted or closed while it was being compacted."""
+    """The log was deleted, closed or truncated while it was being compacted."""
 
 
 class Source(NamedTuple):
@@ -46,15 +47,17 @@ class Source(NamedTuple):
 
 
 class Compact:
-    """See the module; a ``Job``."""
+    """A job; its crash order is the module's."""
 
     name = "compact"
 
-    def __init__(self, log: PartitionLog, what: Cleanable, now_ms: int) -> None:
+    def __init__(self, log: LogState, owner: JobOwner, dirty: Cleanable, now_ms: int) -> None:
         self.partition = log.partition
-        self.ratio = what.ratio
+        self.ratio = dirty.ratio
         self._log = log
-        self._what = what
+        self._owner = owner
+        self._truncations = log.truncations
+        self._dirty = dirty
         self._now_ms = now_ms
         self._config = log.config
         self._limit = log.storage.max_decompressed_bytes
@@ -62,11 +65,11 @@ class Compact:
         self._sources = [
             Source(segment, segment.file, segment.size_bytes, end)
             for index, segment in enumerate(log.segments.sealed())
-            if (end := log.segments.end_of(index, log.log_end_offset)) <= what.upper_bound
+            if (end := log.segments.end_of(index, log.log_end_offset)) <= dirty.upper_bound
         ]
         # An aborted transaction is listed where its marker is: that may be segments after its data, and not sealed yet.
         self._aborted: tuple[AbortedTransaction, ...] = tuple(
-            entry for segment in log.segments for entry in segment.aborted if entry.first_offset < what.upper_bound
+            entry for segment in log.segments for entry in segment.aborted if entry.first_offset < dirty.upper_bound
         )
         self._last_records = {
             entry.producer_id: LastRecord(entry.last_data_offset, entry.epoch)
@@ -102,7 +105,7 @@ class Compact:
             self._last_records,
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
-            upper_bound=self._what.upper_bound,
+            upper_bound=self._dirty.upper_bound,
             max_decompressed_bytes=self._limit,
         )
         for group in self._groups:
@@ -111,14 +114,14 @@ class Compact:
 
     def _map_keys(self) -> Iterator[None]:
         """Fill the offset map from the dirty segments, as far as it goes."""
-        first_dirty = self._what.first_dirty
+        first_dirty = self._dirty.first_dirty
         dirty = [source for source in self._sources if source.end_offset > first_dirty]
         transactions = WalkedTransactions()
         if dirty:  # those whose marker is before would never be taken to be at their end
             begin = dirty[0].segment.base_offset
             transactions.add_aborted(entry for entry in self._aborted if entry.last_offset >= begin)
         for source in dirty:
-            self._stop_if_closed()
+            self._stop_if_gone()
             done = 0
             for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
                 if not self._map_batch(source, position, header, transactions):
@@ -127,7 +130,7 @@ class Compact:
                 if done >= _SLICE_BYTES:
                     done = 0
                     yield
-                    self._stop_if_closed()
+                    self._stop_if_gone()
             self._offsets.latest_offset = source.end_offset - 1
             yield
 
@@ -135,10 +138,10 @@ class Compact:
         """False when the map is full."""
         if header.is_control:
             transactions.on_marker(header, self._kind(source, position, header))
-        elif not transactions.on_batch(header) and header.last_offset >= self._what.first_dirty:
+        elif not transactions.on_batch(header) and header.last_offset >= self._dirty.first_dirty:
             data = source.file.read(position, header.size_bytes)
             for record in read_records(data, 0, header, self._limit):
-                if record.key is not None and record.offset >= self._what.first_dirty:
+                if record.key is not None and record.offset >= self._dirty.first_dirty:
                     if self._offsets.is_full():
                         return False
                     self._offsets.put(record.key, record.offset)
@@ -151,14 +154,17 @@ class Compact:
             return control_type(record.key)
         return None
 
-    def _stop_if_closed(self) -> None:
-        """The directory may belong to another log by now."""
-        if self._log.closed:
+    def _is_gone(self) -> bool:
+        """True if the directory may belong to another log by now, or a later value of a key was cut off."""
+        return self._log.closed or self._log.truncations != self._truncations
+
+    def _stop_if_gone(self) -> None:
+        if self._is_gone():
             raise LogGone(str(self.partition))
 
     def _clean(self, group: list[Source], transactions: WalkedTransactions, keep: BatchFilter) -> Iterator[None]:
         """Write one cleaned segment for a group of neighbours."""
-        self._stop_if_closed()
+        self._stop_if_gone()
         log = self._log
         base = group[0].segment.base_offset
         target = Segment(log.files, log.directory, base, 0, self._budget, CLEANED)
@@ -166,7 +172,7 @@ class Compact:
         target.begin(self._now_ms)
         self._results.append(([source.segment for source in group], target))
         for source in group:
-            self._stop_if_closed()
+            self._stop_if_gone()
             done = 0
             for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
                 kept = keep.retain(header, source.file.read(position, header.size_bytes))
@@ -177,7 +183,7 @@ class Compact:
                 if done >= _SLICE_BYTES:
                     done = 0
                     yield
-                    self._stop_if_closed()
+                    self._stop_if_gone()
             yield
         for entry in transactions.take_retained():
             target.add_aborted(entry)
@@ -190,9 +196,9 @@ class Compact:
 
     def apply(self) -> None:
         log = self._log
-        log.maintenance.finished(self)
+        self._owner.finished(self)
         self._done()
-        if log.closed or not self._results:
+        if self._is_gone() or not self._results:
             self._discard()
             return
         complete = True
@@ -204,14 +210,14 @@ class Compact:
             new.rename(SWAP)
             new.adopt(log.budget)
             log.segments.replace(old, new)
-            log.maintenance.retire(old, self._now_ms, replaced_by=new)
+            retire(log, old, self._now_ms, replaced_by=new)
             new.rename("")
             new.seal()
         if complete:
             log.cleaned_offset = max(log.cleaned_offset, self._offsets.latest_offset + 1)
 
     def abandon(self) -> None:
-        self._log.maintenance.finished(self, failed=not self._log.closed)
+        self._owner.finished(self, failed=not self._is_gone())
         self._done()
         self._discard()
 

@@ -11,7 +11,7 @@ from typing import Final
 
 _HASH_BYTES: Final = 16
 _ENTRY_BYTES: Final = 160
-"""What an entry takes in memory, key and offset included."""
+"""Memory of an entry, key and offset included."""
 _MIN_ENTRIES: Final = 10_000
 
 
@@ -30,7 +30,7 @@ class OffsetMap:
         return len(self._offsets)
 
     def is_full(self) -> bool:
-        """Whether a new key would not fit."""
+        """True if a new key would not fit."""
         return len(self._offsets) >= self._limit
 
     def put(self, key: bytes, offset: int) -> None:

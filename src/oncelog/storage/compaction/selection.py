@@ -1,4 +1,4 @@
-"""Whether a log is worth compacting now, and which part of it may be.
+"""Selection of the part of a log that is worth compacting now.
 
 Dirty is what compaction has not been over. Never touched: the active segment, what is not stable, what is younger than
 ``min.compaction.lag.ms``. A log is due when the dirty part of what may be cleaned is more than
@@ -7,13 +7,11 @@ Dirty is what compaction has not been over. Never touched: the active segment, w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oncelog.base.units import INT64_MAX
+from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from oncelog.storage.log.partition_log import PartitionLog
 
 
 class Cleanable(NamedTuple):
@@ -25,8 +23,8 @@ class Cleanable(NamedTuple):
     overdue: bool
 
 
-def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
-    """What may be cleaned, None when it is nothing or not worth it yet."""
+def cleanable(log: LogState, now_ms: int) -> Cleanable | None:
+    """The part of a log that may be cleaned, None when it is nothing or not worth it yet."""
     config = log.config
     sealed = log.segments.sealed()
     if not config.compact or not sealed:
@@ -51,7 +49,7 @@ def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
     return Cleanable(first_dirty, log.segments.end_of(_index(log, may[-1]), end), ratio, overdue)
 
 
-def _index(log: PartitionLog, segment: Segment) -> int:
+def _index(log: LogState, segment: Segment) -> int:
     return log.segments.floor(segment.base_offset)
 
 

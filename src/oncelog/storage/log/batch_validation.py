@@ -1,7 +1,7 @@
-"""What a batch must be to enter a log, by Apache Kafka's rules, looked at in the header alone wherever that suffices.
+"""Validation of a batch by Apache Kafka's rules, by its header alone wherever that suffices.
 
-What only the records can say is ``looking``'s. Nothing is changed here but the bytes of a batch that the broker must
-rewrite, and those only after everything has been checked.
+The records are validated by ``record_validation``. Nothing is changed here but the bytes of a batch that the broker
+must rewrite, and those only after everything has been checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.record_validation import ValidatedRecords, needs_validation_of_header, validate_at_once
 
 _SMALLEST_MESSAGE: Final = 14
-"""What a message of the oldest format takes at least, after its length."""
+"""Size of the smallest message of the oldest format, after its length."""
 
 
 class Checked(NamedTuple):
@@ -76,7 +76,7 @@ def check_client_batch(
 
 
 def check_internal_batch(data: bytearray | memoryview, config: LogConfig, where: object) -> Checked:
-    """A batch that this broker made: coordinator records or a marker. Only size and integrity are looked at."""
+    """A batch that this broker made: coordinator records or a marker. Only size and checksum are validated."""
     data, header = _read_only_batch(data, where)
     check_size(header.size_bytes, config, where)
     _check_crc(data, header, where)

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets: (epoch, start offset), both rising (KIP-101, KIP-279)."""
+"""The leader epochs of a log: (epoch, offset at which it began), both rising (KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """The history of a log. ``changed`` says that the file is behind."""
+    """The history of a log. ``changed``: the file is behind."""
 
     __slots__ = ("changed", "entries")
 
@@ -30,27 +30,33 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` begins at ``start_offset``; what contradicts it is dropped."""
+        """Note that ``epoch`` begins at ``start_offset``, or began before; what contradicts it is dropped."""
         entries = self.entries
         if epoch < 0 or (entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset):
             return
-        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+        while entries and (entries[-1].epoch > epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
-        entries.append(EpochStart(epoch, start_offset))
+        if not entries or entries[-1].epoch != epoch:
+            entries.append(EpochStart(epoch, start_offset))
         self.changed = True
 
-    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch not above ``epoch`` and the offset after its last record; (−1, −1) when unknown."""
-        if epoch == UNDEFINED or not self.entries:
+    def end_offset(self, epoch: int, log_end_offset: int, leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch not above ``epoch`` and the offset after its last record; (−1, −1) when unknown.
+
+        ``leader_epoch`` is the leader's own: known from its election on, and until something is written in it it
+        begins at the log end offset.
+        """
+        entries = self.entries
+        if leader_epoch > self.latest:
+            entries = [*entries, EpochStart(leader_epoch, log_end_offset)]
+        if epoch == UNDEFINED or not entries or epoch > entries[-1].epoch:
             return UNDEFINED, UNDEFINED
-        if epoch == self.latest:
+        if epoch == entries[-1].epoch:
             return epoch, log_end_offset
-        if epoch > self.latest:
-            return UNDEFINED, UNDEFINED
-        at = bisect_right(self.entries, (epoch, 1 << 63))
+        at = bisect_right(entries, (epoch, 1 << 63))
         if at == 0:
-            return epoch, self.entries[0].start_offset
-        return self.entries[at - 1].epoch, self.entries[at].start_offset
+            return epoch, entries[0].start_offset
+        return entries[at - 1].epoch, entries[at].start_offset
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote ``offset``, −1 when unknown."""

@@ -1,66 +1,34 @@
-"""What a log does on its own: when to roll, which segments retention takes, which jobs are due.
-
-Deleting a segment happens in two steps, as in Apache Kafka: the files are renamed to ``.deleted`` and the segment
-leaves the log at once; ``file.delete.delay.ms`` later a job removes them. A reader that has a range of it reads on.
-"""
+"""The upkeep of one log: retention, and the jobs that are due."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-from zlib import crc32
 
-from oncelog.base.units import INT32_MAX
 from oncelog.storage.compaction.job import Compact
 from oncelog.storage.compaction.selection import cleanable
-from oncelog.storage.file_names import DELETED
-from oncelog.storage.index.offset_index import OffsetIndex
-from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex
-from oncelog.storage.jobs import Job
+from oncelog.storage.jobs import Job, JobOwner
+from oncelog.storage.log.retirement import retire
+from oncelog.storage.log.rolling import roll
+from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.batch_scan import SCAN_CHUNK, iter_batches
+from oncelog.storage.segment.index_builder import IndexBuilder
 from oncelog.storage.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from oncelog.storage.log.partition_log import PartitionLog
 
 
 class Maintenance:
-    """Belongs to one log."""
+    """Belongs to one log; the owner of its jobs."""
 
-    __slots__ = ("_busy", "_doomed", "_expiry_checked_ms", "_log", "_uncleanable")
+    __slots__ = ("_busy", "_log", "_uncleanable")
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: LogState) -> None:
         self._log = log
-        self._doomed: list[tuple[int, Segment]] = []
-        """(when to remove, segment) in order."""
-        self._expiry_checked_ms = 0
         self._busy: set[str] = set()
         """Names of jobs that are under way."""
         self._uncleanable = False
         """Compaction met something it cannot read; it is not tried again before the next start."""
 
-    def must_roll(self, active: Segment, size: int, timestamp: int, last_offset: int, now_ms: int) -> bool:
-        """Whether the next batch belongs into a new segment."""
-        if not active.size_bytes:
-            return False
-        config = self._log.config
-        if active.is_full(size, config.segment_bytes, config.segment_index_bytes):
-            return True
-        if last_offset - active.base_offset > INT32_MAX:
-            return True
-        first = active.first_batch_timestamp()
-        waited = timestamp - first if first >= 0 and timestamp >= 0 else now_ms - active.created_ms
-        limit = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
-        return waited > limit - self._jitter(active, config.segment_jitter_ms)
-
-    def _jitter(self, segment: Segment, limit_ms: int) -> int:
-        if limit_ms <= 0:
-            return 0
-        text = f"{self._log.storage.jitter_seed}:{self._log.partition}:{segment.base_offset}"
-        return crc32(text.encode()) % min(limit_ms, self._log.config.segment_ms)
-
     def due_jobs(self, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """Apply retention (if it is due) and expiry, and return the jobs that are due, compaction included."""
+        """Apply retention (if it is due) and return the jobs that are due, compaction included."""
         jobs = self.housekeeping(now_ms, retention=retention)
         if (compaction := self.compaction(now_ms)) is not None:
             self.started(compaction)
@@ -68,18 +36,18 @@ class Maintenance:
         return jobs
 
     def housekeeping(self, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """As :meth:`due_jobs`, without compaction."""
-        self._expire_producers(now_ms)
+        """Apply retention (if it is due) and return the jobs that are due, without compaction."""
         if retention:
             self._apply_retention(now_ms)
         jobs: list[Job] = []
-        if self._doomed and self._doomed[0][0] <= now_ms and RemoveSegments.name not in self._busy:
+        retired = self._log.retired
+        if retired and retired[0][0] <= now_ms and RemoveSegments.name not in self._busy:
             jobs.append(self._removal(now_ms))
             self._busy.add(RemoveSegments.name)
         if RebuildIndexes.name not in self._busy:
             damaged = next((segment for segment in self._log.segments.sealed() if segment.needs_index), None)
             if damaged is not None:
-                jobs.append(RebuildIndexes(self._log, damaged))
+                jobs.append(RebuildIndexes(self._log, self, damaged))
                 self._busy.add(RebuildIndexes.name)
         return jobs
 
@@ -87,14 +55,14 @@ class Maintenance:
         """A compaction that would be worth while now, not started yet."""
         if self._uncleanable or Compact.name in self._busy or not self._log.storage.cleaner_enable:
             return None
-        what = cleanable(self._log, now_ms)
-        return None if what is None else Compact(self._log, what, now_ms)
+        range_ = cleanable(self._log, now_ms)
+        return None if range_ is None else Compact(self._log, self, range_, now_ms)
 
     def started(self, job: Job) -> None:
         """``job`` is under way: no other of its kind is due."""
         self._busy.add(job.name)
         if job.name == Compact.name and not self._log.ever_cleaned:
-            self._log.before_first_compaction()
+            self._log.checkpoints.logs_may_have_gaps()
             self._log.ever_cleaned = True
 
     def finished(self, job: Job, *, failed: bool = False) -> None:
@@ -103,19 +71,13 @@ class Maintenance:
         if failed and job.name == Compact.name:
             self._uncleanable = True
 
-    def _expire_producers(self, now_ms: int) -> None:
-        storage = self._log.storage
-        if now_ms - self._expiry_checked_ms >= storage.producer_id_expiration_check_interval_ms:
-            self._expiry_checked_ms = now_ms
-            self._log.producers.expire(now_ms, storage.producer_id_expiration_ms)
-
     def _apply_retention(self, now_ms: int) -> None:
         log = self._log
         gone = self._deletable(now_ms)
         if not gone:
             return
         if len(gone) == len(log.segments):
-            log.roll(now_ms)
+            roll(log, now_ms)
         index = log.segments.floor(gone[-1].base_offset)
         log.raise_log_start(log.segments[index + 1].base_offset)
         self.delete_segments(gone, now_ms)
@@ -144,22 +106,12 @@ class Maintenance:
     def delete_segments(self, gone: list[Segment], now_ms: int) -> None:
         """Take segments out of the log; their files follow after the delay."""
         self._log.segments.remove(gone)
-        self.retire(gone, now_ms)
-
-    def retire(self, gone: list[Segment], now_ms: int, replaced_by: Segment | None = None) -> None:
-        """Segments have left the log: mark their files as deleted; keep the snapshot that the new one begins with."""
-        log = self._log
-        for segment in gone:
-            log.budget.forget(segment)
-            segment.rename(DELETED)
-            if replaced_by is None or segment.base_offset != replaced_by.base_offset:
-                log.snapshots.remove(segment.base_offset)
-            self._doomed.append((now_ms + log.config.file_delete_delay_ms, segment))
+        retire(self._log, gone, now_ms)
 
     def _removal(self, now_ms: int) -> Job:
-        due = [segment for when, segment in self._doomed if when <= now_ms]
-        self._doomed = [(when, segment) for when, segment in self._doomed if when > now_ms]
-        return RemoveSegments(self._log, due)
+        retired = self._log.retired
+        self._log.retired = [(when, segment) for when, segment in retired if when > now_ms]
+        return RemoveSegments(self._log, self, [segment for when, segment in retired if when <= now_ms])
 
 
 class RemoveSegments:
@@ -167,9 +119,9 @@ class RemoveSegments:
 
     name = "delete"
 
-    def __init__(self, log: PartitionLog, segments: list[Segment]) -> None:
+    def __init__(self, log: LogState, owner: JobOwner, segments: list[Segment]) -> None:
         self.partition = log.partition
-        self._maintenance = log.maintenance
+        self._owner = owner
         self._files = log.files
         self._directory = log.directory
         self._segments = segments
@@ -183,11 +135,11 @@ class RemoveSegments:
             yield
 
     def apply(self) -> None:
-        self._maintenance.finished(self)
+        self._owner.finished(self)
 
     def abandon(self) -> None:
-        """What is left is removed when the log is next opened."""
-        self._maintenance.finished(self)
+        """Leave the rest: it is removed when the log is next opened."""
+        self._owner.finished(self)
 
 
 class RebuildIndexes:
@@ -195,38 +147,30 @@ class RebuildIndexes:
 
     name = "rebuild-indexes"
 
-    def __init__(self, log: PartitionLog, segment: Segment) -> None:
+    def __init__(self, log: LogState, owner: JobOwner, segment: Segment) -> None:
         self.partition = log.partition
         self._log = log
+        self._owner = owner
         self._segment = segment
         self._file = segment.file
         self._end = segment.size_bytes
-        self._offsets = OffsetIndex(segment.base_offset)
-        self._times = TimeIndex(segment.base_offset)
+        self._indexes = IndexBuilder(segment.base_offset, log.config.index_interval_bytes)
 
     def run(self) -> Iterator[None]:
-        interval = self._log.config.index_interval_bytes
-        since_entry = since_yield = 0
-        latest = (NO_TIMESTAMP, self._segment.base_offset)
+        since_yield = 0
         for position, header in iter_batches(self._file, 0, self._end, SCAN_CHUNK):
-            if header.max_timestamp > latest[0]:
-                latest = (header.max_timestamp, header.last_offset)
-            if since_entry > interval:
-                self._offsets.append(header.last_offset, position)
-                self._times.append(*latest)
-                since_entry = 0
-            since_entry += header.size_bytes
+            self._indexes.add(position, header)
             since_yield += header.size_bytes
             if since_yield >= SCAN_CHUNK:
                 since_yield = 0
                 yield
-        self._times.append(*latest)
+        self._indexes.seal()
         yield
 
     def apply(self) -> None:
-        self._log.maintenance.finished(self)
+        self._owner.finished(self)
         if not self._log.closed and self._segment in self._log.segments:
-            self._segment.replace_indexes(self._offsets, self._times)
+            self._segment.replace_indexes(self._indexes.offsets, self._indexes.times)
 
     def abandon(self) -> None:
-        self._log.maintenance.finished(self)
+        self._owner.finished(self)

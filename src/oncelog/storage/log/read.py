@@ -1,4 +1,4 @@
-"""Reading a log: offsets and timestamps to places in files. Records are read only where a time is looked for."""
+"""Reads of a log: from offsets and timestamps to places in files. Only a search by time reads records."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from oncelog.base.units import KIB
 from oncelog.records.batch import BatchHeader, CorruptBatch
 from oncelog.records.errors import TooMuchOutput
 from oncelog.records.record import Record, read_records, records_data
+from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.index.transaction_index import AbortedTransaction, overlapping
 from oncelog.storage.log.segments import Segments
+from oncelog.storage.log.state import LogState
 from oncelog.storage.log.tail import TailPositions
 from oncelog.storage.segment.segment import Segment
 
 
 @dataclass(slots=True)
 class Read:
-    """What a read found. ``chunks`` are whole batches but for the last, which may be cut by ``max_bytes``."""
+    """The outcome of a read. ``chunks`` are whole batches but for the last, which may be cut by ``max_bytes``."""
 
     chunks: list[FileRange]
     size_bytes: int
@@ -30,6 +32,8 @@ class Read:
     log_start_offset: int
     aborted: list[tuple[int, int]] = field(default_factory=list)
     """(producer id, first offset) of aborted transactions that overlap the chunks; only for read_committed."""
+    first_batch_cut: bool = False
+    """True when ``max_bytes`` holds less than the first batch: what is there is no use to a reader."""
 
 
 class TimestampOffset(NamedTuple):
@@ -41,7 +45,7 @@ class TimestampOffset(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a read begins and how far it may go."""
+    """The place where a read begins, and the end of what it may return."""
 
     segment: int
     position: int
@@ -49,10 +53,45 @@ class Place(NamedTuple):
     end: int
 
 
+def read(
+    log: LogState,
+    offset: int,
+    *,
+    max_bytes: int,
+    isolation_read_committed: bool = False,
+    minimum_one: bool = True,
+    up_to_log_end: bool = False,
+) -> Read:
+    """Batches from the one with ``offset`` on, in one segment, below the high watermark (or last stable offset).
+
+    ``up_to_log_end``: what is appended and not yet below the high watermark too; for replicas. At least one whole
+    batch when ``minimum_one``, however large. Raises OffsetOutOfRange.
+    """
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
+    stable = log.last_stable_offset
+    upper = stable if isolation_read_committed else log.log_end_offset if up_to_log_end else log.high_watermark
+    result = Read([], 0, log.high_watermark, stable, log.log_start_offset)
+    if offset >= upper:
+        return result
+    place = locate(log.segments, log.tail, offset, upper, log.log_end_offset)
+    if place is None:
+        return result
+    wanted = max(max_bytes, place.first_batch_size) if minimum_one else max_bytes
+    size = min(wanted, place.end - place.position)
+    if size > 0:
+        result.chunks.append(FileRange(log.segments[place.segment].file, place.position, size))
+        result.size_bytes = size
+        result.first_batch_cut = size < place.first_batch_size
+    if isolation_read_committed:
+        result.aborted = aborted_in(log.segments, place, offset, size, log.log_end_offset)
+    return result
+
+
 def locate(
     segments: Segments, tail: TailPositions, offset: int, upper_offset: int, log_end_offset: int
 ) -> Place | None:
-    """Where the batch with ``offset`` lies, and the end of what is before ``upper_offset`` in its segment."""
+    """The place of the batch with ``offset``, and the end of what is before ``upper_offset`` in its segment."""
     last = len(segments) - 1
     index = segments.floor(offset)
     while index <= last:
@@ -109,11 +148,11 @@ Search = Generator[Scan, "TimestampOffset | None", "TimestampOffset | None"]
 RECORDS_A_STEP: Final = 5000
 RECORDS_AT_ONCE: Final = 500
 AT_ONCE_BYTES: Final = 64 * KIB
-"""What a batch becomes at most that is scanned within the search."""
+"""Decompressed size up to which a batch is scanned within the search."""
 
 
 def found_by(search: Search) -> TimestampOffset | None:
-    """What a search finds, without a pause."""
+    """The record that a search finds, without a pause."""
     found: TimestampOffset | None = None
     try:
         scan = next(search)

@@ -1,9 +1,9 @@
-"""What of a client's batch only its records can say: keys on a compacted topic, timestamps when the header shows one
-out of range or a lower bound is set; and the batch built anew where the topic wants another compression.
+"""Validation of the records in a client's batch: keys on a compacted topic, timestamps when the header shows one out
+of range or a lower bound is set; and the batch built anew where the topic wants another compression.
 
 The rule: a batch of a few kilobytes may decompress to a hundred megabytes, or to millions of records, or one record to
-millions of headers. So what may be much is validated in steps, by a worker (:func:`validate_records`), and the append
-takes what was found; all else at once (:func:`validate_at_once`). Nothing is changed, no log is touched.
+millions of headers. So a batch that may be large is validated in steps, by a worker (:func:`validate_records`), and
+the append takes the outcome; all others at once (:func:`validate_at_once`). Nothing is changed, no log is touched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from oncelog.storage.errors import AppendRefused
 
 RECORDS_A_STEP: Final = 5000
 AT_ONCE_BYTES: Final = 128 * KIB
-"""Of records that are not compressed: what is looked at, and built anew, within the append."""
+"""Bytes of uncompressed records that are validated, and built anew, within the append."""
 NAMED_ERRORS: Final = 10_000
 """Records of a batch that a refusal names, each with its reason: there may be millions."""
 _RECORD_COUNT_POSITION: Final = 57
@@ -45,15 +45,14 @@ _SHOWN_ERRORS: Final = 3
 
 @dataclass(slots=True)
 class ValidatedRecords:
-    """The records of a batch were looked into: ``refusal`` is what was found wrong, ``rebuilt`` the batch to append in
-    its place."""
+    """The outcome of validating the records of a batch: why it is refused, or the batch to append in its place."""
 
     refusal: AppendRefused | None = None
     rebuilt: bytearray | None = None
 
 
 def may_be_much(data: Buffer) -> bool:
-    """Whether the records of a batch may be more than should be looked into at once. Compressed, nobody knows."""
+    """True if the records of a batch may be too many to be validated at once; of compressed ones no size is known."""
     if len(data) < HEADER_SIZE:
         return False
     count = int.from_bytes(data[_RECORD_COUNT_POSITION:HEADER_SIZE], "big")
@@ -62,7 +61,7 @@ def may_be_much(data: Buffer) -> bool:
 
 
 def needs_record_validation(data: Buffer, config: LogConfig, now_ms: int) -> bool:
-    """Whether a topic has the records of a batch looked into, or built anew, before it takes it."""
+    """True if a topic has the records of a batch validated, or built anew, before it takes it."""
     try:
         header = read_header(data)
         if header.size_bytes > min(len(data), config.max_message_bytes):
@@ -73,14 +72,14 @@ def needs_record_validation(data: Buffer, config: LogConfig, now_ms: int) -> boo
 
 
 def needs_validation_of_header(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """The same of a header that is right. Raises CorruptBatch for an unknown codec."""
+    """True if the batch of a sound header needs validation of its records. Raises CorruptBatch for an unknown codec."""
     if config.compression_type != PRODUCER and _target_codec(header.codec, config) is not header.codec:
         return True
     return config.compact or _timestamps_suspect(header, config, now_ms)
 
 
 def size_to_look_into(data: Buffer) -> int | None:
-    """How many bytes of records a batch has; None where they are more than should be looked into at once."""
+    """Bytes of records that a batch has; None where they are too many to be validated at once."""
     try:
         header = read_header(data)
         return None if header.record_count > RECORDS_A_STEP else len(records_data(data, 0, header, AT_ONCE_BYTES))
@@ -93,7 +92,7 @@ def size_to_look_into(data: Buffer) -> int | None:
 def validate_records(
     data: Buffer, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
 ) -> Generator[None, None, ValidatedRecords]:
-    """Look into a batch of such a size, with pauses. Touches nothing but what it was given."""
+    """Validate the records of a batch with pauses. Touches nothing but the arguments."""
     try:
         header = read_header(data)
         return (yield from _steps(data, header, config, now_ms, max_decompressed_bytes, where))
@@ -104,7 +103,7 @@ def validate_records(
 def validate_at_once(
     data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
 ) -> ValidatedRecords:
-    """All of it. Raises AppendRefused."""
+    """Validate the records of a batch without a pause. Raises AppendRefused."""
     steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where)
     while True:
         try:
@@ -121,7 +120,7 @@ def _steps(
     try:
         if config.compact or _timestamps_suspect(header, config, now_ms):
             records = read_records(data, 0, header, max_decompressed_bytes)
-            yield from _look(records, header, config, now_ms, where)
+            yield from _validate_each(records, header, config, now_ms, where)
         if target is header.codec:
             return ValidatedRecords()
         records = read_records(data, 0, header, max_decompressed_bytes)
@@ -131,7 +130,7 @@ def _steps(
 
 
 def _timestamps_suspect(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Whether the records' timestamps must be looked at one by one."""
+    """True if the records' timestamps must be validated one by one."""
     if header.is_log_append_time:
         return True
     if config.log_append_time:
@@ -146,10 +145,10 @@ def _timestamps_suspect(header: BatchHeader, config: LogConfig, now_ms: int) -> 
     )
 
 
-def _look(
+def _validate_each(
     records: Iterable[Record], header: BatchHeader, config: LogConfig, now_ms: int, where: object
 ) -> Iterator[None]:
-    """Raises AppendRefused for what is wrong with the records; pauses after some."""
+    """Validate keys and timestamps, with pauses. Raises AppendRefused that names the records which are wrong."""
     errors: list[tuple[int, str]] = []
     wrong, timestamps_wrong = 0, False
     earliest = now_ms - config.message_timestamp_before_max_ms
@@ -210,7 +209,7 @@ def _level(codec: Codec, config: LogConfig) -> int | None:
 def _rebuilt(
     records: Iterator[Record], header: BatchHeader, target: Codec, config: LogConfig
 ) -> Generator[None, None, bytearray]:
-    """The same records in a batch compressed as the topic wants; pauses after some."""
+    """A batch of the same records, compressed as the topic wants; made with pauses."""
     body = bytearray()
     encoded: Encoded = (0, -1, None, NO_TIMESTAMP)
     while encoded[0] < header.record_count:

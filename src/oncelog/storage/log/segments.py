@@ -59,7 +59,7 @@ class Segments:
         self.size_bytes += segment.size_bytes
 
     def remove(self, gone: Sequence[Segment]) -> None:
-        """Take segments out of the list; their files are somebody else's business."""
+        """Take segments out of the list; their files stay."""
         for segment in gone:
             index = bisect_left(self._bases, segment.base_offset)
             invariant(self._segments[index] is segment, "segment is not in the log", segment=segment)

@@ -1,4 +1,4 @@
-"""Where the last batches lie: so that reads at the end of a log need no system call to find their place."""
+"""Positions of the last batches of a log, in memory: reads at its end need no system call to find their place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TailPositions:
         self._positions: list[int] = []
 
     def note(self, base_offset: int, position: int) -> None:
-        """A batch was appended."""
+        """Remember a batch that was appended right behind the last one."""
         self._offsets.append(base_offset)
         self._positions.append(position)
         if len(self._offsets) > 2 * KEPT:
@@ -26,7 +26,7 @@ class TailPositions:
             del self._positions[:KEPT]
 
     def clear(self) -> None:
-        """The log rolled."""
+        """Forget all: the log rolled, was truncated, or has a gap here."""
         self._offsets.clear()
         self._positions.clear()
 

@@ -1,4 +1,4 @@
-"""Which files of a log are not on disk yet."""
+"""The files of a log that are not on disk yet."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FileAndDirectory:
 class UnsyncedFiles:
     """Sealed segments whose end is not durable, and new ones whose name is not."""
 
-    __slots__ = ("_directory", "_files", "_first", "_new", "_sealed")
+    __slots__ = ("_cut", "_directory", "_files", "_first", "_new", "_sealed")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -54,19 +54,22 @@ class UnsyncedFiles:
         self._new: list[int] = []
         """Offsets at which a file appeared in the directory."""
         self._first = True
-        """The directory itself may be new in the data directory, or what is in it: the last run may not have synced."""
+        """True until the first sync: the directory may be new in the data directory, and the last run may not have
+        synced what is in it."""
+        self._cut: int | None = None
+        """Offset to which the log was truncated since the sync that is under way began, if it was."""
 
     def sealed(self, files: list[OpenFile], end_offset: int) -> None:
-        """A segment does not grow any more; its files, and the snapshot at its end, may not be on disk."""
+        """Keep the files of a segment that does not grow any more, and the snapshot at its end, for the next sync."""
         self._sealed.append((end_offset, files))
 
     def file_appeared(self, offset: int) -> None:
-        """A file that is needed for the record at ``offset`` was created."""
+        """Let the next sync make a name durable: a file that the record at ``offset`` needs was created or replaced."""
         self._new.append(offset)
 
     @property
     def has_sealed(self) -> bool:
-        """Whether sealed segments are among them."""
+        """True if sealed segments are among them."""
         return bool(self._sealed)
 
     def files(self, active: Segment) -> list[OpenFile]:
@@ -81,8 +84,23 @@ class UnsyncedFiles:
             found[-1] = FileAndDirectory(found[-1], self._files, (self._directory,))
         return found
 
+    def sync_begins(self) -> None:
+        """Take note that a sync of all that is in the log begins."""
+        self._cut = None
+
+    def still_there(self, upto: int) -> int:
+        """The offset up to which the finished sync of all before ``upto`` counts: records that were appended in the
+        place of truncated ones are not on disk by it."""
+        return upto if self._cut is None else min(upto, self._cut)
+
+    def truncated(self, offset: int) -> None:
+        """Drop files from ``offset`` on: their records have left the log, and the directory was synced since."""
+        self._cut = offset if self._cut is None else min(self._cut, offset)
+        self._sealed = [(end, files) for end, files in self._sealed if end <= offset]
+        self._new.clear()
+
     def synced(self, upto: int) -> None:
-        """Everything before ``upto`` is on disk."""
+        """Drop the files of records before ``upto``: they are on disk."""
         if self._sealed:
             self._sealed = [(end, files) for end, files in self._sealed if end > upto]
         self._first = False

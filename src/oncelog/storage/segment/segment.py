@@ -7,7 +7,6 @@ under :class:`IndexBudget`. Nothing is opened before it is needed.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
@@ -20,40 +19,15 @@ from oncelog.storage.index.offset_index import OffsetIndex, load_offset_index
 from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex, load_time_index
 from oncelog.storage.index.transaction_index import ENTRY_SIZE, AbortedTransaction, load_transaction_index
 from oncelog.storage.segment.batch_scan import LOOKUP_CHUNK, SCAN_CHUNK, iter_batches
+from oncelog.storage.segment.index_budget import IndexBudget
+from oncelog.storage.segment.index_builder import IndexBuilder
 
 _MAX_INDEX_BYTES: Final = 64 * MIB
 """No honest index is larger; a file that is counts as damaged."""
 
 
-class IndexBudget:
-    """Bounds the memory that indexes of sealed segments take, least recently used first."""
-
-    def __init__(self, limit_bytes: int = 64 * MIB) -> None:
-        self._limit = limit_bytes
-        self._held: OrderedDict[int, Segment] = OrderedDict()
-        self._bytes = 0
-
-    def used(self, segment: Segment) -> None:
-        """``segment``'s indexes were loaded or looked at."""
-        key = id(segment)
-        if key in self._held:
-            self._held.move_to_end(key)
-            return
-        self._held[key] = segment
-        self._bytes += segment.index_bytes()
-        while self._bytes > self._limit and len(self._held) > 1:
-            _, oldest = self._held.popitem(last=False)
-            self._bytes -= oldest.index_bytes()
-            oldest.forget_indexes()
-
-    def forget(self, segment: Segment) -> None:
-        """``segment`` is gone or became the newest one again."""
-        if self._held.pop(id(segment), None) is not None:
-            self._bytes -= segment.index_bytes()
-
-
 class Segment:
-    """See the module's rule. ``size_bytes`` is how much of the file is log."""
+    """One segment of a log; the rule is the module's. ``size_bytes``: length of the part of the file that is log."""
 
     __slots__ = (
         "_aborted",
@@ -189,7 +163,7 @@ class Segment:
         self._transaction_file.append([entry.encode() for entry in self.aborted])
 
     def files_with_data(self) -> list[OpenFile]:
-        """What must be synced for the segment's records to be durable, aborted transactions included."""
+        """The files to sync for the segment's records to be durable, aborted transactions included."""
         files = [self.file]
         if self._transaction_file is not None:
             files.append(self._transaction_file)
@@ -202,10 +176,17 @@ class Segment:
         return files
 
     def is_full(self, more_bytes: int, segment_bytes: int, index_bytes: int) -> bool:
-        """Whether ``more_bytes`` do not fit any more, into the file or its indexes."""
+        """True if ``more_bytes`` do not fit any more, into the file or its indexes."""
         if self.size_bytes > segment_bytes - more_bytes:
             return True
         return len(self.offset_index) >= index_bytes // 8 or len(self.time_index) >= index_bytes // 12 - 1
+
+    def has_room_in_indexes(self, entries: int, index_bytes: int) -> bool:
+        """True if both indexes have room for ``entries`` more before the segment counts as full."""
+        return (
+            len(self.offset_index) + entries < index_bytes // 8
+            and len(self.time_index) + entries < index_bytes // 12 - 1
+        )
 
     def write_indexes(self, *, seal: bool = False) -> None:
         """Bring the index files up to what memory holds; ``seal`` adds the largest timestamp, which ends them."""
@@ -266,7 +247,7 @@ class Segment:
 
     @property
     def needs_index(self) -> bool:
-        """Whether an index file was found damaged: lookups are slow until it is rebuilt."""
+        """True if an index file was found damaged: lookups are slow until it is rebuilt."""
         return self._damaged
 
     def batches(self, position: int = 0, *, chunk_size: int = LOOKUP_CHUNK) -> Iterator[tuple[int, BatchHeader]]:
@@ -274,7 +255,7 @@ class Segment:
         return iter_batches(self.file, position, self.size_bytes, chunk_size)
 
     def start_of(self, offset: int) -> int:
-        """Where to begin reading to find ``offset``: where the index says, or at 0 when that batch is not there."""
+        """The position to begin at in a search for ``offset``: from the index, or 0 when that batch is not there."""
         claimed, position = self.offset_index.entry_before(offset)
         if position and not self._ends_with(claimed, position):
             self._distrust_index()
@@ -305,7 +286,7 @@ class Segment:
         return following
 
     def ends_whole(self) -> bool:
-        """Whether the file ends with its last batch: what is appended behind bytes that are none is never read."""
+        """True if the file ends with its last batch: no reader gets past bytes that are none."""
         position = self.offset_index.last()[1] if self.size_bytes else 0
         for at, header in self.batches(position, chunk_size=SCAN_CHUNK):
             position = at + header.size_bytes
@@ -322,7 +303,7 @@ class Segment:
         return self.first_timestamp
 
     def largest_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp, or the file's time where records have none."""
+        """The time that retention goes by: the largest timestamp, or the file's time where records have none."""
         timestamp = self.max_timestamp[0]
         return timestamp if timestamp >= 0 else self._files.modified_ms(self.path(LOG))
 
@@ -367,13 +348,14 @@ class Segment:
             raise CorruptFile("offset index says that {} is at {}".format(*index.last()))
 
     def _ends_with(self, offset: int, position: int) -> bool:
-        """Whether the batch at ``position`` ends with ``offset``, as an entry of the index says."""
+        """True if the batch at ``position`` ends with ``offset``, as an entry of the index says."""
         for _, header in iter_batches(self.file, position, self.size_bytes, HEADER_SIZE):
             return header.last_offset == offset
         return False
 
     def _distrust_index(self) -> None:
-        """An entry lies. Lookups begin at the segment's start until the index is made anew, once nothing is added."""
+        """Drop the index, an entry of which lies. Lookups begin at the segment's start until it is built anew, once the
+        segment is sealed."""
         self._offset_index, self._index_written, self._damaged = OffsetIndex(self.base_offset), -1, True
 
     def _load_aborted(self) -> list[AbortedTransaction]:
@@ -398,6 +380,53 @@ class Segment:
             if header.max_timestamp > found[0]:
                 found = (header.max_timestamp, header.last_offset)
         return found
+
+    # Cutting
+
+    def cut(self, end: int, index_interval_bytes: int, now_ms: int) -> Segment:
+        """The segment without the batches from offset ``end`` on, where one begins; it grows again.
+
+        The file is cut and synced; this object is of no use afterwards. Indexes, index interval and largest timestamp
+        are as if the rest had never been appended.
+        """
+        found = self.find(end)
+        position = self.size_bytes if found is None else found[0]
+        short = Segment(self._files, self._directory, self.base_offset, position, self._budget)
+        short.created_ms = self.created_ms if position else now_ms
+        short.first_timestamp = self.first_timestamp if position else None
+        kept = [entry for entry in self.aborted if entry.last_offset < end]
+        short._take_indexes(self, end, kept, index_interval_bytes)
+        self.file.truncate(position)
+        if self._transaction_file is not None and len(kept) < len(self.aborted):
+            self._transaction_file.truncate(len(kept) * ENTRY_SIZE)
+            self._transaction_file.sync()
+        short._transaction_file = self._transaction_file
+        if not position:
+            for extension in (OFFSET_INDEX, TIME_INDEX):
+                self._files.remove(self.path(extension))
+        self.file.sync()
+        self._budget.forget(self)
+        return short
+
+    def _take_indexes(self, whole: Segment, end: int, kept: list[AbortedTransaction], interval_bytes: int) -> None:
+        """Grow from what remains of the indexes of ``whole`` before ``end``."""
+        offsets, times = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        if self.size_bytes and (not whole.offset_index.data or whole.needs_index):
+            builder = IndexBuilder(self.base_offset, interval_bytes)
+            for position, header in iter_batches(whole.file, 0, self.size_bytes, SCAN_CHUNK):
+                builder.add(position, header)
+            offsets, times = builder.offsets, builder.times
+        elif self.size_bytes:
+            offsets.data += whole.offset_index.data
+            offsets.truncate(end)
+            times.data += whole.time_index.data
+            # The entry that ended a sealed segment is not one that its batches made.
+            times.truncate(offsets.last()[0] + 1 if offsets.data else self.base_offset)
+        self.start_growing(offsets, times, (NO_TIMESTAMP, -1), kept)
+        self._bytes_since_index_entry = self.size_bytes - (offsets.last()[1] if offsets.data else 0)
+        if self.size_bytes:
+            self._file = whole.file
+            self._max_timestamp = self._find_max_timestamp()
 
     # Going away
 

@@ -11,17 +11,27 @@ partition without one: whoever looks for open transactions looks at these and no
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from oncelog.base.ids import TopicPartition
+from oncelog.core.producers.state import ProducerState
+from oncelog.ports import Files
+from oncelog.storage.log.segments import Segments
 from oncelog.storage.transactions import transactional_ids
 from oncelog.storage.transactions.transactional_ids import KnownTransaction
 
-if TYPE_CHECKING:
-    from oncelog.storage.log.partition_log import PartitionLog
-
 KEPT_STALE: Final = 64
 """Entries of ended transactions that a file may hold before it is written anew."""
+
+
+class TransactionalLog(Protocol):
+    """A log, as far as its open transactions are found in it."""
+
+    files: Files
+    directory: str
+    partition: TopicPartition
+    producers: ProducerState
+    segments: Segments
 
 
 class OpenTransaction:
@@ -60,7 +70,7 @@ class OpenTransaction:
         """The broker's word for what its coordinator says (``base.transaction_verdicts``); None while it is young."""
         self.ended = False
         self.written = False
-        """Whether its id is in the partition's file."""
+        """True once its id is in the partition's file."""
 
     def known(self) -> KnownTransaction | None:
         """Its entry in the file, None without an id."""
@@ -71,36 +81,36 @@ class OpenTransaction:
 
 
 class OpenTransactions:
-    """See the module."""
+    """The open transactions of one data directory; the invariant is the module's."""
 
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, dict[int, OpenTransaction]] = {}
         """By producer id, in the order in which they began."""
         self.begun: deque[OpenTransaction] = deque()
-        """Those that nobody has taken from here yet, in the order in which they began."""
+        """Transactions that the node has not taken from here yet, in the order in which they began."""
         self._entries: dict[TopicPartition, int] = {}
-        """How many entries the file of a partition holds, where that is known."""
+        """Number of entries in the file of a partition, where that is known."""
 
     def get(self, partition: TopicPartition, producer_id: int) -> OpenTransaction | None:
-        """What the producer has open there."""
+        """The transaction that the producer has open on the partition, or None."""
         open_here = self.partitions.get(partition)
         return None if open_here is None else open_here.get(producer_id)
 
-    # What logs tell
+    # From the logs
 
     def began(self, transaction: OpenTransaction) -> None:
-        """Its first batch was appended, or was found in the log."""
+        """Take in a transaction whose first batch was appended, or was found in the log."""
         self.partitions.setdefault(transaction.partition, {})[transaction.producer_id] = transaction
         self.begun.append(transaction)
 
     def named(self, partition: TopicPartition, producer_id: int, transactional_id: str) -> None:
-        """A later batch of an open transaction came with an id."""
+        """Take in the transactional id that a later batch of an open transaction came with."""
         transaction = self.get(partition, producer_id)
         if transaction is not None and transaction.transactional_id is None:
             transaction.transactional_id = transactional_id
 
     def ended(self, partition: TopicPartition, producer_id: int) -> None:
-        """Its marker was appended."""
+        """End a transaction: its marker was appended."""
         open_here = self.partitions.get(partition)
         if open_here is None:
             return
@@ -111,27 +121,36 @@ class OpenTransactions:
             del self.partitions[partition]
 
     def dropped(self, partition: TopicPartition) -> None:
-        """The partition is gone."""
+        """End all transactions of a partition that is gone."""
         for transaction in self.partitions.pop(partition, {}).values():
             transaction.ended = True
         self._entries.pop(partition, None)
 
     # Files
 
-    def restore(self, log: PartitionLog) -> None:
-        """Take in what recovery found open in a log; ids from its file, where they are exactly of that."""
+    def restore(self, log: TransactionalLog) -> None:
+        """Take in what recovery or a truncation has left open in a log; ids from its file, where they are exactly of
+        that. Those that are known already stay as they are, others that were open end."""
         producers = log.producers
+        before = self.partitions.pop(log.partition, {})
+        for transaction in before.values():
+            if producers.ongoing.get(transaction.start_offset) != transaction.producer_id:
+                transaction.ended = True
         if not producers.ongoing:
             return
         known = {entry[:3]: entry for entry in transactional_ids.read(log.files, log.directory)}
         for start_offset, producer_id in producers.ongoing.items():
+            open_here = before.get(producer_id)
+            if open_here is not None and not open_here.ended:
+                self.partitions.setdefault(log.partition, {})[producer_id] = open_here
+                continue
             entry = producers.entries[producer_id]
             found = known.get((producer_id, entry.epoch, start_offset))
             started_ms = _first_timestamp(log, start_offset, entry.last_timestamp) if found is None else found[3]
             name = None if found is None else found.transactional_id
             self.began(OpenTransaction(log.partition, producer_id, entry.epoch, start_offset, started_ms, name))
 
-    def write_ids(self, log: PartitionLog, *, anew: bool = False) -> None:
+    def write_ids(self, log: TransactionalLog, *, anew: bool = False) -> None:
         """Bring the file of a log up to date: append what it lacks, or write it anew when it holds much that is over
         (and the first time, as its end may be damaged). Raises OSError; then it is tried again with the next one."""
         open_here = self.partitions.get(log.partition, {})
@@ -147,7 +166,7 @@ class OpenTransactions:
             transaction.written = True
 
 
-def _first_timestamp(log: PartitionLog, offset: int, otherwise: int) -> int:
+def _first_timestamp(log: TransactionalLog, offset: int, otherwise: int) -> int:
     """The timestamp of the batch at ``offset``, if it is still there."""
     index = log.segments.floor(offset)
     found = log.segments[index].find(offset) if index >= 0 else None

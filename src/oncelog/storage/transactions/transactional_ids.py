@@ -27,7 +27,7 @@ MAGIC: Final = b"OTI1"
 _ENTRY: Final = struct.Struct(">IHqhqq")
 _CRC_FROM: Final = 4
 MAX_ID_BYTES: Final = 2**15 - 1
-"""As in the log of coordinators; a request can say more, to a leader that verifies nothing."""
+"""Longest id that is kept, as in the log of coordinators; a request to a leader that verifies nothing may have more."""
 
 
 class KnownTransaction(NamedTuple):
@@ -73,7 +73,7 @@ def decode(data: bytes) -> list[KnownTransaction]:
 
 
 def read(files: Files, directory: str) -> list[KnownTransaction]:
-    """What a partition's file says; empty when there is none."""
+    """The entries of a partition's file; empty when there is none."""
     return decode(read_file(files, f"{directory}/{FILE_NAME}") or b"")
 
 

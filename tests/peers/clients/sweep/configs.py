@@ -15,6 +15,7 @@ BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
+GROUP_KINDS: Final = ("consumer", "share", "streams")
 
 
 def _describe(wire: Wire, kind: int, name: str, version: int, keys: list[str] | None = None, **fields: bool) -> None:
@@ -115,6 +116,89 @@ def _incremental(wire: Wire) -> None:
         alter(version, ("message.max.bytes", DELETE, None), kind=BROKER, name="")
 
 
+def _set(wire: Wire, kind: int, name: str, check: bool = False, **configs: str | None) -> None:
+    """Set keys, ``_`` for ``.``; None: remove."""
+    entries = [
+        incremental_alter_configs.AlterableConfig(
+            name=key.replace("_", "."), config_operation=DELETE if value is None else SET, value=value
+        )
+        for key, value in configs.items()
+    ]
+    resource = incremental_alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=entries)
+    wire.call(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource], validate_only=check), 1)
+
+
+def _broker_configs(wire: Wire) -> None:
+    """What is set for all brokers and for one: each is described as it was set, and takes its turn."""
+    wire.topic("sc-isr")
+    values = {
+        "message.max.bytes": (" 900000", "800000", "x"),
+        "log.cleanup.policy": ("compact, delete", "compact", "x"),
+        "log.cleaner.min.cleanable.ratio": ("0.50", "0.1", "7"),
+        "log.cleaner.io.max.bytes.per.second": ("1e8", "12345678", "x"),
+        "log.preallocate": ("FALSE", "true", "x"),
+        "leader.replication.throttled.rate": ("+7", "5", "-1"),
+        "follower.replication.throttled.rate": ("7", "5", "x"),
+        "replica.alter.log.dirs.io.max.bytes.per.second": ("7", "5", "-1"),
+        "min.insync.replicas": ("2", "1", "0"),
+        "no.such.key": ("7", "5", ""),
+    }
+    for key, (of_all, own, wrong) in values.items():
+        name = key.replace(".", "_")
+        for brokers, value in (("", of_all), ("1", own), ("", wrong), ("1", None), ("", None)):
+            _set(wire, BROKER, brokers, **{name: value})
+            for described in ("", "1"):
+                _describe(wire, BROKER, described, 4, [key], include_synonyms=True, include_documentation=not value)
+        if key == "min.insync.replicas":
+            _describe(wire, TOPIC, "sc-isr", 4, [key], include_synonyms=True)
+    _describe(wire, BROKER, "", 4, include_synonyms=True)
+
+
+def _group_configs(wire: Wire) -> None:
+    """Every key of a group at and beyond its limits, then what is set."""
+    numbers = {
+        **dict.fromkeys((f"{kind}.session.timeout.ms" for kind in GROUP_KINDS), (0, 1, 44999, 45000, 60000, 60001)),
+        **dict.fromkeys((f"{kind}.heartbeat.interval.ms" for kind in GROUP_KINDS), (0, 1, 4999, 5000, 15000, 15001)),
+        **dict.fromkeys((f"{kind}.assignment.interval.ms" for kind in GROUP_KINDS), (-1, 0, 15000, 15001)),
+        "share.record.lock.duration.ms": (999, 1000, 14999, 15000, 60000, 60001, 3_600_001),
+        "share.delivery.count.limit": (1, 2, 10, 11, 26),
+        "share.partition.max.record.locks": (99, 100, 4000, 4001, 10_001),
+        "streams.num.standby.replicas": (-1, 0, 2, 3),
+        "streams.initial.rebalance.delay.ms": (-1, 0, 2**31 - 1, 2**31),
+    }
+    words = {
+        "share.auto.offset.reset": [
+            "earliest",
+            "latest",
+            "none",
+            "by_duration:PT1H",
+            "by_duration:-PT1H",
+            "by_duration:P",
+        ],
+        "share.isolation.level": ["read_committed", "read_uncommitted", "READ_COMMITTED", ""],
+        "share.renew.acknowledge.enable": ["TRUE", "false", "yes"],
+        "share.no.such.key": ["1"],
+    }
+    for key, values in {**numbers, **words}.items():
+        for value in (*values, "x"):
+            _set(wire, GROUP, "sc-group", check=True, **{key.replace(".", "_"): str(value)})
+    for version in versions(DescribeConfigsRequest):
+        _describe(wire, GROUP, "sc-group", version, include_synonyms=True)
+        _describe(wire, CLIENT_METRICS, "sc-metrics", version, include_synonyms=True)
+    _set(wire, GROUP, "sc-group", share_auto_offset_reset=" earliest ", share_session_timeout_ms="50000")
+    _set(wire, GROUP, "sc-group", streams_num_standby_replicas="1", streams_session_timeout_ms="44999")
+    _describe(wire, GROUP, "sc-group", 4, include_synonyms=True, include_documentation=True)
+    _set(wire, GROUP, "", streams_num_standby_replicas="1")
+    wire.call(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+
+
+def _documentation(wire: Wire) -> None:
+    """Every text: `codegen.config_documentation` reads the answers."""
+    wire.topic("sc-documented")
+    for kind, name in ((TOPIC, "sc-documented"), (BROKER, "1"), (CLIENT_METRICS, "sc-metrics"), (GROUP, "sc-group")):
+        _describe(wire, kind, name, 4, include_documentation=True)
+
+
 def _list_resources(wire: Wire) -> None:
     wire.topic("sc-listed")
     for version in versions(ListConfigResourcesRequest):
@@ -126,5 +210,8 @@ SWEEPS: Final[dict[str, Sweep]] = {
     "describe-configs": _describe_configs,
     "alter-configs": _alter_configs,
     "incremental-alter-configs": _incremental,
+    "broker-configs": _broker_configs,
+    "group-configs": _group_configs,
+    "config-documentation": _documentation,
     "list-config-resources": _list_resources,
 }

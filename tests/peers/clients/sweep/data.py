@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from oncelog.records.compression import Codec
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -16,7 +17,8 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.peers.clients.sweep.wire import NOWHERE, Sweep, Wire, versions
+from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.peers.clients.sweep.wire import NOWHERE, Sweep, Wire, batch, versions
 
 
 def _topic(name: str, topic_id: bytes, **fields: Any) -> FetchTopic:
@@ -74,6 +76,74 @@ def _fetch_sessions(wire: Wire) -> None:
         wire.call(_fetch(session_epoch=-1, **known), version)
         wire.call(_fetch(session_epoch=8, **known), version)
         wire.call(_fetch(session_epoch=0, session_id=0), version)
+
+
+def _fetch_limits(wire: Wire) -> None:
+    """What is left of a limit is less than the first batch of a partition, which a later one may fit into."""
+    topic_id = wire.topic("sd-limits", 3)
+    sizes = (100, 1000, 10)
+    for partition, size in enumerate(sizes):
+        for _ in range(3):
+            wire.produce("sd-limits", bytes(size), partition=partition)
+
+    def ask(version: int, order: tuple[int, ...], each: int = 1_000_000, offset: int = 0, **fields: int) -> None:
+        topic = FetchTopic(topic="sd-limits", topic_id=topic_id)
+        for partition in order:
+            asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=each)
+            topic.partitions.append(asked)
+        wire.call(_fetch(topic, **fields), version)
+
+    for version in (4, 11, 12, 18):
+        for isolation_level in (0, 1):
+            for whole in (-1, 0, 1, 171, 172, 240, 513, 515, 553, 600, 700, 1000, 1583, 1584, 2000, 10_000):
+                ask(version, (0, 1, 2), max_bytes=whole, isolation_level=isolation_level)
+            for each in (-1, 0, 1, 40, 78, 79, 100, 171, 200, 1071, 1080):
+                ask(version, (0, 1, 2), each, isolation_level=isolation_level)
+                ask(version, (2, 0, 1), each, isolation_level=isolation_level)
+                ask(version, (1, 0), each, offset=1, isolation_level=isolation_level)
+
+
+def _fetch_epochs(wire: Wire) -> None:
+    """The last epoch a client has seen, of a partition that was never written, and of one with nothing left in it."""
+    topic_id = wire.topic("sd-lineage", 2)
+    wire.produce("sd-lineage", b"a", b"b", b"c", partition=1)
+
+    def ask() -> None:
+        for version in (12, 13, 18):
+            for offset in (0, 1, 2, 3, 4, 100, -1):
+                for epoch in (-1, 0, 1, 5):
+                    for partition in (0, 1):
+                        fields = {"partition": partition, "fetch_offset": offset, "last_fetched_epoch": epoch}
+                        wire.call(_fetch(_topic("sd-lineage", topic_id, **fields), max_wait_ms=0), version)
+        for partition in (0, 1):
+            for epoch in (-1, 0, 1, 5):
+                asked = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
+                topics = [OffsetForLeaderTopic(topic="sd-lineage", partitions=[asked])]
+                wire.call(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
+
+    ask()
+    for before in (2, 3):
+        partitions = [DeleteRecordsPartition(partition_index=1, offset=before)]
+        topics = [DeleteRecordsTopic(name="sd-lineage", partitions=partitions)]
+        wire.call(DeleteRecordsRequest(topics=topics, timeout_ms=5000), 2)
+        ask()
+
+
+def _fetch_codecs(wire: Wire) -> None:
+    """Batches of every codec, whether the topic or the producer chose it: which versions of Fetch are given them."""
+    for kept in ("zstd", "producer"):
+        for codec in Codec:
+            name = f"sd-{kept}-{codec.name.lower()}"
+            topic_id = wire.topic(name, compression_type=kept)
+            records = batch(*[bytes(100)] * 5, codec=codec)
+            topics = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=records)])]
+            wire.call(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 9)
+            for version in versions(FetchRequest):
+                if kept == "producer" or codec is Codec.ZSTD:
+                    wire.call(_fetch(_topic(name, topic_id)), version)
+                else:
+                    # Two encoders of zstd need not write the same bytes: the size alone would differ.
+                    wire.call(_fetch(_topic(name, topic_id, fetch_offset=5), max_wait_ms=0), version)
 
 
 def _list_offsets(wire: Wire) -> None:
@@ -140,6 +210,9 @@ def _delete_records(wire: Wire) -> None:
 SWEEPS: Final[dict[str, Sweep]] = {
     "fetch": _plain_fetches,
     "fetch-sessions": _fetch_sessions,
+    "fetch-limits": _fetch_limits,
+    "fetch-epochs": _fetch_epochs,
+    "fetch-codecs": _fetch_codecs,
     "list-offsets": _list_offsets,
     "offset-for-leader-epoch": _leader_epochs,
     "delete-records": _delete_records,

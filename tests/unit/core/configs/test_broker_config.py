@@ -1,15 +1,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 import oncelog
+from oncelog.core.configs import kafka_documentation
 from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym, parse_broker_config
+from oncelog.core.configs.documentation import NO_EFFECT, documentation_of
 from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_BOUNDS, GROUP_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, canonical
 from oncelog.core.configs.limits import between
 from oncelog.core.configs.topic_keys import TOPIC_KEYS
+
+KEYS_BY_TEXTS: Final = (
+    (kafka_documentation.BROKER, tuple(BROKER_KEYS.values())),
+    (kafka_documentation.TOPIC, TOPIC_KEYS),
+    (kafka_documentation.GROUP, tuple(GROUP_KEYS.values())),
+    (kafka_documentation.CLIENT_METRICS, tuple(CLIENT_METRICS_KEYS.values())),
+)
 
 
 def test_every_default_passes_its_own_limits_and_reads_back_as_itself() -> None:
@@ -18,14 +28,26 @@ def test_every_default_passes_its_own_limits_and_reads_back_as_itself() -> None:
 
 
 def test_every_key_is_documented_and_every_synonym_exists() -> None:
-    for key in BROKER_KEYS.values():
-        assert key.documentation
-        assert key.synonym is None or key.synonym in BROKER_KEYS
-    for key in (*TOPIC_KEYS, *GROUP_KEYS.values()):
-        assert key.documentation
-        assert key.synonym is None or key.synonym in BROKER_KEYS
-    assert set(GROUP_BOUNDS) == set(GROUP_KEYS)
-    assert all(bound in BROKER_KEYS for bounds in GROUP_BOUNDS.values() for bound in bounds)
+    for texts, keys in KEYS_BY_TEXTS:
+        for key in keys:
+            assert documentation_of(key, texts) or key.internal, key.name
+            assert key.synonym is None or key.synonym in BROKER_KEYS
+
+
+def test_documentation_is_apache_kafkas_but_where_a_key_does_something_else_here() -> None:
+    told = {key.name: documentation_of(key, kafka_documentation.BROKER) for key in BROKER_KEYS.values()}
+    assert told["log.segment.bytes"] == "The maximum size of a single log file"
+    assert told["num.io.threads"] == f"{kafka_documentation.BROKER['num.io.threads']} {NO_EFFECT}"
+    assert told["listeners"] == BROKER_KEYS["listeners"].documentation
+    assert told["leader.replication.throttled.rate"] is None
+    for texts, keys in KEYS_BY_TEXTS:
+        assert {key.name for key in keys if key.documentation}.isdisjoint(texts), "a text that nobody is told"
+        assert set(texts) <= {key.name for key in keys}
+
+
+def test_bounds_of_group_configs_are_broker_keys() -> None:
+    assert set(GROUP_BOUNDS) < set(GROUP_KEYS)
+    assert all(bound is None or bound in BROKER_KEYS for bounds in GROUP_BOUNDS.values() for bound in bounds)
 
 
 def test_a_topic_key_has_the_type_and_the_default_of_its_broker_key() -> None:
@@ -127,25 +149,28 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_values_read_as_java_reads_them_and_are_shown_as_java_shows_them() -> None:
-    number = ConfigKey("k", ConfigType.DOUBLE, "1", "", between(0, 2))
+    number = ConfigKey("k", ConfigType.DOUBLE, "1", between(0, 2))
     assert canonical(number.parse(" 1 ")) == "1.0"
-    assert canonical(ConfigKey("k", ConfigType.LIST, "", "").parse(" a , b ")) == "a,b"
-    assert ConfigKey("k", ConfigType.BOOLEAN, "true", "").parse(" TRUE ") is True
-    assert ConfigKey("k", ConfigType.LONG, "0", "").parse("+5") == 5
+    assert canonical(ConfigKey("k", ConfigType.LIST, "").parse(" a , b ")) == "a,b"
+    assert ConfigKey("k", ConfigType.BOOLEAN, "true").parse(" TRUE ") is True
+    assert ConfigKey("k", ConfigType.LONG, "0").parse("+5") == 5
     assert canonical(1.7976931348623157e308) == "1.7976931348623157E308"
+    shown = [canonical(value) for value in (1e8, 9999999.5, 1e7, 0.001, 0.0009, -12345678.0, 0.0, -1e999)]
+    assert shown == ["1.0E8", "9999999.5", "1.0E7", "0.001", "9.0E-4", "-1.2345678E7", "0.0", "-Infinity"]
     for text in ("nan", "0x1", "", "1e"):
         with pytest.raises(ConfigError, match="Not a number of type DOUBLE"):
             number.parse(text)
     for text in ("9223372036854775808", "", "1.0", "1" * 5000):
         with pytest.raises(ConfigError, match="Not a number of type LONG"):
-            ConfigKey("k", ConfigType.LONG, "0", "").parse(text)
+            ConfigKey("k", ConfigType.LONG, "0").parse(text)
 
 
 def test_a_key_that_nothing_reads_says_so() -> None:
     """A key counts as read when its name stands in the code somewhere, or a topic key takes its default from it."""
     package = Path(oncelog.__file__).parent
     rooms = ("core", "handlers", "node", "runtime", "storage")
-    files = [path for room in rooms for path in (package / room).rglob("*.py") if not path.name.endswith("_keys.py")]
+    names = ("_keys.py", "_documentation.py")
+    files = [path for room in rooms for path in (package / room).rglob("*.py") if not path.name.endswith(names)]
     code = "\n".join(path.read_text() for path in files)
     reads = {key.synonym for key in TOPIC_KEYS}
     for key in BROKER_KEYS.values():
@@ -158,3 +183,42 @@ def test_a_key_that_nothing_reads_says_so() -> None:
 
 INERT_DEFAULTS = {"log.local.retention.bytes", "log.local.retention.ms", "log.preallocate"}
 """Defaults of topic keys that have no effect themselves."""
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        ("latest", True),
+        (" earliest ", True),
+        ("EARLIEST", False),
+        ("earliest:1", False),
+        ("by_duration", False),
+        ("by_duration:", False),
+        ("by_duration:PT0S", True),
+        ("by_duration:p1d", True),
+        ("BY_DURATION:P1D", False),
+        ("by_duration:PT1,5S", True),
+        ("by_duration:PT1.S", True),
+        ("by_duration:PT.5S", False),
+        ("by_duration:PT0.1234567890S", False),
+        ("by_duration:P", False),
+        ("by_duration:P1DT", False),
+        ("by_duration:P1Y", False),
+        ("by_duration:PT1M2H", False),
+        ("by_duration:-PT1H", False),
+        ("by_duration:-PT-1H", True),
+        ("by_duration:PT1M-1H", False),
+        ("by_duration:PT1H-0.5S", True),
+        ("by_duration:PT-0S", True),
+        ("by_duration:P106751991167300D", True),
+        ("by_duration:P106751991167301D", False),
+        ("by_duration:PT" + "9" * 5000 + "S", False),
+    ],
+)
+def test_offsets_are_reset_by_durations_as_java_reads_them(text: str, accepted: bool) -> None:
+    key = GROUP_KEYS["share.auto.offset.reset"]
+    if accepted:
+        assert key.parse(text) == text.strip()
+    else:
+        with pytest.raises(ConfigError):
+            key.parse(text)

@@ -20,6 +20,8 @@ BROKER = Resource(ConfigResourceType.BROKER, "1")
 ALL_BROKERS = Resource(ConfigResourceType.BROKER, "")
 GROUP = Resource(ConfigResourceType.GROUP, "g/1")
 METRICS = Resource(ConfigResourceType.CLIENT_METRICS, "m")
+NO_BROKER_LEVEL = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+ALWAYS_CLUSTER_LEVEL = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
 
 
 @pytest.fixture
@@ -57,6 +59,13 @@ def test_a_replacement_puts_back_what_it_does_not_name(image: ClusterImage) -> N
     assert current(applied(image, decided.operations), TOPIC).configs == {"segment.ms": "7"}
 
 
+def test_a_replacement_of_what_all_brokers_set_has_to_name_min_insync_replicas(image: ClusterImage) -> None:
+    without = decide(image, Alteration(ALL_BROKERS, [ConfigChange("log.roll.ms", "7")], replace=True))
+    assert without.outcomes == [Refusal(INVALID_CONFIG, ALWAYS_CLUSTER_LEVEL)]
+    with_it = decide(image, Alteration(ALL_BROKERS, [ConfigChange("min.insync.replicas", "2")], replace=True))
+    assert current(applied(image, with_it.operations), ALL_BROKERS).configs == {"min.insync.replicas": "2"}
+
+
 def test_lists_are_appended_to_and_taken_from_beginning_with_the_default(image: ClusterImage) -> None:
     assert change(image, TOPIC, ("cleanup.policy", APPEND, "delete,compact"))["cleanup.policy"] == "compact,delete"
     assert change(image, TOPIC, ("cleanup.policy", SUBTRACT, "compact"))["cleanup.policy"] == ""
@@ -66,7 +75,10 @@ def test_lists_are_appended_to_and_taken_from_beginning_with_the_default(image: 
 
 
 def test_every_kind_of_resource_keeps_its_own(image: ClusterImage) -> None:
-    assert change(image, ALL_BROKERS, ("message.max.bytes", SET, "100000")) == {"message.max.bytes": "100000"}
+    assert change(image, ALL_BROKERS, ("message.max.bytes", SET, "100000")) == {
+        "min.insync.replicas": "1",
+        "message.max.bytes": "100000",
+    }
     assert change(image, GROUP, ("consumer.session.timeout.ms", SET, "50000")) == {
         "consumer.session.timeout.ms": "50000"
     }
@@ -175,6 +187,39 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
         ),
         (GROUP, [("foo", SET, "1")], INVALID_CONFIG, "Unknown group config name: foo"),
         (
+            GROUP,
+            [("share.session.timeout.ms", SET, "x"), ("share.foo", SET, "1")],
+            INVALID_CONFIG,
+            "Unknown group config name: share.foo",
+        ),
+        (
+            GROUP,
+            [("streams.num.standby.replicas", SET, "3"), ("share.delivery.count.limit", SET, "11")],
+            INVALID_CONFIG,
+            "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit",
+        ),
+        (
+            GROUP,
+            [("streams.num.standby.replicas", SET, "3")],
+            INVALID_CONFIG,
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
+        (
+            GROUP,
+            [("share.isolation.level", SET, "READ_COMMITTED")],
+            INVALID_CONFIG,
+            "Invalid value READ_COMMITTED for configuration share.isolation.level: String must be one of: "
+            "read_committed, read_uncommitted",
+        ),
+        (
+            GROUP,
+            [("share.auto.offset.reset", SET, "none")],
+            INVALID_CONFIG,
+            "Invalid value none for configuration share.auto.offset.reset: Invalid value `none` for configuration "
+            "share.auto.offset.reset. The value must be either 'earliest', 'latest' or of the format "
+            "'by_duration:<PnDTnHnMn.nS>'.",
+        ),
+        (
             Resource(ConfigResourceType.GROUP, ""),
             [("foo", SET, "1")],
             INVALID_REQUEST,
@@ -188,6 +233,15 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
             "Logger kafka does not exist!",
         ),
         (Resource(7, "x"), [("a", SET, "1")], INVALID_REQUEST, "Unknown resource type 7"),
+        (BROKER, [("min.insync.replicas", SET, "1")], INVALID_CONFIG, NO_BROKER_LEVEL),
+        (BROKER, [("min.insync.replicas", DELETE, None)], INVALID_CONFIG, NO_BROKER_LEVEL),
+        (ALL_BROKERS, [("min.insync.replicas", DELETE, None)], INVALID_CONFIG, ALWAYS_CLUSTER_LEVEL),
+        (
+            BROKER,
+            [("min.insync.replicas", SET, "x")],
+            INVALID_REQUEST,
+            "Invalid value x for configuration min.insync.replicas: Not a number of type INT",
+        ),
     ],
 )
 def test_refusals_are_apache_kafkas(
@@ -198,3 +252,20 @@ def test_refusals_are_apache_kafkas(
     message: str | None,
 ) -> None:
     assert refusal(image, resource, *changes) == Refusal(code, message)
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+@pytest.mark.parametrize(
+    ("session_ms", "heartbeat_ms", "accepted"),
+    [(None, "45000", False), ("5000", None, False), ("46000", "46000", False), ("46001", "46000", True)],
+)
+def test_a_groups_session_outlasts_its_heartbeats(
+    image: ClusterImage, kind: str, session_ms: str | None, heartbeat_ms: str | None, accepted: bool
+) -> None:
+    session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+    bounds = {f"group.{kind}.min.session.timeout.ms": "1", f"group.{kind}.max.heartbeat.interval.ms": "60000"}
+    wanted = [(session, session_ms), (heartbeat, heartbeat_ms)]
+    changes = [ConfigChange(key, text) for key, text in wanted if text is not None]
+    (outcome,) = alter_configs(image, BrokerConfig(bounds), BrokerId(1), [Alteration(GROUP, changes)]).outcomes
+    message = f"{session} must be greater than {heartbeat}"
+    assert outcome == (None if accepted else Refusal(INVALID_CONFIG, message))

@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, and which markers still have data before them, while a log is walked.
+"""Aborted transactions, and markers that still have data before them, while a log is walked batch by batch.
 
 The rules (KIP-534): data of an aborted transaction goes at once. A marker may go when none of its transaction's batches
 is left; even then only when its delete horizon has passed, so that slow readers see it. The transaction index of the

@@ -14,38 +14,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from oncelog.base.units import INT32_MAX
-from oncelog.core.producers.state import ProducerState, Update
+from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Buffer, Files
 from oncelog.records.batch import BatchHeader, CorruptBatch
 from oncelog.storage.checkpoints import read_leader_epochs
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import CorruptFile
-from oncelog.storage.file_names import (
-    CLEANED,
-    DELETED,
-    LEADER_EPOCHS,
-    LOG,
-    SNAPSHOT,
-    SWAP,
-    TEMPORARY,
-    TRANSACTION_INDEX,
-    parse_segment_file,
-    segment_file,
-)
+from oncelog.storage.file_names import LEADER_EPOCHS, LOG, SNAPSHOT, TRANSACTION_INDEX, parse_segment_file, segment_file
 from oncelog.storage.index.offset_index import OffsetIndex
 from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.log.leader_epochs import LeaderEpochs
-from oncelog.storage.log.partition_log import LogState, prepare_marker
 from oncelog.storage.log.segments import Segments
-from oncelog.storage.segment.batch_scan import SCAN_CHUNK, iter_checked
-from oncelog.storage.segment.segment import IndexBudget, Segment
+from oncelog.storage.log.state import RecoveredLog
+from oncelog.storage.recovery.interrupted import finish_interrupted, is_interrupted
+from oncelog.storage.segment.batch_scan import iter_checked
+from oncelog.storage.segment.index_budget import IndexBudget
+from oncelog.storage.segment.segment import Segment
+from oncelog.storage.snapshots.rebuild import rebuild_producers, replace_snapshot
 from oncelog.storage.snapshots.snapshot_files import Snapshots
+from oncelog.storage.transactions.producer_updates import replayed
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """What the checkpoints say of one log; zero where they say nothing."""
+    """The offsets that the checkpoints have for one log; zero where they have none."""
 
     clean: bool
     recovery_point: int = 0
@@ -77,10 +70,10 @@ class Recovery:
         self._producers = ProducerState()
         self._snapshots = Snapshots(files, directory)
 
-    def run(self, names: list[str], known: Checkpointed) -> LogState:
+    def run(self, names: list[str], known: Checkpointed) -> RecoveredLog:
         """Recover from a directory that holds files called ``names``."""
-        if any(name.endswith((CLEANED, SWAP, DELETED, TEMPORARY)) for name in names):
-            names = self._finish_interrupted(names)
+        if any(is_interrupted(name) for name in names):
+            names = finish_interrupted(self._files, self._directory, names, self._budget)
         parsed = [item for name in names if (item := parse_segment_file(name)) is not None and not item[2]]
         bases = sorted(base for base, extension, _ in parsed if extension == LOG)
         self._remove_orphans(parsed, set(bases))
@@ -106,10 +99,10 @@ class Recovery:
         self._epochs.truncate_from_start(log_start)
         return self._state(segments, log_start, max(log_end, log_start), durable, known)
 
-    def _state(self, segments: list[Segment], start: int, end: int, durable: int, known: Checkpointed) -> LogState:
+    def _state(self, segments: list[Segment], start: int, end: int, durable: int, known: Checkpointed) -> RecoveredLog:
         cleaned = start if known.cleaned_offset is None else known.cleaned_offset
         self._producers.end_offset = end
-        return LogState(
+        return RecoveredLog(
             Segments(segments),
             self._producers,
             self._snapshots,
@@ -121,7 +114,7 @@ class Recovery:
             known.cleaned_offset is not None,
         )
 
-    def _begin(self, known: Checkpointed) -> LogState:
+    def _begin(self, known: Checkpointed) -> RecoveredLog:
         start = known.log_start_offset
         self._snapshots.load_into(self._producers, start, start, self._now_ms)
         self._epochs.truncate_from_end(start)
@@ -137,45 +130,22 @@ class Recovery:
 
     # Directory
 
-    def _finish_interrupted(self, names: list[str]) -> list[str]:
-        """Apply a finished compaction whose renames were cut short, undo an unfinished one; drop what was deleted."""
-        parsed = [(name, parse_segment_file(name)) for name in names]
-        cleaned = [item[0] for _, item in parsed if item and item[2] == CLEANED]
-        swaps = [(name, item) for name, item in parsed if item and item[2] == SWAP]
-        valid = [(name, item) for name, item in swaps if not cleaned or item[0] < min(cleaned)]
-        kept = {name for name, _ in valid}
-        for name in names:
-            if name.endswith((CLEANED, DELETED, TEMPORARY)) or (name.endswith(SWAP) and name not in kept):
-                self._files.remove(f"{self._directory}/{name}")
-        ranges = [self._swap_range(item[0]) for _, item in valid if item[1] == LOG]
-        if ranges:
-            low, high = min(start for start, _ in ranges), max(end for _, end in ranges)
-            for name, item in parsed:
-                if item and not item[2] and item[1] != SNAPSHOT and low <= item[0] < high:
-                    self._files.remove(f"{self._directory}/{name}")
-        for name, _ in valid:
-            self._files.rename(f"{self._directory}/{name}", f"{self._directory}/{name.removesuffix(SWAP)}")
-        return self._files.list(self._directory)
-
-    def _swap_range(self, base: int) -> tuple[int, int]:
-        size = self._files.size(f"{self._directory}/{segment_file(base, LOG, SWAP)}") or 0
-        segment = Segment(self._files, self._directory, base, size, self._budget, SWAP)
-        end = segment.next_offset()
-        self._budget.forget(segment)
-        return base, max(end, base + 1)
-
     def _remove_orphans(self, parsed: Iterable[tuple[int, str, str]], bases: set[int]) -> None:
         for base, extension, _ in parsed:
             if base not in bases and extension != SNAPSHOT:
                 self._files.remove(f"{self._directory}/{segment_file(base, extension)}")
 
     def _drop_before(self, segments: list[Segment], log_start: int) -> list[Segment]:
-        """Nothing, unless the whole log ends before the log start offset: then it begins anew there."""
+        """The segments, or none of them where the whole log ends before the log start offset: it begins anew there."""
         if segments and log_start > segments[-1].base_offset and segments[-1].next_offset() < log_start:
             for segment in segments:
                 segment.remove()
             return []
         return segments
+
+    def _load_producers(self, segments: list[Segment], first_offset: int, log_end: int) -> None:
+        expired_before = self._now_ms - self._storage.producer_id_expiration_ms
+        rebuild_producers(self._producers, self._snapshots, segments, first_offset, log_end, expired_before)
 
     # Clean
 
@@ -223,7 +193,7 @@ class Recovery:
             self._read_epochs(segments[:first])
         self._load_producers(segments[:first], segments[0].base_offset, start)
         if first and start not in self._snapshots.offsets:
-            self._replace_snapshot(start, segments[0].base_offset)
+            replace_snapshot(self._producers, self._snapshots, start, segments[0].base_offset)
         end = start
         for index in range(first, len(segments)):
             segment = segments[index]
@@ -241,7 +211,7 @@ class Recovery:
         return segments, end
 
     def _is_hole(self, end: int, following: int, recovery_point: int) -> bool:
-        """Whether records are missing that a power cut took while later ones reached the disk.
+        """True if records are missing that a power cut took while later ones reached the disk.
 
         Compaction leaves gaps too, so in a log that was ever compacted none counts.
         """
@@ -262,7 +232,7 @@ class Recovery:
         size = segment.size_bytes
         if size:
             interval = self._config.index_interval_bytes
-            limit = max(self._config.max_message_bytes, self._config.segment_bytes, 1 << 20)
+            limit = self._config.largest_batch_bytes
             valid = 0
             for position, header, buffer, at in iter_checked(segment.file, 0, size, limit):
                 if header.base_offset < expected or header.last_offset - segment.base_offset > INT32_MAX:
@@ -297,50 +267,3 @@ class Recovery:
                     segment.aborted.append(AbortedTransaction(producer_id, first, last, stable))
         self._producers.end_offset = header.next_offset
         return True
-
-    # Producers
-
-    def _load_producers(self, segments: list[Segment], first_offset: int, log_end: int) -> None:
-        """Producer state as of ``log_end``: the newest snapshot, then the batches after it in ``segments``."""
-        producers = self._producers
-        expired_before = self._now_ms - self._storage.producer_id_expiration_ms
-        self._snapshots.load_into(producers, first_offset, log_end, expired_before)
-        start = producers.end_offset
-        for index, segment in enumerate(segments):
-            end = segments[index + 1].base_offset if index + 1 < len(segments) else log_end
-            if end <= start:
-                continue
-            if segment.base_offset > start:
-                self._replace_snapshot(segment.base_offset, first_offset)
-            if segment.size_bytes:
-                self._replay_producers(segment, start)
-        producers.end_offset = log_end
-
-    def _replace_snapshot(self, offset: int, first_offset: int) -> None:
-        """A snapshot that a segment should begin with is lost: write it again while what it says is still known."""
-        self._producers.end_offset = offset
-        self._snapshots.take(self._producers, first_offset)
-        file = self._snapshots.file_at(offset)
-        if file is not None:
-            file.sync()
-
-    def _replay_producers(self, segment: Segment, start: int) -> None:
-        for at, header in segment.batches(segment.start_of(start), chunk_size=SCAN_CHUNK):
-            if header.base_offset < start or header.producer_id < 0:
-                continue
-            data = segment.file.read(at, header.size_bytes) if header.is_control else b""
-            try:
-                update = replayed(self._producers, header, data, 0)
-            except CorruptBatch:
-                continue
-            if update is not None:
-                self._producers.commit(update)
-
-
-def replayed(producers: ProducerState, header: BatchHeader, data: Buffer, position: int) -> Update | None:
-    """The unchecked update of a batch that is in the log. None for a control batch that compaction has emptied."""
-    if not header.is_control:
-        return producers.prepare_data(header, header.base_offset, check=False)
-    if header.record_count == 0:
-        return None
-    return prepare_marker(producers, header, data, header.base_offset, check=False, position=position)

@@ -32,7 +32,9 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
 def test_at_least_one_batch_only_when_asked_for() -> None:
     log = filled().log
     one = log.read(0, max_bytes=1, minimum_one=True).size_bytes
-    assert log.read(0, max_bytes=one - 1, minimum_one=False).size_bytes == one - 1
+    cut = log.read(0, max_bytes=one - 1, minimum_one=False)
+    assert (cut.size_bytes, cut.first_batch_cut) == (one - 1, True)
+    assert not log.read(0, max_bytes=one + 1, minimum_one=False).first_batch_cut
     assert log.read(0, max_bytes=0, minimum_one=False).chunks == []
     assert log.read(0, max_bytes=2 * one + 5).size_bytes == 2 * one + 5
 
@@ -152,10 +154,19 @@ def test_leader_epochs_say_where_each_ended() -> None:
     for epoch in (0, 0, 3, 5, 5):
         world.log.append(batch([b"x"] * 2), now_ms=NOW, leader_epoch=epoch)
     for log in (world.log, world.reopen(), world.reopen(clean=True)):
-        answers = {epoch: log.epoch_end_offset(epoch) for epoch in (0, 1, 3, 4, 5, 6, -1)}
+        answers = {epoch: log.epoch_end_offset(epoch, 5) for epoch in (0, 1, 3, 4, 5, 6, -1)}
         assert answers == {0: (0, 4), 1: (0, 4), 3: (3, 6), 4: (3, 6), 5: (5, 10), 6: (-1, -1), -1: (-1, -1)}
         assert [log.epoch_of(offset) for offset in (0, 3, 4, 6, 9)] == [0, 0, 3, 5, 5]
     world.log.set_high_watermark(10)
     world.log.delete_records_before(5)
-    assert world.log.epoch_end_offset(0) == (0, 5)
-    assert world.log.epoch_end_offset(3) == (3, 6)
+    assert world.log.epoch_end_offset(0, 5) == (0, 5)
+    assert world.log.epoch_end_offset(3, 5) == (3, 6)
+
+
+def test_the_leaders_epoch_is_known_before_anything_is_written_in_it() -> None:
+    world = World()
+    assert [world.log.epoch_end_offset(epoch, 4) for epoch in (0, 3, 4, 5)] == [(0, 0), (3, 0), (4, 0), (-1, -1)]
+    world.log.append(batch([b"x"] * 2), now_ms=NOW, leader_epoch=4)
+    assert [world.log.epoch_end_offset(epoch, 7) for epoch in (4, 5, 7, 8)] == [(4, 2), (4, 2), (7, 2), (-1, -1)]
+    assert world.log.epoch_end_offset(-1, 7) == (-1, -1)
+    assert World().log.epoch_end_offset(0, -1) == (-1, -1)

@@ -94,5 +94,5 @@ def test_idle_producers_are_forgotten() -> None:
     world = World()
     world.append(batch(producer=1, epoch=0, sequence=0))
     world.now_ms += DAY_MS
-    world.run_jobs()
+    world.log.expire_producers(world.now_ms)
     assert not world.log.producers.entries

@@ -1,0 +1,207 @@
+"""Append as the leader: one batch of a client, of a coordinator, or a marker, at the end of the log.
+
+The rule: a batch is validated into provisional values, written in one call, and only then do the log and the producer
+state change, together; a refused batch leaves no trace. Nothing waits here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import Offset
+from oncelog.base.invariant import invariant
+from oncelog.core.producers.refusal import ProducerRefusal
+from oncelog.core.producers.state import Update
+from oncelog.core.producers.verification import Guard
+from oncelog.records.batch import BatchHeader, CorruptBatch, set_base_offset_and_leader_epoch, set_log_append_time
+from oncelog.storage.errors import AppendRefused
+from oncelog.storage.index.transaction_index import AbortedTransaction
+from oncelog.storage.log.batch_validation import check_client_batch, check_internal_batch
+from oncelog.storage.log.record_validation import ValidatedRecords
+from oncelog.storage.log.rolling import must_roll, roll
+from oncelog.storage.log.state import LogState
+from oncelog.storage.segment.segment import Segment
+from oncelog.storage.transactions.open_transactions import OpenTransaction
+from oncelog.storage.transactions.producer_updates import prepare_marker, read_marker
+from oncelog.storage.transactions.transactional_ids import MAX_ID_BYTES
+
+NO_TIMESTAMP = -1
+
+
+class Appended(NamedTuple):
+    """The place of a batch in the log; of a duplicate, the place and time of the original."""
+
+    base_offset: Offset
+    last_offset: Offset
+    log_append_time_ms: int
+    """−1 unless the broker sets timestamps (or it is a duplicate: then the original's max timestamp)."""
+    log_start_offset: Offset
+    duplicate: bool
+    record_count: int
+    size_bytes: int
+
+
+def append(
+    log: LogState,
+    data: memoryview | bytearray,
+    *,
+    now_ms: int,
+    leader_epoch: int,
+    internal: bool = False,
+    verified: bool = False,
+    guard: Guard | None = None,
+    transaction_version: int = 0,
+    transactional_id: str | None = None,
+    validated: ValidatedRecords | None = None,
+) -> Appended:
+    """Write one batch at the end. ``data`` is changed in place (offsets, leader epoch, time).
+
+    ``internal``: made by this broker (coordinator records, markers), so not validated as a client's.
+    ``verified``: the transaction coordinator knows of this producer's transaction here (KIP-890); without that a
+    client cannot begin one; under ``guard``, if there is one: when it is stale the coordinator's word does not
+    count any more. ``transaction_version`` says by which rules a marker's epoch is checked.
+    ``transactional_id``: whose transaction it is, as the request said. ``validated``: by ``validate_records``.
+    Raises AppendRefused, or OSError when the disk refuses; either way nothing has changed.
+    """
+    invariant(not log.closed, "append to a closed log", partition=log.partition)
+    config = log.config
+    if internal:
+        data, header = check_internal_batch(data, config, log.partition)
+    else:
+        limit = log.storage.max_decompressed_bytes
+        data, header = check_client_batch(data, config, now_ms, limit, log.partition, validated)
+    size = len(data)
+    if size > config.segment_bytes:
+        raise _too_large(log, size)
+    base_offset = log.log_end_offset
+    if config.log_append_time:
+        header = header._replace(max_timestamp=now_ms)
+    update = None
+    if header.producer_id >= 0:
+        if not internal and (original := log.producers.duplicate(header)) is not None:
+            first, last = Offset(original.first_offset), Offset(original.last_offset)
+            return Appended(first, last, original.timestamp, log.log_start_offset, True, header.record_count, size)
+        _check_verified(log, header, verified or internal, guard)
+        update = _prepare(log, header, data, base_offset, internal, transaction_version)
+    set_base_offset_and_leader_epoch(data, 0, base_offset, leader_epoch)
+    if config.log_append_time:
+        set_log_append_time(data, 0, now_ms)
+    last_offset = base_offset + header.last_offset_delta
+    _write(log, data, base_offset, last_offset, header.max_timestamp, now_ms, update)
+    log.leader_epochs.assign(leader_epoch, base_offset)
+    take_over(log, update, last_offset + 1)
+    if update is not None:
+        note_transaction(log, update, now_ms, transactional_id)
+    return Appended(
+        base_offset,
+        Offset(last_offset),
+        now_ms if config.log_append_time else NO_TIMESTAMP,
+        log.log_start_offset,
+        False,
+        header.record_count,
+        size,
+    )
+
+
+def _too_large(log: LogState, size: int) -> AppendRefused:
+    return AppendRefused(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"Message batch size is {size} bytes in append to partition {log.partition}, which exceeds the "
+        f"maximum configured segment size of {log.config.segment_bytes}.",
+    )
+
+
+def _check_verified(log: LogState, header: BatchHeader, verified: bool, guard: Guard | None) -> None:
+    """KIP-890: a batch that begins a transaction here was verified, and nothing has ended that transaction since."""
+    producers = log.producers
+    if not header.is_transactional or producers.has_open_transaction(header.producer_id):
+        return
+    if not verified or (guard is not None and not producers.verifications.is_current(guard)):
+        raise AppendRefused(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
+
+def _prepare(
+    log: LogState,
+    header: BatchHeader,
+    data: memoryview | bytearray,
+    base_offset: int,
+    internal: bool,
+    transaction_version: int,
+) -> Update:
+    producers = log.producers
+    try:
+        if not header.is_control:
+            return producers.prepare_data(header, base_offset, sequences=not internal)
+        marker = read_marker(header, data)
+        return prepare_marker(
+            producers, header, marker, base_offset, check=True, transaction_version=transaction_version
+        )
+    except ProducerRefusal as refusal:
+        raise AppendRefused(refusal.error_code, f"{refusal.message} in {log.partition}") from None
+    except CorruptBatch as error:
+        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in {log.partition}") from None
+
+
+def _write(
+    log: LogState,
+    data: memoryview | bytearray,
+    base_offset: int,
+    last_offset: int,
+    timestamp: int,
+    now_ms: int,
+    update: Update | None,
+) -> None:
+    """Do everything that a full disk may refuse; whatever it refuses, nothing has changed."""
+    active = log.segments.active
+    if must_roll(log, active, len(data), timestamp, last_offset, now_ms):
+        active = roll(log, now_ms)
+    noted = update is not None and note_aborted(log, active, update)
+    try:
+        position = active.append(data, last_offset, timestamp, log.config.index_interval_bytes)
+    except OSError:
+        if noted:
+            active.take_back_aborted()
+        raise
+    log.segments.size_bytes += len(data)
+    log.tail.note(base_offset, position)
+
+
+# Steps that a follower's append takes too
+
+
+def note_aborted(log: LogState, active: Segment, update: Update) -> bool:
+    """Add an aborted transaction to the transaction index before its marker is in the log: after a clean stop the index
+    is believed, so it may not lack one. True if ``update`` was an abort."""
+    completed = update.completed
+    if completed is None or not completed.aborted:
+        return False
+    stable = log.producers.stable_after(completed)
+    producer_id, first_offset, last_offset, _ = completed
+    if active.add_aborted(AbortedTransaction(producer_id, first_offset, last_offset, stable)):
+        log.unsynced.file_appeared(last_offset)
+    return True
+
+
+def take_over(log: LogState, update: Update | None, log_end_offset: int) -> None:
+    """Move the log end offset and the producer state, together: the bytes are in the log."""
+    log.log_end_offset = Offset(log_end_offset)
+    log.producers.end_offset = log_end_offset
+    if update is not None:
+        log.producers.commit(update)
+
+
+def note_transaction(log: LogState, update: Update, now_ms: int, transactional_id: str | None) -> None:
+    """Tell the directory's open transactions what a batch has begun or ended here, or whose transaction it is."""
+    entry = update.entry
+    if transactional_id is not None and len(transactional_id) > MAX_ID_BYTES:
+        transactional_id = None
+    if update.started_at is not None:
+        begun = OpenTransaction(
+            log.partition, entry.producer_id, entry.epoch, update.started_at, now_ms, transactional_id
+        )
+        log.transactions.began(begun)
+    elif update.completed is not None:
+        log.transactions.ended(log.partition, entry.producer_id)
+    elif transactional_id is not None and entry.transaction_first_offset is not None:
+        log.transactions.named(log.partition, entry.producer_id, transactional_id)

@@ -1,0 +1,221 @@
+"""Append as a follower: batches that the leader has sent, with the offsets and leader epochs it gave them.
+
+The rules, those of Apache Kafka's ``appendAsFollower``:
+
+1. The offsets rise and begin at or after the log's end. Gaps are the leader's compaction.
+2. Every batch is whole and its checksum right. One that the answer has cut off at its end does not count.
+3. The leader has validated what its producers wrote: sequences and epochs are taken as they are, markers too.
+4. A batch of a later leader epoch than the one fetched in, and all after it, are left out: the answer was made after
+   its sender had lost the leadership (KAFKA-18723).
+
+All is validated before anything is changed. Then batches are written in runs, one write each. The files depend on the
+batches alone and not on how the answers were cut: each batch rolls the log where a leader's append would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.invariant import invariant
+from oncelog.base.units import INT32_MAX
+from oncelog.core.producers.state import Update
+from oncelog.ports import Buffer
+from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
+from oncelog.storage.checkpoints import Sync
+from oncelog.storage.errors import AppendRefused, UnexpectedOffset
+from oncelog.storage.log.append import note_aborted, note_transaction, take_over
+from oncelog.storage.log.rolling import is_too_old, must_roll, roll, roll_over_gap, sync_all
+from oncelog.storage.log.state import LogState
+from oncelog.storage.log.truncate import truncate_fully_and_start_at
+from oncelog.storage.segment.segment import Segment
+from oncelog.storage.transactions.producer_updates import Marker, prepare_marker, read_marker
+
+
+class Replicated(NamedTuple):
+    """The part of the leader's answer that was appended, from its beginning."""
+
+    batch_count: int
+    size_bytes: int
+
+
+class _Batch(NamedTuple):
+    position: int
+    header: BatchHeader
+    marker: Marker | None
+
+    @property
+    def ends_abort(self) -> bool:
+        return self.marker is not None and not self.marker.committed
+
+
+def append_replicated(
+    log: LogState, data: memoryview | bytearray | bytes, *, now_ms: int, leader_epoch: int
+) -> Replicated:
+    """Write the batches in ``data``, fetched from the log's end in ``leader_epoch``.
+
+    Raises AppendRefused (UnexpectedOffset if they do not follow): nothing has changed. Raises OSError when the disk
+    refuses: the log ends with one of the batches, or where it did. Raises SyncFailed, which ends the node.
+
+    An empty log whose start lies inside the first batch (records were deleted up to there) begins with that batch.
+    """
+    invariant(not log.closed, "append to a closed log", partition=log.partition)
+    log.has_replicas = True
+    batches = list(_validated(log, data, leader_epoch))
+    if not batches:
+        return Replicated(0, 0)
+    start = log.log_start_offset
+    first = batches[0].header
+    if first.base_offset < log.log_end_offset:
+        truncate_fully_and_start_at(log, first.base_offset, now_ms)
+    view = memoryview(data)
+    done = 0
+    while done < len(batches):
+        done = _append_run(log, view, batches, done, now_ms)
+    log.raise_log_start(start)
+    last = batches[-1]
+    return Replicated(len(batches), last.position + last.header.size_bytes)
+
+
+def _validated(log: LogState, data: Buffer, leader_epoch: int) -> Iterator[_Batch]:
+    """The batches of an answer that may be appended, rules 1 to 4. Raises AppendRefused."""
+    expected = int(log.log_end_offset)
+    for position, header in _whole_batches(log, data):
+        if header.partition_leader_epoch > leader_epoch:
+            return
+        if header.size_bytes > log.config.largest_batch_bytes:
+            raise AppendRefused(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"The batch at offset {header.base_offset} of {log.partition} has {header.size_bytes} bytes; "
+                f"no segment here takes more than {log.config.largest_batch_bytes}",
+            )
+        if header.last_offset_delta < 0 or not crc_matches(data, position, header):
+            raise _corrupt(log, f"Record is corrupt (stored crc = {header.crc})")
+        if header.base_offset < expected and not _begins_empty_log(log, position, header):
+            raise UnexpectedOffset(str(log.partition), header.base_offset, header.last_offset, expected)
+        expected = header.next_offset
+        yield _Batch(position, header, _marker(log, data, position, header))
+
+
+def _whole_batches(log: LogState, data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    try:
+        yield from iter_headers(data)
+    except TruncatedBatch:
+        return
+    except CorruptBatch as error:
+        raise _corrupt(log, str(error)) from None
+
+
+def _begins_empty_log(log: LogState, position: int, header: BatchHeader) -> bool:
+    """True if the first batch of an answer reaches over the start of a log that is empty."""
+    empty = log.log_start_offset == log.log_end_offset
+    return position == 0 and empty and header.base_offset < log.log_end_offset <= header.last_offset
+
+
+def _marker(log: LogState, data: Buffer, position: int, header: BatchHeader) -> Marker | None:
+    """The marker in a control batch of a producer; None for data, and where compaction has taken it out."""
+    if not header.is_control or header.producer_id < 0 or header.record_count == 0:
+        return None
+    try:
+        return read_marker(header, data, position)
+    except CorruptBatch as error:
+        raise _corrupt(log, str(error)) from None
+
+
+def _corrupt(log: LogState, message: str) -> AppendRefused:
+    return AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{message} in the leader's answer for {log.partition}")
+
+
+# Writing
+
+
+def _append_run(log: LogState, data: memoryview, batches: list[_Batch], first: int, now_ms: int) -> int:
+    """Write batches from the one at index ``first`` on in one call; the index of the first one that is not written."""
+    begin = batches[first]
+    active = _segment_for(log, begin.header, now_ms)
+    end = _end_of_run(log, active, batches, first, now_ms)
+    _begin_epoch(log, begin.header)
+    aborted = _update(log, begin) if begin.ends_abort else None
+    noted = aborted is not None and note_aborted(log, active, aborted)
+    last = batches[end - 1]
+    try:
+        position = active.file.append((data[begin.position : last.position + last.header.size_bytes],))
+    except OSError:
+        if noted:
+            active.take_back_aborted()
+        raise
+    for batch in batches[first:end]:
+        _take_over(log, active, batch, position + batch.position - begin.position, now_ms)
+    return end
+
+
+def _segment_for(log: LogState, header: BatchHeader, now_ms: int) -> Segment:
+    """The active segment, after a roll where the batch needs one."""
+    active = log.segments.active
+    if must_roll(log, active, header.size_bytes, header.max_timestamp, header.last_offset, now_ms):
+        if log.config.compact or log.ever_cleaned:
+            sync_all(log)
+        active = roll(log, now_ms)
+    if header.last_offset - active.base_offset > INT32_MAX:
+        active = roll_over_gap(log, header.base_offset, now_ms)
+    return active
+
+
+def _end_of_run(log: LogState, active: Segment, batches: list[_Batch], first: int, now_ms: int) -> int:
+    """The index after the last batch that the write of ``first`` may take along.
+
+    A batch begins a run of its own where it rolls the log or may fill an index, begins a leader epoch, or aborts a
+    transaction: that is in the transaction index before the marker is in the log.
+    """
+    config = log.config
+    begin = batches[first].header
+    first_timestamp = active.first_batch_timestamp() if active.size_bytes else begin.max_timestamp
+    room = config.segment_bytes - active.size_bytes - begin.size_bytes
+    index = first + 1
+    while index < len(batches):
+        header = batches[index].header
+        room -= header.size_bytes
+        if (
+            room < 0
+            or header.partition_leader_epoch != begin.partition_leader_epoch
+            or batches[index].ends_abort
+            or header.last_offset - active.base_offset > INT32_MAX
+            or not active.has_room_in_indexes(index - first, config.segment_index_bytes)
+            or is_too_old(log, active, first_timestamp, header.max_timestamp, now_ms)
+        ):
+            break
+        index += 1
+    return index
+
+
+def _begin_epoch(log: LogState, header: BatchHeader) -> None:
+    """Write down the leader epoch that begins with a batch, before the batch: they become durable in one sync."""
+    if header.partition_leader_epoch != log.leader_epochs.latest:
+        log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if log.leader_epochs.changed:
+            log.write_leader_epochs(Sync.CONTENT)
+            log.unsynced.file_appeared(header.base_offset)
+
+
+def _take_over(log: LogState, active: Segment, batch: _Batch, position: int, now_ms: int) -> None:
+    header = batch.header
+    size = header.size_bytes
+    active.note_appended(position, size, header.last_offset, header.max_timestamp, log.config.index_interval_bytes)
+    log.segments.size_bytes += size
+    if header.base_offset != log.log_end_offset:
+        log.tail.clear()  # it has no gaps
+    log.tail.note(header.base_offset, position)
+    update = _update(log, batch)
+    take_over(log, update, header.next_offset)
+    if update is not None:
+        note_transaction(log, update, now_ms, None)
+
+
+def _update(log: LogState, batch: _Batch) -> Update | None:
+    header, marker = batch.header, batch.marker
+    if header.producer_id < 0:
+        return None
+    if marker is not None:
+        return prepare_marker(log.producers, header, marker, header.base_offset, check=False)
+    return None if header.is_control else log.producers.prepare_data(header, header.base_offset, check=False)

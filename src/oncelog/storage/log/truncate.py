@@ -1,0 +1,131 @@
+"""Truncation of a follower's log: what its leader does not have is given up.
+
+Where to cut is decided elsewhere (KIP-101, KIP-279), so is that nothing below the high watermark is cut but by an
+unclean election. The rule: a kill or a power cut between any two steps leaves a log that recovery opens to a prefix of
+what was there (or, of a full truncation, to an empty log), and nothing that was cut can come back once something is
+written in its place. So the steps are:
+
+1. The checkpoints are lowered to the new end, durably: what will be written there is read again by a recovery.
+2. Segments after the end leave the log, the newest first; their files follow later.
+3. The segment that holds the end is cut and synced, its transaction index too. It is a new object, so that jobs under
+   way on the old one are not taken over.
+4. Producer state is rolled back to the newest snapshot and the batches after it; later snapshots go.
+5. Leader epochs that began at the end or after it go.
+6. The directory is synced. Only then may anything be appended.
+"""
+
+from __future__ import annotations
+
+from oncelog.base.ids import Offset
+from oncelog.base.invariant import invariant
+from oncelog.storage.checkpoints import Sync
+from oncelog.storage.file_names import TEMPORARY
+from oncelog.storage.log.retirement import retire
+from oncelog.storage.log.rolling import roll_over_gap
+from oncelog.storage.log.state import LogState
+from oncelog.storage.segment.segment import Segment
+from oncelog.storage.snapshots.rebuild import rebuild_producers
+
+
+def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
+    """Cut the log so that it ends at ``offset``, or where the batch that holds ``offset`` begins; False if it ended
+    there before.
+
+    A leader epoch that began at the log's end, and has no records, is forgotten in any case (KAFKA-10706). A log that
+    begins after ``offset`` begins anew there. Raises OSError: the disk is failing, and the log must be opened anew.
+    """
+    invariant(not log.closed, "truncation of a closed log", partition=log.partition)
+    invariant(offset >= 0, "truncation to a negative offset", partition=log.partition, offset=offset)
+    if offset >= log.log_end_offset:
+        log.leader_epochs.truncate_from_end(log.log_end_offset)
+        log.write_leader_epochs(Sync.ALL)
+        return False
+    index = log.segments.floor(offset)
+    if index < 0:
+        truncate_fully_and_start_at(log, offset, now_ms)
+        return True
+    cut = log.segments[index].find(offset)
+    end = offset if cut is None else min(offset, cut[1].base_offset)
+    lower_start = end if end < log.log_start_offset else None
+    durable, watermark = min(log.durable_offset, end), min(log.high_watermark, end)
+    log.checkpoints.before_truncation(log.partition, durable, watermark, lower_start)
+    _cut_segments(log, index, end, now_ms)
+    _move_end(log, end)
+    _roll_back_producers(log, now_ms)
+    _sync_directory(log)
+    if log.segments.active.next_offset() < end:
+        # Compaction took what lay before the end: from now on the name of a segment says where the log ends.
+        roll_over_gap(log, end, now_ms)
+        log.files.sync_directory(log.directory)
+    return True
+
+
+def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None:
+    """Give up all records, and all that is known of producers, and begin anew at ``offset``.
+
+    Raises OSError: the disk is failing, and the log must be opened anew.
+    """
+    invariant(not log.closed, "truncation of a closed log", partition=log.partition)
+    new = Segment(log.files, log.directory, offset, 0, log.budget, TEMPORARY)
+    new.begin(now_ms)
+    durable, watermark = min(log.durable_offset, offset), min(log.high_watermark, offset)
+    log.checkpoints.before_truncation(log.partition, durable, watermark, offset)
+    log.has_replicas = True
+    log.truncations += 1
+    for snapshot in reversed(log.snapshots.offsets[:]):
+        log.snapshots.remove(snapshot)
+    gone = list(log.segments)
+    retire(log, reversed(gone), now_ms)
+    new.rename("")
+    log.segments.replace(gone, new)
+    log.log_start_offset = log.log_end_offset = Offset(offset)
+    log.cleaned_offset = offset
+    log.leader_epochs.truncate_from_end(0)
+    log.producers.load((), offset)
+    log.durable_offset = log.high_watermark = Offset(offset)
+    log.transactions.restore(log)
+    _sync_directory(log)
+
+
+def _cut_segments(log: LogState, index: int, end: int, now_ms: int) -> None:
+    """Steps 2 and 3."""
+    log.has_replicas = True
+    log.truncations += 1
+    gone = [log.segments[later] for later in range(index + 1, len(log.segments))]
+    log.segments.remove(gone)
+    retire(log, reversed(gone), now_ms)
+    old = log.segments.active
+    log.segments.replace([old], old.cut(end, log.config.index_interval_bytes, now_ms))
+
+
+def _move_end(log: LogState, end: int) -> None:
+    """Bring every offset of the log within its new end."""
+    log.log_end_offset = Offset(end)
+    log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
+    log.high_watermark = min(log.high_watermark, log.log_end_offset)
+    log.durable_offset = min(log.durable_offset, log.log_end_offset)
+    log.cleaned_offset = min(log.cleaned_offset, end)
+    log.leader_epochs.truncate_from_end(end)
+
+
+def _roll_back_producers(log: LogState, now_ms: int) -> None:
+    """Step 4, and the open transactions as of the new end. Decided transactions whose marker is still there and not
+    below the high watermark stay unreplicated."""
+    producers = log.producers
+    end = log.log_end_offset
+    unreplicated = {first: last for first, last in producers.unreplicated.items() if last < end}
+    expired_before = now_ms - log.storage.producer_id_expiration_ms
+    first_offset = log.segments[0].base_offset
+    rebuild_producers(producers, log.snapshots, list(log.segments), first_offset, end, expired_before)
+    producers.unreplicated.update(unreplicated)
+    producers.high_watermark_moved(log.high_watermark)
+    log.transactions.restore(log)
+
+
+def _sync_directory(log: LogState) -> None:
+    """Steps 5 and 6."""
+    if log.leader_epochs.changed:
+        log.write_leader_epochs(Sync.CONTENT)
+    log.files.sync_directory(log.directory)
+    log.tail.clear()
+    log.unsynced.truncated(log.log_end_offset)

@@ -1,0 +1,45 @@
+"""The memory that indexes of sealed segments may take; the least recently used are let go first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+from oncelog.base.units import MIB
+
+
+class HoldsIndexes(Protocol):
+    """A segment, as far as its indexes take memory."""
+
+    def index_bytes(self) -> int:
+        """Bytes that its indexes take in memory."""
+
+    def forget_indexes(self) -> None:
+        """Let go of what can be read again."""
+
+
+class IndexBudget:
+    """Bounds the memory of all segments together."""
+
+    def __init__(self, limit_bytes: int = 64 * MIB) -> None:
+        self._limit = limit_bytes
+        self._held: OrderedDict[int, HoldsIndexes] = OrderedDict()
+        self._bytes = 0
+
+    def used(self, segment: HoldsIndexes) -> None:
+        """Count the indexes of ``segment`` as used last."""
+        key = id(segment)
+        if key in self._held:
+            self._held.move_to_end(key)
+            return
+        self._held[key] = segment
+        self._bytes += segment.index_bytes()
+        while self._bytes > self._limit and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self._bytes -= oldest.index_bytes()
+            oldest.forget_indexes()
+
+    def forget(self, segment: HoldsIndexes) -> None:
+        """Stop counting ``segment``: it is gone, or became the newest one again."""
+        if self._held.pop(id(segment), None) is not None:
+            self._bytes -= segment.index_bytes()
