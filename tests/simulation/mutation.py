@@ -11,7 +11,7 @@ import multiprocessing
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from oncelog.sim.plants import PLANTS
+from oncelog.sim.mutants import MUTANTS
 from oncelog.sim.simulation import simulate
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    names = options.names or list(PLANTS)
+    names = options.names or list(MUTANTS)
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         clean = dict(pool.imap(_clean, range(options.seeds), chunksize=1))
         for seed in (seed for seed, violation in clean.items() if violation is not None):
@@ -40,7 +40,7 @@ def main() -> None:
         for score in pool.imap(_score, tasks, chunksize=1):
             caught += score.rule is not None
             print(
-                f"| `{score.name}` | {PLANTS[score.name].what} | {score.rule or '**none**'} | {score.seeds} |",
+                f"| `{score.name}` | {MUTANTS[score.name].what} | {score.rule or '**none**'} | {score.seeds} |",
                 flush=True,
             )
     print(f"{caught} of {len(names)} planted bugs fell within {options.seeds} seeds")
@@ -58,9 +58,9 @@ def _score(task: tuple[str, list[int]]) -> Score:
     return Score(name, None, len(seeds))
 
 
-def _violations(seed: int, plant: str | None) -> Iterator[str]:
+def _violations(seed: int, mutant: str | None) -> Iterator[str]:
     try:
-        yield from simulate(seed, plant=None if plant is None else PLANTS[plant].planted()).violations
+        yield from simulate(seed, mutant=None if mutant is None else MUTANTS[mutant].applied()).violations
     except Exception as error:  # noqa: BLE001 - what breaks the simulator itself has been noticed, too
         yield f"CRASH {error!r}"
 

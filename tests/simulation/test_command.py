@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.cli.main import invoke
-from oncelog.sim.plants import PLANTS
+from oncelog.sim.mutants import MUTANTS
 from oncelog.sim.simulation import simulate
 from tests.waiting import HANG_S
 
@@ -22,12 +22,12 @@ PLANT = "skip-marker"
 @pytest.fixture(scope="module")
 def failing_seed() -> int:
     """A seed with transactions: the plant falls soon."""
-    return next(seed for seed in range(20) if simulate(seed, plant=PLANTS[PLANT].planted(), safety_s=10).violations)
+    return next(seed for seed in range(20) if simulate(seed, mutant=MUTANTS[PLANT].applied(), safety_s=10).violations)
 
 
 def test_plants_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["sim", "--list-plants"]) == 0
-    assert capsys.readouterr().out.splitlines() == list(PLANTS)
+    assert capsys.readouterr().out.splitlines() == list(MUTANTS)
 
 
 @pytest.mark.parametrize(

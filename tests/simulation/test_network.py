@@ -11,7 +11,10 @@ import pytest
 
 from oncelog.sim.kernel import Kernel
 from oncelog.sim.loop import SimulatedLoop
-from oncelog.sim.network import DOWN, UP, Connection, Network, Weather, may_be_repeated
+from oncelog.sim.network.conditions import ANY_HOST, NetworkConditions
+from oncelog.sim.network.connection import Connection
+from oncelog.sim.network.duplicates import may_be_repeated
+from oncelog.sim.network.network import Network
 
 T = TypeVar("T")
 SERVER = ("server", 1)
@@ -71,10 +74,10 @@ class World:
         return transport, client
 
 
-def run(story: Callable[[World], Awaitable[T]], weather: Weather | None = None, seed: int = 1) -> T:
+def run(story: Callable[[World], Awaitable[T]], conditions: NetworkConditions | None = None, seed: int = 1) -> T:
     kernel = Kernel(seed)
     loop = SimulatedLoop(kernel)  # type: ignore[abstract]  # what it lacks it refuses
-    network = loop.network = Network(kernel, weather or Weather(split=0))
+    network = loop.network = Network(kernel, conditions or NetworkConditions(split=0))
     server = Server()
     network.listen(SERVER, server.accept)
 
@@ -93,7 +96,7 @@ def test_one_direction_keeps_its_order_and_loses_nothing() -> None:
         return b"".join(data for _, data in world.server.seen), client.seen
 
     wanted = b"".join(b"%d," % number for number in range(50))
-    assert run(story, Weather(most_us=50_000, lost=0.3, split=0.5)) == (wanted, wanted)
+    assert run(story, NetworkConditions(most_us=50_000, lost=0.3, split=0.5)) == (wanted, wanted)
 
 
 def test_two_connections_have_no_order_between_them() -> None:
@@ -105,7 +108,7 @@ def test_two_connections_have_no_order_between_them() -> None:
         await asyncio.sleep(60)
         return [number for number, _ in world.server.seen]
 
-    numbers = run(story, Weather(most_us=50_000, split=0))
+    numbers = run(story, NetworkConditions(most_us=50_000, split=0))
     assert sorted(numbers) == [1] * 10 + [2] * 10
     assert numbers != [1, 2] * 10
 
@@ -113,11 +116,11 @@ def test_two_connections_have_no_order_between_them() -> None:
 def test_what_is_sent_into_a_cut_arrives_after_it_was_mended() -> None:
     async def story(world: World) -> tuple[list[bytes], list[bytes]]:
         transport, _ = await world.connect()
-        world.network.cut("client", UP)
+        world.network.cut("client", ANY_HOST)
         transport.write(b"late")
         await asyncio.sleep(10)
         before = [data for _, data in world.server.seen]
-        world.network.heal("client", UP)
+        world.network.heal("client", ANY_HOST)
         await asyncio.sleep(1)
         return before, [data for _, data in world.server.seen]
 
@@ -127,11 +130,11 @@ def test_what_is_sent_into_a_cut_arrives_after_it_was_mended() -> None:
 def test_a_cut_one_way_lets_the_request_through_and_not_its_answer() -> None:
     async def story(world: World) -> tuple[list[bytes], bytes, bytes]:
         transport, client = await world.connect()
-        world.network.cut("client", DOWN)
+        world.network.cut(ANY_HOST, "client")
         transport.write(b"done")
         await asyncio.sleep(5)
         unheard = client.seen
-        world.network.heal("client", DOWN)
+        world.network.heal(ANY_HOST, "client")
         await asyncio.sleep(1)
         return [data for _, data in world.server.seen], unheard, client.seen
 
@@ -141,7 +144,7 @@ def test_a_cut_one_way_lets_the_request_through_and_not_its_answer() -> None:
 def test_a_request_arrives_after_its_client_has_given_up_and_come_again() -> None:
     async def story(world: World) -> list[bytes]:
         transport, _ = await world.connect()
-        [old] = world.network.of("client")
+        [old] = world.network.connections_of("client")
         old.up.cut("test")
         transport.write(b"old")
         transport.close()
@@ -160,7 +163,7 @@ def test_a_reset_breaks_it_for_both_and_may_deliver_what_was_sent(deliver: bool)
     async def story(world: World) -> tuple[list[bytes], list[int], list[type]]:
         transport, client = await world.connect()
         transport.write(b"last")
-        [connection] = world.network.of("client")
+        [connection] = world.network.connections_of("client")
         connection.reset(deliver=deliver)
         await asyncio.sleep(1)
         return [data for _, data in world.server.seen], world.server.gone, [type(error) for error in client.lost]
@@ -172,9 +175,8 @@ def test_a_reset_breaks_it_for_both_and_may_deliver_what_was_sent(deliver: bool)
 def test_of_a_client_that_was_killed_the_server_hears_or_does_not(silent: bool) -> None:
     async def story(world: World) -> tuple[list[int], bytes]:
         transport, client = await world.connect()
-        world.network.dead.add("client")
-        [connection] = world.network.of("client")
-        connection.client_died(silent=silent)
+        [connection] = world.network.connections_of("client")
+        world.network.host_died("client", silent=silent)
         transport.write(b"not sent")
         connection.send(b"not received")
         await asyncio.sleep(60)
@@ -188,10 +190,10 @@ def test_of_a_client_that_was_killed_the_server_hears_or_does_not(silent: bool) 
 
 def test_nobody_listens_or_nobody_answers() -> None:
     async def story(world: World) -> None:
-        world.network.deaf(SERVER, silent=False)
+        world.network.stop_listening(SERVER, silent=False)
         with pytest.raises(ConnectionRefusedError):
             await world.connect()
-        world.network.deaf(SERVER, silent=True)
+        world.network.stop_listening(SERVER, silent=True)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
                 await world.connect()
@@ -212,10 +214,62 @@ def test_what_may_be_repeated_arrives_again_on_another_connection_later() -> Non
         return [number for number, _ in world.server.seen]
 
     assert may_be_repeated(frame)
-    assert run(story, Weather(repeated=1.0, split=0)) == [1, 2]
+    assert run(story, NetworkConditions(repeated=1.0, split=0)) == [1, 2]
 
 
 def test_an_end_of_transaction_may_be_repeated_only_with_its_epoch() -> None:
     assert may_be_repeated(b"\x00\x00\x00\x08" + b"\x00\x1a\x00\x05" + bytes(4))
     assert not may_be_repeated(b"\x00\x00\x00\x08" + b"\x00\x1a\x00\x04" + bytes(4))
     assert not may_be_repeated(b"\x00\x00")
+
+
+OTHER = ("other", 1)
+
+
+def test_a_cut_between_two_hosts_leaves_the_other_pairs_and_the_other_direction() -> None:
+    async def story(world: World) -> tuple[list[bytes], bytes, bytes]:
+        other = Server()
+        world.network.listen(OTHER, other.accept)
+        transport, client = await world.connect()
+        beside, heard = await world.network.connect(Client, *OTHER)
+        assert isinstance(beside, asyncio.WriteTransport)
+        assert isinstance(heard, Client)
+        world.network.cut("client", "server")
+        transport.write(b"held")
+        beside.write(b"through")
+        [connection] = [one for one in world.network.connections_of("client") if one.server == SERVER]
+        connection.send(b"down")
+        await asyncio.sleep(5)
+        return [data for _, data in world.server.seen], client.seen, heard.seen
+
+    assert run(story) == ([], b"down", b"THROUGH")
+
+
+def test_each_directed_pair_has_conditions_of_its_own() -> None:
+    async def story(world: World) -> tuple[int, int]:
+        network = world.network
+        network.set_conditions("client", "server", NetworkConditions(5_000_000, 5_000_000, split=0))
+        there, back = network.delay_us(("client", "server")), network.delay_us(("server", "client"))
+        network.set_conditions("client", "server", None)
+        assert network.delay_us(("client", "server")) < 2_000
+        return there, back
+
+    there, back = run(story)
+    assert there == 5_000_000
+    assert back < 2_000
+
+
+def test_conditions_and_cuts_of_any_host_hold_for_all_pairs_with_it() -> None:
+    async def story(world: World) -> None:
+        network, slow = world.network, NetworkConditions(9, 9)
+        network.set_conditions(ANY_HOST, "server", slow)
+        assert network.conditions_of(("client", "server")) is network.conditions_of(("x", "server")) is slow
+        assert network.conditions_of(("server", "client")) is network.usual
+        network.cut("server", ANY_HOST)
+        assert network.is_cut(("server", "client"))
+        assert not network.is_cut(("client", "server"))
+        network.heal_all()
+        assert network.conditions_of(("client", "server")) is network.usual
+        assert not network.is_cut(("server", "client"))
+
+    run(story)

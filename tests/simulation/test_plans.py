@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
-from oncelog.sim.faults import KINDS, Fault, draw_plan, format_plan, parse_plan
-from oncelog.sim.minimising import minimise
+from oncelog.sim.delta_debugging import minimise
+from oncelog.sim.faults.fault import Fault
+from oncelog.sim.faults.plan import KINDS, draw_plan, format_plan, parse_plan
 
 
 def test_a_plan_is_read_back_as_it_was_written() -> None:

@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from oncelog.sim.faults import KINDS
-from oncelog.sim.scene import draw_scene
+from oncelog.sim.faults.plan import KINDS
+from oncelog.sim.scenario import draw_scenario
 from oncelog.sim.simulation import simulate
-from oncelog.sim.workloads.drawing import KINDS as WORKLOADS
-from oncelog.sim.workloads.hangs.workload import Hangs
+from oncelog.sim.workloads.hangs.workload import HangingTransactions
+from oncelog.sim.workloads.selection import KINDS as WORKLOADS
 
 pytestmark = pytest.mark.slow
 
@@ -23,21 +23,23 @@ CANDIDATES: Final = range(100, 400)
 
 def drawn(seed: int) -> frozenset[str]:
     """Workloads and kinds of faults, by name."""
-    scene = draw_scene(seed, SAFETY_S * 1000, None)
-    return frozenset({type(workload).__name__ for workload in scene.workloads} | {fault.kind for fault in scene.plan})
+    scenario = draw_scenario(seed, SAFETY_S * 1000, None)
+    return frozenset(
+        {type(workload).__name__ for workload in scenario.workloads} | {fault.kind for fault in scenario.plan}
+    )
 
 
 def chosen() -> list[int]:
     """Seeds that see the most together: which they are changes whenever scenes are drawn in another way."""
-    scenes = {seed: drawn(seed) for seed in CANDIDATES}
+    scenarios = {seed: drawn(seed) for seed in CANDIDATES}
     seen: set[str] = set()
     seeds: list[int] = []
     while len(seeds) < COUNT:
-        best = max(scenes, key=lambda seed: len(scenes[seed] - seen))
-        if scenes[best] <= seen:
+        best = max(scenarios, key=lambda seed: len(scenarios[seed] - seen))
+        if scenarios[best] <= seen:
             seen.clear()  # all of it once: then all of it again, in other company
             continue
-        seen |= scenes.pop(best)
+        seen |= scenarios.pop(best)
         seeds.append(best)
     return seeds
 
@@ -47,7 +49,7 @@ SEEDS: Final = chosen()
 
 def test_every_workload_and_every_fault_is_among_them() -> None:
     workloads = {type(kind.draw("name", random.Random(1), 2)).__name__ for kind in WORKLOADS.values()}
-    assert frozenset().union(*map(drawn, SEEDS)) == {*workloads, Hangs.__name__, *KINDS}
+    assert frozenset().union(*map(drawn, SEEDS)) == {*workloads, HangingTransactions.__name__, *KINDS}
 
 
 @pytest.mark.parametrize("seeds", [tuple(SEEDS[first::4]) for first in range(4)], ids=str)

@@ -19,7 +19,7 @@ import typer
 from oncelog.cli.output import print_json_line, progress
 
 if TYPE_CHECKING:
-    from oncelog.sim.faults import Fault
+    from oncelog.sim.faults.fault import Fault
     from oncelog.sim.simulation import Outcome
 
 EPILOG: Final = """\b
@@ -63,14 +63,14 @@ def sim(
 
     The same seed gives the same run, byte for byte. Nothing is written to disk and no port is opened.
     """
-    from oncelog.sim.plants import PLANTS
+    from oncelog.sim.mutants import MUTANTS
 
     if list_plants:
-        for name, known in PLANTS.items():
+        for name, known in MUTANTS.items():
             print_json_line({"name": name, "what": known.what}) if as_json else print(name)
         return
-    if plant is not None and plant not in PLANTS:
-        raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(PLANTS)}")
+    if plant is not None and plant not in MUTANTS:
+        raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(MUTANTS)}")
     faults = None if plan is None else _read_plan(plan)
     again = "" if plan is None else f" --plan {shlex.quote(str(plan))}"
     if replay is not None:
@@ -101,15 +101,15 @@ def _run(
     runs: list[int], plant: str | None, faults: list[Fault] | None, *, trace: bool, as_json: bool, command: str
 ) -> Outcome | None:
     """Run seeds until one fails, and return that one. ``command`` runs it again."""
-    from oncelog.sim.plants import PLANTS
+    from oncelog.sim.mutants import MUTANTS
     from oncelog.sim.simulation import simulate
 
     begun, virtual_s, requests = time.monotonic(), 0.0, 0
     log = (partial(print, file=sys.stderr) if as_json else print) if trace else None
     with progress("simulating" if len(runs) > 1 and not as_json else None) as told:
         for number, seed in enumerate(runs):
-            planted = nullcontext() if plant is None else PLANTS[plant].planted()
-            outcome = simulate(seed, plan=faults, plant=planted, log=log)
+            applied = nullcontext() if plant is None else MUTANTS[plant].applied()
+            outcome = simulate(seed, plan=faults, mutant=applied, log=log)
             virtual_s += outcome.virtual_s
             requests += outcome.requests
             told(number + 1, len(runs))
@@ -164,14 +164,14 @@ def _quiet_end() -> Iterator[None]:
 
 
 def _minimise(failed: Outcome, plant: str | None) -> list[Fault]:
-    from oncelog.sim.faults import format_plan
-    from oncelog.sim.minimising import minimise
-    from oncelog.sim.plants import PLANTS
+    from oncelog.sim.delta_debugging import minimise
+    from oncelog.sim.faults.plan import format_plan
+    from oncelog.sim.mutants import MUTANTS
     from oncelog.sim.simulation import simulate
 
     def fails(plan: Any) -> bool:
-        planted = nullcontext() if plant is None else PLANTS[plant].planted()
-        return bool(simulate(failed.seed, plan=plan, plant=planted).violations)
+        applied = nullcontext() if plant is None else MUTANTS[plant].applied()
+        return bool(simulate(failed.seed, plan=plan, mutant=applied).violations)
 
     shortest = minimise(failed.plan, fails)
     sys.stderr.write(f"{len(shortest)} of {len(failed.plan)} faults are enough (at ms, kind, span ms, choice):\n")
@@ -186,7 +186,7 @@ def _fresh_seeds(count: int) -> list[int]:
 
 
 def _read_plan(path: Path) -> list[Fault]:
-    from oncelog.sim.faults import parse_plan
+    from oncelog.sim.faults.plan import parse_plan
 
     try:
         return parse_plan(path.read_text())
@@ -196,7 +196,7 @@ def _read_plan(path: Path) -> list[Fault]:
 
 
 def _write_dump(path: Path, seed: int, plant: str | None, plan: list[Fault], failed: Outcome) -> None:
-    from oncelog.sim.faults import format_plan
+    from oncelog.sim.faults.plan import format_plan
 
     content = {
         "oncelog": "simulation",
@@ -212,7 +212,7 @@ def _write_dump(path: Path, seed: int, plant: str | None, plan: list[Fault], fai
 
 
 def _read_dump(path: Path) -> tuple[int, str | None, list[Fault]]:
-    from oncelog.sim.faults import parse_plan
+    from oncelog.sim.faults.plan import parse_plan
 
     try:
         content = json.loads(path.read_text())
@@ -229,7 +229,7 @@ def _is_recording(path: Path) -> bool:
 def _replay_recording(path: Path, *, trace: bool, as_json: bool) -> None:
     """Run a broker's flight recording again; exit 1 when it fails again, or something else happens."""
     from oncelog.node.monitoring.flight_recorder import RecordingUnreadable, read_recording
-    from oncelog.sim.replaying import replay
+    from oncelog.sim.flight_replay import replay
 
     try:
         with path.open("rb") as file:

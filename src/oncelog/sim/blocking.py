@@ -36,7 +36,7 @@ class Baton(Generic[T]):
         self._asked: Coroutine[Any, Any, Any] | None = None
         self._answer: Any = None
         self._failure: BaseException | None = None
-        """What awaiting has raised, for the code; at the end what the code has raised."""
+        """The exception of the last await, for the code; at the end the exception of the code."""
         self._cut_short: BaseException | None = None
         self._result: T
 
@@ -89,7 +89,7 @@ class Baton(Generic[T]):
 
 
 class SimulatedSystem:
-    """What the blocking client needs of its machine, on a simulated host."""
+    """The System port of the blocking client on a simulated host."""
 
     def __init__(self, baton: Baton[Any], host: ClientHost, breaks_after: int | None = None) -> None:
         self._baton = baton
@@ -107,7 +107,7 @@ class SimulatedSystem:
         return stream
 
     def _sending(self) -> bool:
-        """Whether a connection holds when something is sent on it."""
+        """True when a connection holds while something is sent on it."""
         if self._sends_left is None:
             return True
         self._sends_left -= 1
@@ -178,7 +178,7 @@ class SimulatedStream(asyncio.Protocol):
         """Nothing: what has come is taken as it is."""
 
     def pending(self) -> bool:
-        """Whether bytes are here already."""
+        """True when bytes have arrived already."""
         return bool(self._came)
 
     def close(self) -> None:

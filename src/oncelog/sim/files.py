@@ -11,122 +11,16 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
 
-from oncelog.ports import Buffer, OpenFile
+from oncelog.ports import OpenFile
+from oncelog.sim.file_node import FileNode, MemoryFile
+from oncelog.sim.file_node import PowerLost as PowerLost
+from oncelog.sim.file_node import ProcessKilled as ProcessKilled
 
-_KEEP_ALL: Final = 0
-_LOSE_ALL: Final = 1
-_TORN: Final = 2
-_ZEROED: Final = 3
-
-
-class PowerLost(BaseException):
-    """The machine stopped in the middle of something; only :meth:`MemoryFiles.crash` goes on from here. Nothing that
-    handles errors may take it for one."""
-
-
-class ProcessKilled(PowerLost):
-    """Only the process stopped in the middle of something: what it has written is there."""
-
-
-class _Node:
-    """What a file holds now, and what it surely holds after a crash."""
-
-    __slots__ = ("cold", "data", "durable", "modified_ms", "rewritten")
-
-    def __init__(self, now_ms: int) -> None:
-        self.data = bytearray()
-        self.durable = bytearray()
-        self.rewritten = False
-        """Cut below what was durable since the last sync, so that ``durable`` is not a prefix of ``data``."""
-        self.modified_ms = now_ms
-        self.cold = False
-
-    def sync(self) -> None:
-        if self.rewritten:
-            self.durable = bytearray(self.data)
-            self.rewritten = False
-        else:
-            self.durable += self.data[len(self.durable) :]
-
-    def crash(self, entropy: random.Random) -> None:
-        if not self.rewritten or entropy.random() < 0.5:
-            durable = 0 if self.rewritten else len(self.durable)
-            outcome = entropy.randrange(4)
-            kept = entropy.randint(durable, len(self.data))
-            if outcome == _LOSE_ALL:
-                del self.data[durable:]
-            elif outcome == _TORN:
-                del self.data[kept:]
-            elif outcome == _ZEROED:
-                self.data[kept:] = bytes(len(self.data) - kept)
-            if self.rewritten and outcome != _KEEP_ALL:
-                self.data = bytearray(self.durable)
-        else:
-            self.data = bytearray(self.durable)
-        self.durable = bytearray(self.data)
-        self.rewritten = False
-
-
-class MemoryFile:
-    """An open file of :class:`MemoryFiles`."""
-
-    __slots__ = ("_files", "_generation", "_node")
-
-    def __init__(self, files: MemoryFiles, node: _Node) -> None:
-        self._files = files
-        self._node = node
-        self._generation = files.generation
-
-    def size(self) -> int:
-        return len(self._alive().data)
-
-    def append(self, chunks: Sequence[Buffer]) -> int:
-        node = self._alive()
-        added = b"".join(chunks)
-        self._files.changing()
-        self._files.take_space(len(added))
-        position = len(node.data)
-        node.data += added
-        node.modified_ms = self._files.now_ms()
-        return position
-
-    def read(self, position: int, size: int) -> bytes:
-        return bytes(self._alive().data[position : position + size])
-
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        return None if self._node.cold else self.read(position, size)
-
-    def truncate(self, size: int) -> None:
-        node = self._alive()
-        self._files.changing()
-        if size < len(node.durable):
-            node.rewritten = True
-        self._files.take_space(min(0, size - len(node.data)))
-        if size > len(node.data):
-            node.data += bytes(size - len(node.data))
-        del node.data[size:]
-        node.modified_ms = self._files.now_ms()
-
-    def sync(self) -> None:
-        node = self._alive()
-        self._files.sync_or_fail()
-        node.sync()
-
-    def close(self) -> None:
-        """Nothing to let go of."""
-
-    def _alive(self) -> _Node:
-        if self._generation != self._files.generation:
-            raise OSError(errno.EBADF, "file of a machine that crashed")
-        return self._node
-
-
-Names = dict[str, "_Node | None"]
+Names = dict[str, "FileNode | None"]
 """Path to file; None is a directory."""
-Change = tuple[str, "_Node | None", bool]
-"""What became of a path: what it names now, and whether it names anything."""
+Change = tuple[str, "FileNode | None", bool]
+"""A change of a path: the node it names, and whether it names one at all."""
 
 
 class MemoryFiles:
@@ -162,7 +56,7 @@ class MemoryFiles:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self._require_directory(_parent(path))
             self.changing()
-            node = _Node(self.now_ms())
+            node = FileNode(self.now_ms())
             self._name(path, node)
             self._note(_parent(path))
         return MemoryFile(self, node)
@@ -319,7 +213,7 @@ class MemoryFiles:
             self._failing_syncs -= 1
             raise OSError(errno.EIO, "input/output error")
 
-    def _node(self, path: str) -> _Node:
+    def _node(self, path: str) -> FileNode:
         node = self._names.get(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -337,7 +231,7 @@ class MemoryFiles:
         if self._names[path] is not None:
             raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
 
-    def _name(self, path: str, node: _Node | None) -> None:
+    def _name(self, path: str, node: FileNode | None) -> None:
         """Let a path name a file, or (None) a directory."""
         self._names[path] = node
         if node is None:
@@ -345,7 +239,7 @@ class MemoryFiles:
         self._list_in_parent(path)
         self._changed.append((path, node, True))
 
-    def _unname(self, path: str) -> _Node | None:
+    def _unname(self, path: str) -> FileNode | None:
         """Let a path name nothing any more; what it named."""
         node = self._names.pop(path)
         if node is None:
@@ -362,7 +256,7 @@ class MemoryFiles:
             self._children[parent].add(name)
 
     def _note(self, *directories: str) -> None:
-        """What was changed since the last time is one change of these directories: it survives whole or not at all."""
+        """Join the changes since the last time into one of these directories: it survives whole or not at all."""
         self._journal.append((frozenset(directories), self._changed))
         self._changed = []
 

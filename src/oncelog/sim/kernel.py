@@ -23,7 +23,7 @@ _LINES_AT_ONCE: Final = 4 * LAST_LINES
 """Lines of the trace that the digest takes in at once: a thousand small updates cost more than a large one."""
 
 
-class Happening:
+class ScheduledCall:
     """Something that will happen, unless it is cancelled. What asyncio calls a handle."""
 
     __slots__ = ("_arguments", "_at_us", "_callback", "_context")  # known to Kernel, which is the one that makes them
@@ -42,7 +42,7 @@ class Happening:
         self._arguments = ()
 
     def cancelled(self) -> bool:
-        """Whether it will not happen (or has happened)."""
+        """True when the call is cancelled, or was made."""
         return self._callback is None
 
     def when(self) -> float:
@@ -69,16 +69,16 @@ class Kernel:
         self.seed = seed
         self.now_us = 0
         self.happened = 0
-        """How many things have happened."""
+        """Number of calls that were made."""
         self.log: Callable[[str], None] | None = None
         """Told every line of the trace, for who wants to read it."""
         self._lines: list[str] = []
         """Of the trace, the last that the digest has taken in, and those that it has not."""
         self._digested = 0
-        """How many of them it has."""
+        """Number of lines that the digest has taken in."""
         self._asked = 0
-        self._later: list[tuple[int, int, Happening]] = []
-        self._soon: deque[Happening] = deque()
+        self._later: list[tuple[int, int, ScheduledCall]] = []
+        self._soon: deque[ScheduledCall] = deque()
         self._digest = hashlib.sha256()
         self._streams: dict[str, random.Random] = {}
 
@@ -93,24 +93,24 @@ class Kernel:
             stream = self._streams[purpose] = random.Random(f"{self.seed}/{purpose}")
         return stream
 
-    def soon(self, callback: Callable[..., object], *arguments: Any, context: Context | None = None) -> Happening:
+    def soon(self, callback: Callable[..., object], *arguments: Any, context: Context | None = None) -> ScheduledCall:
         """Do it now, after what was asked for before."""
-        happening = Happening(self.now_us, callback, arguments, context)
-        self._soon.append(happening)
-        return happening
+        call = ScheduledCall(self.now_us, callback, arguments, context)
+        self._soon.append(call)
+        return call
 
     def at(
         self, at_us: int, callback: Callable[..., object], *arguments: Any, context: Context | None = None
-    ) -> Happening:
+    ) -> ScheduledCall:
         """Do it at a time; what is past happens now."""
         if at_us <= self.now_us:
             return self.soon(callback, *arguments, context=context)
-        happening = Happening(at_us, callback, arguments, context)
+        call = ScheduledCall(at_us, callback, arguments, context)
         self._asked += 1
-        heapq.heappush(self._later, (at_us, self._asked, happening))
-        return happening
+        heapq.heappush(self._later, (at_us, self._asked, call))
+        return call
 
-    def after(self, delay_us: int, callback: Callable[..., object], *arguments: Any) -> Happening:
+    def after(self, delay_us: int, callback: Callable[..., object], *arguments: Any) -> ScheduledCall:
         """Do it after a while."""
         return self.at(self.now_us + delay_us, callback, *arguments)
 
@@ -118,26 +118,26 @@ class Kernel:
         """Let the next thing happen; False when nothing will ever happen again."""
         soon = self._soon
         if soon:
-            happening = soon.popleft()
+            call = soon.popleft()
         else:
             later = self._later
             while later:
-                at_us, _, happening = heapq.heappop(later)
-                if happening._callback is not None:
+                at_us, _, call = heapq.heappop(later)
+                if call._callback is not None:
                     break
             else:
                 return False
             self.now_us = at_us
             while later and later[0][0] == at_us:
                 soon.append(heapq.heappop(later)[2])
-        callback = happening._callback
+        callback = call._callback
         if callback is not None:  # this is Happening.happen, without the call: nothing is run more often
-            happening._callback = None
+            call._callback = None
             self.happened += 1
-            if happening._context is None:
-                callback(*happening._arguments)
+            if call._context is None:
+                callback(*call._arguments)
             else:
-                happening._context.run(callback, *happening._arguments)
+                call._context.run(callback, *call._arguments)
         return True
 
     def run_soon(self) -> bool:

@@ -13,7 +13,7 @@ from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, cast
 
 from oncelog.sim.kernel import Kernel
-from oncelog.sim.network import HERE, Network
+from oncelog.sim.network.network import CURRENT_HOST, Network
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -107,7 +107,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._tasks = [one for one in self._tasks if not one.done()]
         self._tasks.append(task)
         if self.on_task is not None:
-            self.on_task(task, HERE.get() if context is None else context.get(HERE, ""))
+            self.on_task(task, CURRENT_HOST.get() if context is None else context.get(CURRENT_HOST, ""))
         return task
 
     async def create_connection(  # type: ignore[override]  # the only kind of connection there is

@@ -13,23 +13,25 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NoReturn
 
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.sim import faults
-from oncelog.sim.aftermath import drain, groups_of, offsets_of, partitions_of, transactions_of
+from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.checkers.anomalies import check
 from oncelog.sim.checkers.disk.administrative import ends_of
 from oncelog.sim.checkers.disk.logs import Kept
 from oncelog.sim.checkers.disk.observer import check_disk
-from oncelog.sim.checkers.liveness import WITHOUT_MEMBERS, Aftermath, check_liveness
+from oncelog.sim.checkers.liveness import WITHOUT_MEMBERS, EndState, check_liveness
 from oncelog.sim.checkers.wire.observer import WireObserver
-from oncelog.sim.faults import Fault
-from oncelog.sim.observing import WireWatcher
-from oncelog.sim.scene import Scene, draw_scene
-from oncelog.sim.workloads.base import Stage, Topic
-from oncelog.sim.workloads.recording import Recorder
+from oncelog.sim.end_state import drain, groups_of, offsets_of, partitions_of, transactions_of
+from oncelog.sim.faults.fault import Fault
+from oncelog.sim.faults.plan import carry_out, heal
+from oncelog.sim.scenario import Scenario, draw_scenario
+from oncelog.sim.wire_tap import DecodingTap
+from oncelog.sim.workloads.recorder import Recorder
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
 from oncelog.sim.world import ClientHost, World
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -41,12 +43,16 @@ SETTLING_S: Final = 5
 CALM_S: Final = 15
 """Then nothing is wrong for so long: whatever is asked has to be answered."""
 _DOWNGRADE: Final = 2
-_DISK_DID_IT: Final = ("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left")
+_EXCUSES: Final = (
+    *("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left"),
+    *("TreeUnavailable", "TreeUnreachable"),
+)
+"""Words in a report or a cause of death that name a fault: the disk's, or the path's to the coordination tree."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a seed came to."""
+    """The outcome of a seed."""
 
     seed: int
     violations: list[str]
@@ -67,33 +73,40 @@ def simulate(
     seed: int,
     *,
     plan: Sequence[Fault] | None = None,
-    plant: AbstractContextManager[object] | None = None,
+    mutant: AbstractContextManager[object] | None = None,
     safety_s: int = SAFETY_S,
     log: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run one seed. ``plan`` replaces the faults that it draws, ``plant`` breaks the code meanwhile on purpose."""
-    with plant or nullcontext(), _one_collection():
-        return Simulation(seed, draw_scene(seed, safety_s * 1000, plan), safety_s, log).run()
+    """Run one seed. ``plan`` replaces the faults that it draws, ``mutant`` breaks the code meanwhile on purpose."""
+    with mutant or nullcontext(), _one_collection():
+        return Simulation(seed, draw_scenario(seed, safety_s * 1000, plan), safety_s, log).run()
 
 
 class Simulation:
     """See the module."""
 
-    def __init__(self, seed: int, scene: Scene, safety_s: int, log: Callable[[str], None] | None) -> None:
-        self.scene = scene
+    def __init__(self, seed: int, scenario: Scenario, safety_s: int, log: Callable[[str], None] | None) -> None:
+        self.scenario = scenario
         self.safety_s = safety_s
-        self.world = World(seed, scene.config, pace=scene.pace, weather=scene.weather)
+        self.world = World(
+            seed,
+            scenario.config,
+            brokers=scenario.brokers,
+            latencies=scenario.latencies,
+            conditions=scenario.conditions,
+        )
         self.recorder = Recorder(self.world.kernel)
-        self.stage = Stage(self.world, self.recorder, scene.transaction_version)
-        self.topics: list[Topic] = [topic for workload in scene.workloads for topic in workload.topics()]
+        self.context = WorkloadContext(self.world, self.recorder, scenario.transaction_version)
+        self.topics: list[Topic] = [topic for workload in scenario.workloads for topic in workload.topics()]
         self.world.kernel.log = log
         self.observer = WireObserver()
-        self.watcher = WireWatcher(self.observer, self.world.kernel.now_ms, _violated)
-        self.world.broker.watcher = self.watcher
-        self.world.broker.on_death = self._died
+        self.tap = DecodingTap(self.observer, self.world.kernel.now_ms, _violated)
+        for broker in self.world.brokers:
+            broker.observe(self.tap, partial(self._died, broker))
         self._deaths_ms: list[int] = []
-        """By the broker's own clock, which its markers have, too."""
-        self._reported = 0
+        """By the clock of the broker that died, which its markers have, too."""
+        self._reported = [0] * scenario.brokers
+        """Number of reports of each broker that were looked at."""
 
     def run(self) -> Outcome:
         """All of it."""
@@ -101,7 +114,9 @@ class Simulation:
         kernel = self.world.kernel
         try:
             self.world.run(self._main(), until_s=self.safety_s + 4 * LIVENESS_S)
-            self._check_disk(torn=False, settled=not any(workload.leaves_open for workload in self.scene.workloads))
+            settled = not any(workload.leaves_open for workload in self.scenario.workloads)
+            for broker in self.world.brokers:
+                self._check_disk(broker, torn=False, settled=settled)
         except Violated as violated:
             violations = [str(violated)]
         except ClientError as error:
@@ -113,11 +128,11 @@ class Simulation:
             seed=kernel.seed,
             violations=violations,
             events=kernel.happened,
-            requests=self.watcher.requests,
+            requests=self.tap.requests,
             virtual_s=kernel.now_us / 1_000_000,
             trace_sha256=kernel.trace_sha256(),
-            plan=list(self.scene.plan),
-            workloads=[repr(workload) for workload in self.scene.workloads],
+            plan=list(self.scenario.plan),
+            workloads=[repr(workload) for workload in self.scenario.workloads],
             last_lines=kernel.last_lines() if violations else [],
         )
         kernel.log = None
@@ -128,28 +143,30 @@ class Simulation:
 
     async def _main(self) -> None:
         world = self.world
-        world.broker.start_until_up()
+        for broker in world.brokers:
+            broker.start_until_up()
         await world.on_host("setup", self._set_up)
-        for workload in self.scene.workloads:
-            workload.start(self.stage)
-        troubles = asyncio.create_task(faults.carry_out(world, self.scene.plan))
+        for workload in self.scenario.workloads:
+            workload.start(self.context)
+        troubles = asyncio.create_task(carry_out(world, self.scenario.plan))
         await asyncio.sleep(self.safety_s)
         troubles.cancel()
         world.kernel.trace("heal")
-        faults.heal(world)
-        self._look_at_broker()
+        heal(world)
+        self._check_reports()
         await asyncio.sleep(SETTLING_S)
-        self.watcher.calm_since_ms = world.kernel.now_ms()
+        self.tap.calm_since_ms = world.kernel.now_ms()
         await asyncio.sleep(CALM_S)
         await self._come_to_rest()
         await world.on_host("drain", self._drain)
         self._raise(check(self.recorder.history()))
-        world.broker.stays_down = True
-        world.broker.shut_down()
-        while world.broker.is_up:
+        for broker in world.brokers:
+            broker.stays_down = True
+            broker.shut_down()
+        while any(broker.is_up for broker in world.brokers):
             await asyncio.sleep(0.1)
         gc.collect()  # asyncio tells of exceptions that nobody took when their tasks are collected
-        self._look_at_broker()
+        self._check_reports()
 
     async def _come_to_rest(self) -> None:
         world = self.world
@@ -163,7 +180,7 @@ class Simulation:
 
     async def _set_up(self, host: ClientHost) -> None:
         async with host.client() as client:
-            version = self.scene.transaction_version
+            version = self.scenario.transaction_version
             if version != 2:
                 update = FeatureUpdateKey(
                     feature="transaction.version", max_version_level=version, upgrade_type=_DOWNGRADE
@@ -176,7 +193,7 @@ class Simulation:
         async with host.client() as client:
             await self._let_time_outs_pass(host, client)
             partitions = await partitions_of(client, self.topics)
-            aftermath = Aftermath(
+            end_state = EndState(
                 healed_at_ms=healed_at_ms,
                 bound_ms=LIVENESS_S * 1000,
                 partitions=await offsets_of(client, partitions),
@@ -184,13 +201,13 @@ class Simulation:
                 groups=await groups_of(client),
                 waiting=self.observer.waiting(healed_at_ms),
             )
-            self._raise(check_liveness(aftermath))
-            for workload in self.scene.workloads:
-                await workload.look_back(self.stage, client)
+            self._raise(check_liveness(end_state))
+            for workload in self.scenario.workloads:
+                await workload.record_final_state(self.context, client)
             await drain(client, self.recorder, partitions)
 
     async def _let_time_outs_pass(self, host: ClientHost, client: AsyncClient) -> None:
-        """What dead clients left open ends by its time-out: wait for that, within the bound.
+        """Wait, within the bound, until the transactions and groups of dead clients have ended by their time-outs.
 
         A group of dead members is "Stable" until the first of their sessions ends, and rebalances then.
         """
@@ -204,15 +221,15 @@ class Simulation:
 
     # What is looked at
 
-    def _died(self, power_lost: bool) -> None:
-        """The broker's process is gone: what is on its disk must do."""
-        self._deaths_ms.append(self.world.broker.now_ms())
+    def _died(self, broker: BrokerHost, power_lost: bool) -> None:
+        """A broker's process is gone: in some of these moments its disk is checked."""
+        self._deaths_ms.append(broker.now_ms())
         entropy = self.world.kernel.entropy("disk checks")
-        if entropy.random() < self.scene.disk_checks:
-            self._check_disk(torn=power_lost, settled=False)
+        if entropy.random() < self.scenario.disk_checks:
+            self._check_disk(broker, torn=power_lost, settled=False)
 
-    def _check_disk(self, *, torn: bool, settled: bool) -> None:
-        recorder, broker = self.recorder, self.world.broker
+    def _check_disk(self, broker: BrokerHost, *, torn: bool, settled: bool) -> None:
+        recorder = self.recorder
         kept = Kept(
             compacted=frozenset(recorder.compacted),
             rewritten=frozenset(recorder.rewritten),
@@ -231,20 +248,20 @@ class Simulation:
         )
         self._raise(found)
 
-    def _look_at_broker(self) -> None:
-        """What no broker may ever do: fail at a request, or stop for no reason."""
+    def _check_reports(self) -> None:
+        """Rules S1 to S6: no client and no request may fail with an exception, no broker may stop for no reason."""
         if self.recorder.objections:
             _violated(self.recorder.objections[0])
         if self.world.loop.failures:
             _violated(f"S1 a client failed: {self.world.loop.failures[0]!r}")
-        broker = self.world.broker
-        for report in broker.reports[self._reported :]:
-            if report.startswith("error: ") and not any(word in report for word in _DISK_DID_IT):
-                _violated(f"S2 a request failed: {report}")
-        self._reported = len(broker.reports)
-        for death in broker.deaths:
-            if not any(word in death for word in _DISK_DID_IT):
-                _violated(f"S3 the broker stopped: {death}")
+        for index, broker in enumerate(self.world.brokers):
+            for report in broker.reports[self._reported[index] :]:
+                if report.startswith("error: ") and not any(word in report for word in _EXCUSES):
+                    _violated(f"S2 a request failed: {report}")
+            self._reported[index] = len(broker.reports)
+            for death in broker.deaths:
+                if not any(word in death for word in _EXCUSES):
+                    _violated(f"S3 the broker stopped: {death}")
 
     def _raise(self, found: dict[str, list[str]]) -> None:
         for rule, instances in found.items():

@@ -1,8 +1,10 @@
 """A simulated world: brokers, client hosts, and the network and the tree between them, in one virtual time.
 
-A client host runs ordinary asyncio code. Killing it is ``kill -9``: nothing of it is sent or received any more, what it
-had sent may still arrive, and nobody tells the broker unless the network does. ``supervise`` starts a program again
-whenever it dies, under a new host name each time, as an operator would.
+N brokers have ids 1 to N, each on a machine of its own. A client host runs ordinary asyncio code. Killing it is
+``kill -9``: nothing of it is sent or received any more, what it had sent may still arrive, and nobody tells the brokers
+unless the network does. ``supervise`` starts a program again whenever it dies, under a new host name each time, as an
+operator would. A program may also run on a broker's machine (``on_broker``): it is part of that process and dies with
+it.
 """
 
 from __future__ import annotations
@@ -12,14 +14,18 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
+from oncelog.base.ids import uuid_text
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ClientError
 from oncelog.coordination.memory import MemoryTree
-from oncelog.sim.broker_host import BrokerHost, Pace
+from oncelog.sim.broker_host import FIRST_BROKER, BrokerHost
 from oncelog.sim.kernel import Kernel
 from oncelog.sim.loop import SimulatedLoop
-from oncelog.sim.network import HERE, Network, Weather
+from oncelog.sim.machine import Latencies
+from oncelog.sim.network.conditions import NetworkConditions
+from oncelog.sim.network.network import CURRENT_HOST, Network
+from oncelog.sim.tree_session import TreeHost
 
 T = TypeVar("T")
 
@@ -35,14 +41,16 @@ CLIENT_CONFIG: Final = ClientConfig(
 
 
 class ClientHost:
-    """One life of one program on a host of its own."""
+    """One life of one program on a host of its own, or within a broker's process."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, jitter: str = "jitter") -> None:
         self.world = world
         self.name = name
         self.alive = True
         self.tasks: list[asyncio.Task[Any]] = []
         """All that runs on it, in the order they were begun; those that are done are dropped now and then."""
+        self._jitter = jitter
+        """The stream of chance of its clients."""
 
     @property
     def now_ms(self) -> int:
@@ -51,14 +59,14 @@ class ClientHost:
 
     @property
     def stopping(self) -> bool:
-        """Whether programs are to come to their end."""
+        """True when programs are to come to their end."""
         return self.world.stopping
 
     def client(self, config: ClientConfig = CLIENT_CONFIG) -> AsyncClient:
         """A client of the cluster, running here."""
         world = self.world
         return AsyncClient(
-            world.bootstrap, config=config, entropy=world.kernel.entropy("jitter"), now_ms=world.kernel.now_ms
+            world.bootstrap, config=config, entropy=world.kernel.entropy(self._jitter), now_ms=world.kernel.now_ms
         )
 
     async def sleep(self, milliseconds: float) -> None:
@@ -69,11 +77,13 @@ class ClientHost:
         """End it at once. Unless ``silent`` the network tells the brokers that its connections are gone."""
         if not self.alive:
             return
-        self.alive = False
         self.world.kernel.trace(f"{self.name} killed")
-        self.world.network.dead.add(self.name)
-        for connection in self.world.network.of(self.name):
-            connection.client_died(silent=silent)
+        self.world.network.host_died(self.name, silent=silent)
+        self.end_tasks()
+
+    def end_tasks(self) -> None:
+        """Nothing of the program runs any more."""
+        self.alive = False
         for task in self.tasks:
             task.cancel()
 
@@ -93,23 +103,39 @@ class World:
     """See the module."""
 
     def __init__(
-        self, seed: int, config: Mapping[str, str], *, pace: Pace | None = None, weather: Weather | None = None
+        self,
+        seed: int,
+        config: Mapping[str, str],
+        *,
+        brokers: int = 1,
+        latencies: Latencies | None = None,
+        conditions: NetworkConditions | None = None,
+        session_timeout_ms: int | None = None,
     ) -> None:
         self.kernel = Kernel(seed)
         self.loop = SimulatedLoop(self.kernel)  # type: ignore[abstract]  # what it lacks it refuses, see there
-        self.network = Network(self.kernel, weather or Weather())
+        self.network = Network(self.kernel, conditions or NetworkConditions())
         self.loop.network = self.network
         self.loop.on_task = self._note_task
-        self.tree = MemoryTree()
-        self.brokers = [BrokerHost(self.kernel, self.network, self.tree, config, pace=pace or Pace())]
+        self.tree = TreeHost(self.kernel, self.network, MemoryTree(), session_timeout_ms)
+        self.brokers = [
+            BrokerHost(self.kernel, self.network, self.tree, config, broker_id=broker_id, latencies=latencies)
+            for broker_id in range(FIRST_BROKER, FIRST_BROKER + brokers)
+        ]
+        if brokers > 1:  # one broker alone makes a cluster id when it starts
+            cluster_id = uuid_text(self.kernel.entropy("cluster").randbytes(16))
+            for broker in self.brokers:
+                broker.format(cluster_id)
         self.hosts: dict[str, ClientHost] = {}
         """The client hosts that run, by name."""
         self.stopping = False
+        self._on_brokers: dict[str, ClientHost] = {}
+        """The programs that run within brokers' processes, by name of the broker's host."""
         self._supervised: list[asyncio.Task[None]] = []
 
     @property
     def broker(self) -> BrokerHost:
-        """The first broker."""
+        """The first broker: the only one in a world of one."""
         return self.brokers[0]
 
     @property
@@ -125,11 +151,23 @@ class World:
         """Run a program on a new host until its end. Raises what it raises, CancelledError when the host is killed."""
         host = self.hosts[name] = ClientHost(self, name)
         context = copy_context()
-        context.run(HERE.set, name)
+        context.run(CURRENT_HOST.set, name)
         try:
             return await self.loop.create_task(_as_coroutine(program(host)), context=context)
         finally:
             self.hosts.pop(name, None)
+
+    async def on_broker(self, broker: BrokerHost, program: Callable[[ClientHost], Awaitable[T]]) -> T:
+        """Run a program within the process of a broker that is up, until its end. Raises what it raises,
+        CancelledError when the process dies."""
+        assert broker.is_up
+        host = self._on_brokers.get(broker.name)
+        if host is None:
+            host = self._on_brokers[broker.name] = ClientHost(self, broker.name, f"jitter {broker.name}")
+            broker.tell_of_death(lambda _power_lost: self._end_on_broker(broker.name))
+        context = copy_context()
+        context.run(CURRENT_HOST.set, broker.name)
+        return await self.loop.create_task(_as_coroutine(program(host)), context=context)
 
     def supervise(self, name: str, program: Program, *, pause_ms: int = 500) -> None:
         """Run a program, and again whenever its host dies or it fails with a ClientError, until it returns."""
@@ -159,8 +197,13 @@ class World:
                 return
             await asyncio.sleep(pause_ms / 1000)
 
+    def _end_on_broker(self, name: str) -> None:
+        host = self._on_brokers.pop(name, None)
+        if host is not None:
+            host.end_tasks()
+
     def _note_task(self, task: asyncio.Task[Any], where: str) -> None:
-        host = self.hosts.get(where)
+        host = self.hosts.get(where) or self._on_brokers.get(where)
         if host is not None:
             host.note_task(task)
 

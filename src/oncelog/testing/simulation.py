@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from oncelog.sim import faults
-from oncelog.sim.faults import Fault, format_plan
+from oncelog.sim.faults.fault import Fault
+from oncelog.sim.faults.plan import KINDS, carry_out, format_plan, heal
 from oncelog.sim.world import ClientHost, World
 
 __all__ = ["ClientHost", "Simulation"]
@@ -76,18 +76,18 @@ class Simulation:
 
     def trouble(self, seconds: float, *kinds: str, every_s: float = 5) -> None:
         """Let time pass with faults of these kinds (all there are, if none is named), about one in ``every_s``."""
-        unknown = set(kinds) - set(faults.KINDS)
+        unknown = set(kinds) - set(KINDS)
         if unknown:
-            raise ValueError(f"no fault is called {sorted(unknown)[0]!r}; there are {', '.join(faults.KINDS)}")
+            raise ValueError(f"no fault is called {sorted(unknown)[0]!r}; there are {', '.join(KINDS)}")
         begun_ms = self.world.kernel.now_us // 1000
         entropy = self.world.kernel.entropy("trouble")
-        drawn = _draw(entropy, kinds or tuple(faults.KINDS), begun_ms, int(seconds * 1000), every_s)
+        drawn = _draw(entropy, kinds or tuple(KINDS), begun_ms, int(seconds * 1000), every_s)
         self.plan += drawn
 
         async def pass_time() -> None:
-            happening = asyncio.create_task(faults.carry_out(self.world, drawn))
+            faults = asyncio.create_task(carry_out(self.world, drawn))
             await asyncio.sleep(seconds)
-            happening.cancel()
+            faults.cancel()
 
         self.world.run(pass_time(), until_s=self.now_s + _LONGEST_S)
 
@@ -97,7 +97,7 @@ class Simulation:
 
     def settle(self, within_s: float = 120) -> None:
         """End all faults, tell the supervised programs to stop, and wait for them. Raises TimeoutError."""
-        faults.heal(self.world)
+        heal(self.world)
         self.world.stopping = True
         try:
             self.world.run(self.world.finished(), until_s=self.now_s + within_s)

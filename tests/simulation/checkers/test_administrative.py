@@ -15,10 +15,10 @@ from oncelog.handlers.support.audit import AuditRecord, Value
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.internal.transaction_records import TransactionValue, encode_key, encode_value
 from oncelog.records.record import Record
-from oncelog.sim.checkers import verdicts
+from oncelog.sim.checkers import hanging_verdicts
 from oncelog.sim.checkers.disk.administrative import End, ends_of
 from oncelog.sim.checkers.disk.observer import check_disk
-from oncelog.sim.checkers.verdicts import Planted
+from oncelog.sim.checkers.hanging_verdicts import InjectedHang
 from tests.simulation.checkers.test_disk import PRODUCER, data, directory
 
 PARTITION = TopicPartition(TopicName("t"), 0)
@@ -114,29 +114,29 @@ def opened(
     return OpenTransaction(row, 5, Start(100, 5, 9), verdict, code, "why", age_ms, "x", 1, None, 0)
 
 
-PLANTED = Planted("late", PARTITION, PRODUCER, 0, "x", 3_000, 10_000, certain=True, start_offset=5, first_ms=100)
+PLANTED = InjectedHang("late", PARTITION, PRODUCER, 0, "x", 3_000, 10_000, certain=True, start_offset=5, first_ms=100)
 GROUND = {(PARTITION, PRODUCER): PLANTED}
 
 
-def at_rest(*found: OpenTransaction, alone: bool = False) -> list[str]:
-    return [one[:2] for one in verdicts.at_rest(found, GROUND, now_ms=500, broker_ends_orphans=alone)]
+def verdicts_at_rest(*found: OpenTransaction, alone: bool = False) -> list[str]:
+    return [one[:2] for one in hanging_verdicts.verdicts_at_rest(found, GROUND, now_ms=500, broker_ends_orphans=alone)]
 
 
 def test_everything_is_called_what_it_is() -> None:
-    assert at_rest(opened(Verdict.HANGING), opened(Verdict.LIVE, producer=8)) == []
-    assert at_rest(opened(Verdict.HANGING, producer=8)) == ["A1"]
-    assert at_rest(opened(Verdict.SUSPECTED)) == at_rest(opened(Verdict.TWO_PHASE)) == ["A2"]
-    assert at_rest(opened(Verdict.HANGING, age_ms=399)) == ["A7"]
+    assert verdicts_at_rest(opened(Verdict.HANGING), opened(Verdict.LIVE, producer=8)) == []
+    assert verdicts_at_rest(opened(Verdict.HANGING, producer=8)) == ["A1"]
+    assert verdicts_at_rest(opened(Verdict.SUSPECTED)) == verdicts_at_rest(opened(Verdict.TWO_PHASE)) == ["A2"]
+    assert verdicts_at_rest(opened(Verdict.HANGING, age_ms=399)) == ["A7"]
 
 
 def test_a_broker_that_ends_orphans_has_ended_those_it_knows() -> None:
-    assert at_rest(opened(Verdict.HANGING, found="orphaned"), alone=True) == ["A3"]
-    assert at_rest(opened(Verdict.HANGING, found="unknown"), alone=True) == []
-    assert at_rest(opened(Verdict.HANGING, found="orphaned")) == []
+    assert verdicts_at_rest(opened(Verdict.HANGING, found="orphaned"), alone=True) == ["A3"]
+    assert verdicts_at_rest(opened(Verdict.HANGING, found="unknown"), alone=True) == []
+    assert verdicts_at_rest(opened(Verdict.HANGING, found="orphaned")) == []
 
 
 def test_and_not_before_time_out_and_grace_are_over() -> None:
-    own = END._replace(action="orphan-abort", at_ms=10_000 + 3_000 + 15_000 - verdicts.SET_BACK_MS)
+    own = END._replace(action="orphan-abort", at_ms=10_000 + 3_000 + 15_000 - hanging_verdicts.SET_BACK_MS)
     early = own._replace(at_ms=own.at_ms - 1)
-    assert not list(verdicts.ended_too_early([own, END, early._replace(producer_id=8)], GROUND, 15_000))
-    assert [one[:2] for one in verdicts.ended_too_early([early], GROUND, 15_000)] == ["A6"]
+    assert not list(hanging_verdicts.ended_too_early([own, END, early._replace(producer_id=8)], GROUND, 15_000))
+    assert [one[:2] for one in hanging_verdicts.ended_too_early([early], GROUND, 15_000)] == ["A6"]

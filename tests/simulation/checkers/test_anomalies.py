@@ -16,6 +16,8 @@ from oncelog.sim.checkers.history import (
     Deletion,
     GroupPartition,
     History,
+    OffsetCommitted,
+    OffsetRead,
     Outcome,
     Poll,
     Seen,
@@ -38,6 +40,7 @@ OLD, NEW = TopicId(b"o" * 16), TopicId(b"n" * 16)
 COMMITTED, ABORTED, UNKNOWN = Outcome
 
 FIRST = Transaction("first", "p", [Write(ZERO, "a", 0), Write(ONE, "b", 0)], COMMITTED, 10, {SOURCE: 2})
+ANSWERED = [OffsetCommitted(SOURCE, 2, 15)]
 SECOND = Transaction("second", "p", [Write(ZERO, "c"), Write(ZERO, "d")], ABORTED, offsets={SOURCE: 4})
 THIRD = Transaction("third", "q", [Write(ZERO, "e"), Write(ONE, "f")], UNKNOWN, 30, {SOURCE: 4})
 HELD = Transaction("held", "r", [Write(ONE, "g")], COMMITTED, 40, {}, True, [Completion(True, 40, True)])
@@ -150,6 +153,11 @@ CLOSE = {
     "a record was refused, and its transaction not committed": replace(
         GOOD, transactions=[FIRST, replace(SECOND, writes=[*SECOND.writes, REFUSED]), THIRD, HELD]
     ),
+    "an offset was read before its commit was answered, or after": replace(
+        GOOD,
+        offsets_committed=ANSWERED,
+        offset_reads=[OffsetRead(SOURCE, -1, 15, 1), OffsetRead(SOURCE, 2, 16, 5), OffsetRead(SOURCE, 4, 31, 1)],
+    ),
     "completed at the second attempt": with_held(Completion(True, 40, None), Completion(True, 50, False)),
 }
 
@@ -181,6 +189,7 @@ PLANTED = {
     "H17": replace(GOOD, committed_offsets={SOURCE: 4, TAIL: 2}),
     "H18": replace(GOOD, committed_offsets={SOURCE: 4, TAIL: 5}, commits=[Commit(TAIL, 5, 66, 67)]),
     "H19": replace(GOOD, copies=[Copied("plain", "table", "readers")]),
+    "H21": replace(GOOD, offsets_committed=ANSWERED, offset_reads=[OffsetRead(SOURCE, -1, 16, 1)]),
     "H20": replace(GOOD, transactions=[replace(FIRST, writes=[*FIRST.writes, REFUSED]), SECOND, THIRD, HELD]),
 }
 

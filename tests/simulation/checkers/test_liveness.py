@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.sim.checkers.liveness import LIVENESS, Aftermath, Offsets, TransactionSeen, Waiting, check_liveness
+from oncelog.sim.checkers.liveness import LIVENESS, EndState, Offsets, TransactionSeen, Waiting, check_liveness
 
 PARTITION, HELD = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
-GOOD = Aftermath(
+GOOD = EndState(
     healed_at_ms=1000,
     bound_ms=500,
     progress={"c": 1001},

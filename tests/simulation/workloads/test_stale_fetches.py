@@ -5,8 +5,8 @@ from __future__ import annotations
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
-from oncelog.sim.workloads.administration import create_topic
-from oncelog.sim.workloads.base import Topic
+from oncelog.sim.workloads.admin_requests import create_topic
+from oncelog.sim.workloads.workload import Topic
 from oncelog.sim.world import ClientHost, World
 
 ONE, OTHER = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)

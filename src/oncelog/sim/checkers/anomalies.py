@@ -14,37 +14,37 @@ from typing import Final
 
 from oncelog.base.ids import TopicPartition
 from oncelog.sim.checkers import copies, offsets
-from oncelog.sim.checkers.facts import Facts, Incarnation
 from oncelog.sim.checkers.history import History, Outcome, Write
+from oncelog.sim.checkers.history_index import HistoryIndex, Incarnation
 
 
 def check(history: History) -> dict[str, list[str]]:
     """Anomaly (number and name) → its instances; empty when there is none."""
-    facts = Facts(history)
-    found = {name: list(look(facts)) for name, look in ANOMALIES.items()}
+    index = HistoryIndex(history)
+    found = {name: list(look(index)) for name, look in ANOMALIES.items()}
     return {name: instances for name, instances in found.items() if instances}
 
 
-def lost_writes(facts: Facts) -> Iterator[str]:
+def lost_writes(index: HistoryIndex) -> Iterator[str]:
     """Committed or acknowledged, not there at the end, though a later record of its partition is."""
-    for name, write in facts.missing:
-        if write.offset is None or write.offset <= facts.last_offset(write.partition):
+    for name, write in index.missing:
+        if write.offset is None or write.offset <= index.last_offset(write.partition):
             yield f"{write.value} of {name} is not in {write.partition}"
 
 
-def unseen_after_drain(facts: Facts) -> Iterator[str]:
+def unseen_after_drain(index: HistoryIndex) -> Iterator[str]:
     """Committed or acknowledged at an offset that the drain has not reached."""
-    for name, write in facts.missing:
-        if write.offset is not None and write.offset > facts.last_offset(write.partition):
+    for name, write in index.missing:
+        if write.offset is not None and write.offset > index.last_offset(write.partition):
             yield f"{write.value} of {name} at {write.partition}@{write.offset}, the drain ends before"
 
 
-def duplicates(facts: Facts) -> Iterator[str]:
+def duplicates(index: HistoryIndex) -> Iterator[str]:
     """One record at several offsets, unless its producer is not idempotent; an offset twice in a drain."""
-    repeatable = facts.repeatable
+    repeatable = index.repeatable
     first: dict[str, tuple[Incarnation, int]] = {}
     said: set[tuple[str, Incarnation, int]] = set()
-    for place, offset, value, _ in facts.seen:
+    for place, offset, value, _ in index.seen:
         if place is None:
             continue
         before = first.setdefault(value, (place, offset))
@@ -53,7 +53,7 @@ def duplicates(facts: Facts) -> Iterator[str]:
         if before[0][1] == place[1]:
             said.add((value, place, offset))
             yield f"{value} at {before[0][0]}@{before[1]} and {place[0]}@{offset}"
-    for partition, records in facts.history.drained.items():
+    for partition, records in index.history.drained.items():
         if len({record[0] for record in records}) < len(records):
             counts = Counter(record.offset for record in records)
             yield from (
@@ -61,11 +61,11 @@ def duplicates(facts: Facts) -> Iterator[str]:
             )
 
 
-def inconsistent_offsets(facts: Facts) -> Iterator[str]:
+def inconsistent_offsets(index: HistoryIndex) -> Iterator[str]:
     """Several records at one offset, or a record elsewhere than where it was sent and acknowledged."""
     values: dict[tuple[Incarnation, int], str] = {}
-    written, repeatable = facts.written, facts.repeatable
-    for place, offset, value, who in facts.seen:
+    written, repeatable = index.written, index.repeatable
+    for place, offset, value, who in index.seen:
         if place is None:
             continue
         other = values.setdefault((place, offset), value)
@@ -80,45 +80,45 @@ def inconsistent_offsets(facts: Facts) -> Iterator[str]:
             yield f"{value} acknowledged at {write.partition}@{write.offset}, {who} saw it at {place[0]}@{offset}"
 
 
-def aborted_reads(facts: Facts) -> Iterator[str]:
+def aborted_reads(index: HistoryIndex) -> Iterator[str]:
     """A record of an aborted transaction was passed on at read_committed, or one that was refused at all."""
     aborted = {
         value: name
-        for value, (write, name, transaction) in facts.written.items()
+        for value, (write, name, transaction) in index.written.items()
         if Outcome.ABORTED in (write.outcome, transaction and transaction.outcome)
     }
-    refused = {value for value in aborted if facts.written[value][0].outcome is Outcome.ABORTED}
-    for partition, records in facts.history.drained.items():
+    refused = {value for value in aborted if index.written[value][0].outcome is Outcome.ABORTED}
+    for partition, records in index.history.drained.items():
         for offset, value, _ in records:
             if value in aborted:
                 yield f"{value} of {aborted[value]} at {partition}@{offset}, by the drain"
-    for poll in facts.history.polls:
+    for poll in index.history.polls:
         for offset, value, _ in poll.records:
             if value in aborted and (poll.read_committed or value in refused):
                 yield f"{value} of {aborted[value]} at {poll.partition}@{offset}, by {poll.consumer}"
 
 
-def torn_transactions(facts: Facts) -> Iterator[str]:
+def torn_transactions(index: HistoryIndex) -> Iterator[str]:
     """Of a transaction with an unknown end, part is visible at the end and part is not."""
-    visible = facts.visible
-    for transaction in facts.history.transactions:
+    visible = index.visible
+    for transaction in index.history.transactions:
         if transaction.outcome is Outcome.UNKNOWN:
             shown = sum(write[1] in visible for write in transaction.writes)
             if 0 < shown < len(transaction.writes):
-                absent = [w for w in transaction.writes if w.value not in visible and not facts.excused(w)]
+                absent = [w for w in transaction.writes if w.value not in visible and not index.excused(w)]
                 if absent:
                     yield f"{transaction.name}: {len(absent)} of {len(transaction.writes)} records are not there"
 
 
-def uncommitted_reads(facts: Facts) -> Iterator[str]:
+def uncommitted_reads(index: HistoryIndex) -> Iterator[str]:
     """Read at read_committed, by whomever, also by its own writer, before its commit was asked for."""
     begun = {
         write.value: transaction
-        for transaction in facts.history.transactions
+        for transaction in index.history.transactions
         if transaction.outcome is not Outcome.ABORTED
         for write in transaction.writes
     }
-    for poll in facts.history.polls:
+    for poll in index.history.polls:
         for record in poll.records if poll.read_committed else ():
             transaction = begun.get(record[1])
             if transaction is not None and (transaction.ending_at is None or poll.at < transaction.ending_at):
@@ -126,11 +126,11 @@ def uncommitted_reads(facts: Facts) -> Iterator[str]:
                 yield f"{record.value} of {transaction.name} at {poll.partition}@{record.offset}, by {own}"
 
 
-def skipped_records(facts: Facts) -> Iterator[str]:
+def skipped_records(index: HistoryIndex) -> Iterator[str]:
     """A consumer passed over a record that is there at the end."""
-    there = {partition: [record[0] for record in records] for partition, records in facts.history.drained.items()}
-    for consumer, partition, read in facts.reads:
-        if partition.topic in facts.deleted:
+    there = {partition: [record[0] for record in records] for partition, records in index.history.drained.items()}
+    for consumer, partition, read in index.reads:
+        if partition.topic in index.deleted:
             continue
         got, first, last = set(read), read[0], read[-1]
         missed = [offset for offset in there.get(partition, ()) if first < offset < last and offset not in got]
@@ -138,33 +138,33 @@ def skipped_records(facts: Facts) -> Iterator[str]:
             yield f"{consumer} passed over {partition}@{missed[0]} and {len(missed) - 1} more"
 
 
-def non_monotonic_reads(facts: Facts) -> Iterator[str]:
+def non_monotonic_reads(index: HistoryIndex) -> Iterator[str]:
     """A consumer went back without being told to."""
-    for consumer, partition, read in facts.reads:
+    for consumer, partition, read in index.reads:
         for before, after in pairwise(read):
             if after <= before:
                 yield f"{consumer} went from {partition}@{before} to {after}"
-    for partition, records in facts.history.drained.items():
+    for partition, records in index.history.drained.items():
         if any(after[0] < before[0] for before, after in pairwise(records)):
             yield f"the drain of {partition} is out of order"
 
 
-def invented_records(facts: Facts) -> Iterator[str]:
+def invented_records(index: HistoryIndex) -> Iterator[str]:
     """A record that nobody wrote."""
-    written = facts.written
-    for place, offset, value, who in facts.seen:
+    written = index.written
+    for place, offset, value, who in index.seen:
         if value not in written:
             yield f"{value} at {place[0] if place else '?'}@{offset}, by {who}"
 
 
-def reordered_writes(facts: Facts) -> Iterator[str]:
+def reordered_writes(index: HistoryIndex) -> Iterator[str]:
     """A transactional or idempotent producer's records of a partition are not in the order they were sent."""
-    at = facts.drained_at
-    for name, writes in facts.ordered_writes():
+    at = index.drained_at
+    for name, writes in index.ordered_writes():
         last: dict[TopicPartition, tuple[int, str]] = {}
         for write in writes:
             offset = at.get(write.value)
-            if offset is None or write.partition.topic in facts.deleted:
+            if offset is None or write.partition.topic in index.deleted:
                 continue
             before = last.get(write.partition)
             if before is not None and offset < before[0]:
@@ -172,64 +172,64 @@ def reordered_writes(facts: Facts) -> Iterator[str]:
             last[write.partition] = offset, write.value
 
 
-def resurrected_records(facts: Facts) -> Iterator[str]:
+def resurrected_records(index: HistoryIndex) -> Iterator[str]:
     """A record acknowledged before its topic was deleted is in the topic that was created in its place."""
-    if not facts.deleted:
+    if not index.deleted:
         return
-    for value in facts.visible & facts.written.keys():
-        write, name, _ = facts.written[value]
+    for value in index.visible & index.written.keys():
+        write, name, _ = index.written[value]
         answered = write.answered_at
-        for topic, asked_at, over in facts.history.deletions if answered is not None else ():
+        for topic, asked_at, over in index.history.deletions if answered is not None else ():
             if topic == write.partition.topic and over is not None and (answered or 0) < asked_at:
                 yield f"{value} of {name}, acknowledged before {topic} was deleted, is there again"
                 break
 
 
-def two_outcomes(facts: Facts) -> Iterator[str]:
+def two_outcomes(index: HistoryIndex) -> Iterator[str]:
     """Both a commit and an abort of one transaction were agreed to."""
-    for transaction in facts.history.transactions:
+    for transaction in index.history.transactions:
         agreed = {commit for commit, _, agreed in transaction.completions if agreed}
         if len(agreed) > 1:
             yield f"{transaction.name} was committed and aborted"
 
 
-def prepared_transactions_lost(facts: Facts) -> Iterator[str]:
+def prepared_transactions_lost(index: HistoryIndex) -> Iterator[str]:
     """A prepared transaction could not be completed though nobody else can have decided it."""
-    for transaction in facts.history.transactions:
+    for transaction in index.history.transactions:
         if transaction.prepared and transaction.completions:
             agreed = [completion.agreed for completion in transaction.completions]
             if all(answer is False for answer in agreed):
                 yield f"{transaction.name} was prepared, its completion was refused {len(agreed)} times"
 
 
-def log_starts_moved(facts: Facts) -> Iterator[str]:
+def log_starts_moved(index: HistoryIndex) -> Iterator[str]:
     """A log starts where neither DeleteRecords nor retention can have put it, or shows what is below."""
     asked: dict[TopicPartition, int] = {}
     agreed: dict[TopicPartition, int] = {}
-    for partition, before, acknowledged in facts.history.trims:
+    for partition, before, acknowledged in index.history.trims:
         asked[partition] = max(before, asked.get(partition, 0))
         if acknowledged:
             agreed[partition] = max(before, agreed.get(partition, 0))
-    starts = facts.history.log_starts
+    starts = index.history.log_starts
     for partition in sorted(starts.keys() | agreed.keys()):
         start = starts.get(partition, 0)
-        if partition.topic in facts.deleted:
+        if partition.topic in index.deleted:
             continue
         if start < agreed.get(partition, 0):
             yield f"{partition} starts at {start}, records before {agreed[partition]} were deleted"
-        if start > asked.get(partition, 0) and partition.topic not in facts.history.expiring:
+        if start > asked.get(partition, 0) and partition.topic not in index.history.expiring:
             yield f"{partition} starts at {start}, nothing from {asked.get(partition, 0)} on was deleted"
-        below = [record.offset for record in facts.drained_records(partition) if record.offset < start]
+        below = [record.offset for record in index.drained_records(partition) if record.offset < start]
         if below:
             yield f"{partition} starts at {start}, the drain has {below[0]}"
-    yield from _expired_too_early(facts)
+    yield from _expired_too_early(index)
 
 
-def _expired_too_early(facts: Facts) -> Iterator[str]:
+def _expired_too_early(index: HistoryIndex) -> Iterator[str]:
     """A log began above a record that retention had to keep."""
-    history = facts.history
+    history = index.history
     written: dict[TopicPartition, list[Write]] = {}
-    for write, _, _ in facts.written.values():
+    for write, _, _ in index.written.values():
         if write.offset is not None and write.partition.topic in history.retained_for:
             written.setdefault(write.partition, []).append(write)
     for partition, start, at in history.starts_seen:
@@ -240,16 +240,16 @@ def _expired_too_early(facts: Facts) -> Iterator[str]:
                 break
 
 
-def commits_without_a_part(facts: Facts) -> Iterator[str]:
+def commits_without_a_part(index: HistoryIndex) -> Iterator[str]:
     """A transaction was committed by a client that had been told that a record of it is refused."""
-    for transaction in facts.history.transactions:
+    for transaction in index.history.transactions:
         if transaction.outcome is Outcome.COMMITTED:
             refused = [write.value for write in transaction.writes if write.outcome is Outcome.ABORTED]
             if refused:
                 yield f"{transaction.name} was committed, {refused[0]} and {len(refused) - 1} more had been refused"
 
 
-Rule = Callable[[Facts], Iterator[str]]
+Rule = Callable[[HistoryIndex], Iterator[str]]
 ANOMALIES: Final[Mapping[str, Rule]] = {
     "H1 lost write": lost_writes,
     "H2 unseen after drain": unseen_after_drain,
@@ -271,4 +271,5 @@ ANOMALIES: Final[Mapping[str, Rule]] = {
     "H18 unread before commit": offsets.unread_before_commit,
     "H19 not copied exactly once": copies.not_exactly_once,
     "H20 committed without a part": commits_without_a_part,
+    "H21 committed offset went back": offsets.went_back,
 }

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from oncelog.sim.checkers.facts import Facts
 from oncelog.sim.checkers.history import GroupPartition
+from oncelog.sim.checkers.history_index import HistoryIndex
 
 
-def not_exactly_once(facts: Facts) -> Iterator[str]:
+def not_exactly_once(index: HistoryIndex) -> Iterator[str]:
     """A record copied twice, not at all though the group is past it, or though it is not in the source."""
-    history = facts.history
+    history = index.history
     for source, target, group in history.copies:
         copied = Counter(
             record.value.partition("|")[2]

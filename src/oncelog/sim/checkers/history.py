@@ -1,4 +1,4 @@
-"""What clients saw of a broker: what they wrote, polled and committed, and what a drain found at the end.
+"""Histories: writes, polls and commits as the clients of a broker saw them, and the records of a drain at the end.
 
 Values are unique in a history, and all that is written is in it. Times are integers of one clock that all clients
 share (virtual milliseconds in the simulator, monotonic nanoseconds where processes are real).
@@ -15,7 +15,7 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 
 
 class Outcome(Enum):
-    """What the clients know of the end of a transaction, or of a write outside of one."""
+    """The end of a transaction, or of a write outside of one, as far as its clients know."""
 
     COMMITTED = "committed"
     """Agreed to; a write: acknowledged by all in-sync replicas."""
@@ -35,7 +35,7 @@ class Write(NamedTuple):
     tombstone: bool = False
     """The record has no value of its own: ``value`` is what a header names it."""
     outcome: Outcome = Outcome.UNKNOWN
-    """What was said of this record; where it is in a transaction, the transaction's outcome counts as well."""
+    """The answer for this record; in a transaction, the transaction's outcome counts as well."""
     sent_at: int = 0
     answered_at: int | None = None
     """When its offset came back."""
@@ -73,7 +73,7 @@ class Transaction:
 
 
 def outcome_of(completions: Iterable[Completion]) -> Outcome:
-    """What the completions of a prepared transaction tell: never asked to commit is aborted (or still open)."""
+    """The outcome of a prepared transaction by its completions: never asked to commit is aborted (or still open)."""
     outcome = Outcome.ABORTED
     for commit, _, agreed in completions:
         if commit and agreed:
@@ -87,7 +87,7 @@ def outcome_of(completions: Iterable[Completion]) -> Outcome:
 
 @dataclass(frozen=True)
 class Stream:
-    """What one producer sent outside of transactions, in the order it sent it, until it was opened anew."""
+    """Writes of one producer outside of transactions, in the order it sent them, until it was opened anew."""
 
     producer: str
     writes: Sequence[Write]
@@ -103,14 +103,14 @@ class Seen(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What a consumer got of one partition at once."""
+    """Records of one partition that a consumer got at once."""
 
     consumer: str
     partition: TopicPartition
     at: int
     records: Sequence[Seen]
     sought: bool = False
-    """It began anew before: another position, another assignment."""
+    """True when the consumer began anew before: another position, another assignment."""
     read_committed: bool = True
     group: str | None = None
     topic_id: TopicId = NO_TOPIC_ID
@@ -124,6 +124,23 @@ class Commit(NamedTuple):
     offset: int
     asked_at: int
     answered_at: int | None
+
+
+class OffsetCommitted(NamedTuple):
+    """A group's offset in a transaction whose commit was answered; of groups whose committed offsets only rise."""
+
+    key: GroupPartition
+    offset: int
+    answered_at: int
+
+
+class OffsetRead(NamedTuple):
+    """A group's offset by OffsetFetch; −1: none. ``version``: of the request, without ``require_stable``."""
+
+    key: GroupPartition
+    offset: int
+    asked_at: int
+    version: int
 
 
 class Deletion(NamedTuple):
@@ -169,8 +186,11 @@ class History:
     drained: Mapping[TopicPartition, Sequence[Seen]] = field(default_factory=dict)
     """Everything a read_committed consumer finds at the end, from the beginning."""
     commits: Sequence[Commit] = ()
+    offsets_committed: Sequence[OffsetCommitted] = ()
+    offset_reads: Sequence[OffsetRead] = ()
+    """Answers of OffsetFetch for groups whose committed offsets only rise."""
     committed_offsets: Mapping[GroupPartition, int] | None = None
-    """What the groups have committed at the end; None: not looked at."""
+    """Committed offsets at the end; None: not looked at."""
     followed_groups: frozenset[str] = frozenset()
     """Groups that begin at the earliest offset and whose polls are all in the history."""
     deletions: Sequence[Deletion] = ()
@@ -186,4 +206,4 @@ class History:
     copies: Sequence[Copied] = ()
     starts_seen: Sequence[StartSeen] = ()
     retained_for: Mapping[str, int] = field(default_factory=dict)
-    """How long records of a topic stay, in the unit of the times."""
+    """Retention by topic, in the unit of the times."""

@@ -38,8 +38,8 @@ class Waiting(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Aftermath:
-    """What is to be seen ``bound_ms`` after the network, the disk and the broker were healed at ``healed_at_ms``."""
+class EndState:
+    """The state of the cluster ``bound_ms`` after network, disk and broker were healed at ``healed_at_ms``."""
 
     healed_at_ms: int
     bound_ms: int
@@ -57,46 +57,46 @@ WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 _DECIDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
-def stuck_clients(aftermath: Aftermath) -> Iterator[str]:
+def stuck_clients(end_state: EndState) -> Iterator[str]:
     """A client has done nothing since the healing."""
-    for client, at_ms in sorted(aftermath.progress.items()):
-        if at_ms is None or at_ms <= aftermath.healed_at_ms:
-            yield f"{client} has done nothing since {at_ms}, {aftermath.bound_ms} ms after the healing"
+    for client, at_ms in sorted(end_state.progress.items()):
+        if at_ms is None or at_ms <= end_state.healed_at_ms:
+            yield f"{client} has done nothing since {at_ms}, {end_state.bound_ms} ms after the healing"
 
 
-def open_transactions(aftermath: Aftermath) -> Iterator[str]:
+def open_transactions(end_state: EndState) -> Iterator[str]:
     """A transaction is not at an end, and it is not one in two phases that was left open on purpose."""
-    for transaction in aftermath.transactions:
+    for transaction in end_state.transactions:
         held = transaction.two_phase and transaction.state == "Ongoing"
         if transaction.state not in _DECIDED and not held:
             yield f"{transaction.transactional_id} is {transaction.state}"
 
 
-def held_back(aftermath: Aftermath) -> Iterator[str]:
+def held_back(end_state: EndState) -> Iterator[str]:
     """The last stable offset is not the high watermark, and no transaction in two phases holds it."""
     excused: set[TopicPartition] = set()
-    for transaction in aftermath.transactions:
+    for transaction in end_state.transactions:
         if transaction.two_phase:
             excused |= transaction.partitions
-    for partition, (high, stable) in sorted(aftermath.partitions.items()):
+    for partition, (high, stable) in sorted(end_state.partitions.items()):
         if stable != high and partition not in excused:
             yield f"{partition}: last stable offset {stable}, high watermark {high}"
 
 
-def unstable_groups(aftermath: Aftermath) -> Iterator[str]:
+def unstable_groups(end_state: EndState) -> Iterator[str]:
     """A group is still rebalancing."""
-    for group, state in sorted(aftermath.groups.items()):
+    for group, state in sorted(end_state.groups.items()):
         if state not in AT_REST:
             yield f"{group} is {state}"
 
 
-def unanswered_requests(aftermath: Aftermath) -> Iterator[str]:
+def unanswered_requests(end_state: EndState) -> Iterator[str]:
     """A request on an open connection came before the healing ended its excuse, and was never answered."""
-    for connection, request, asked_at_ms in aftermath.waiting:
+    for connection, request, asked_at_ms in end_state.waiting:
         yield f"{request} of {connection}, asked at {asked_at_ms}"
 
 
-LIVENESS: Final[Mapping[str, Callable[[Aftermath], Iterator[str]]]] = {
+LIVENESS: Final[Mapping[str, Callable[[EndState], Iterator[str]]]] = {
     "L1 client without progress": stuck_clients,
     "L2 transaction not at an end": open_transactions,
     "L3 last stable offset held back": held_back,
@@ -105,7 +105,7 @@ LIVENESS: Final[Mapping[str, Callable[[Aftermath], Iterator[str]]]] = {
 }
 
 
-def check_liveness(aftermath: Aftermath) -> dict[str, list[str]]:
+def check_liveness(end_state: EndState) -> dict[str, list[str]]:
     """Rule (number and name) → its instances; empty when everything moves."""
-    found = {name: list(look(aftermath)) for name, look in LIVENESS.items()}
+    found = {name: list(look(end_state)) for name, look in LIVENESS.items()}
     return {name: instances for name, instances in found.items() if instances}

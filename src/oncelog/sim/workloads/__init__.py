@@ -1,1 +1,1 @@
-"""What simulated clients do: programs over production clients that write down what they did and saw."""
+"""Workloads: programs over production clients that write down what they did and saw."""

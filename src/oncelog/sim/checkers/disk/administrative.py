@@ -45,7 +45,7 @@ Place = tuple[TopicPartition, int]
 
 
 def ends_of(records: Iterable[AuditRecord]) -> list[End]:
-    """What an audit log says was ended."""
+    """Transactions that were ended, by an audit log."""
     found = []
     for record in records:
         if record.action not in _ENDS:
@@ -70,7 +70,7 @@ def _number(value: object) -> int:
 
 
 class Listings:
-    """What coordinators have had on their lists, read from their logs record by record."""
+    """Partitions that coordinators have had on their lists, read from their logs record by record."""
 
     def __init__(self) -> None:
         self.of: dict[Place, list[Listing]] = {}
@@ -100,8 +100,8 @@ class Listings:
 
 
 def live_ended(end: End, listed: list[Listing], decided: int) -> Iterator[Finding]:
-    """Whether what was ended was on its coordinator's list; ``decided``: how many markers of the coordinator are before
-    this one in the partition."""
+    """A finding if the transaction that was ended was on its coordinator's list; ``decided``: how many markers of the
+    coordinator are before this one in the partition."""
     if decided < len(listed):
         listing = listed[decided]
         if listing.epoch == end.producer_epoch and listing.from_ms < end.at_ms:

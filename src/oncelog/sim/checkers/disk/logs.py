@@ -19,7 +19,7 @@ Finding = tuple[str, str]
 
 
 class Kept(NamedTuple):
-    """What is known of topics and tells which batches need not be there."""
+    """Topics of which batches need not be there, by reason."""
 
     compacted: frozenset[str] = frozenset()
     rewritten: frozenset[str] = frozenset()
@@ -31,7 +31,7 @@ class Kept(NamedTuple):
 
 
 def one_log(log: ScannedLog, kept: Kept, *, torn: bool) -> Iterator[Finding]:
-    """What can be said of a log alone. ``torn``: the power was lost, so that it may end in rubble."""
+    """Rules D1, D2, D4 and D5 on one log. ``torn``: the power was lost, so that it may end in rubble."""
     if log.unsound is not None and not torn:
         yield UNSOUND, log.unsound
     if log.interrupted:

@@ -67,7 +67,7 @@ class ScannedLog:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every offset from 0 on is there."""
+        """True when every offset from 0 on is there."""
         following = 0
         for batch in self.batches:
             header = batch.header

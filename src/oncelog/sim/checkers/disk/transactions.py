@@ -42,7 +42,7 @@ Decisions = Mapping[tuple[TopicPartition, int], list[Decision]]
 
 
 class Words(NamedTuple):
-    """What the coordinators have decided and listed; ``known``: the producer ids of whole logs."""
+    """Decisions and lists of the coordinators; ``known``: the producer ids of whole logs."""
 
     decided: dict[tuple[TopicPartition, int], list[Decision]]
     listed: Mapping[tuple[TopicPartition, int], list[Listing]]
@@ -86,7 +86,7 @@ def _decide(
 
 
 class Known(NamedTuple):
-    """What else is known when markers are compared with decisions."""
+    """Facts beside the logs that markers and decisions are compared by."""
 
     settled: bool
     restarted_at_ms: Sequence[int]

@@ -52,7 +52,7 @@ BatchKey = tuple[PartitionKey, int, int, int]
 
 
 class Appends:
-    """What was acknowledged where."""
+    """Acknowledged batches and their offsets, by partition."""
 
     def __init__(self, topics: Topics, report: Report, watermarks: Watermarks) -> None:
         self._topics = topics
@@ -64,7 +64,7 @@ class Appends:
         self._trimmed: dict[PartitionKey, int] = {}
 
     def durable(self) -> list[AcknowledgedBatch]:
-        """What must be on the disk."""
+        """Batches that must be on the disk."""
         trimmed = self._trimmed
         return [b._replace(deleted_before=trimmed.get(key, 0)) for (key, _), b in self._durable.items()]
 
@@ -73,7 +73,7 @@ class Appends:
         self._trimmed[key] = max(self._trimmed.get(key, 0), FOREVER if before < 0 else before)
 
     def restarted(self, *, keeps_all: bool) -> None:
-        """What was not certainly durable may be gone."""
+        """Forget batches that were not certainly durable: they may be gone."""
         if not keeps_all:
             self._ranges.clear()
             self._places.clear()

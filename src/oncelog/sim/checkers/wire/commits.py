@@ -59,7 +59,7 @@ class Commits:
         self._ignored: set[str] = set()
 
     def restarted(self, index: int) -> None:
-        """What was on its way has happened or never will."""
+        """Close the commits that were on their way: they have happened or never will."""
         self._asked.clear()
         for commits in self._known.values():
             for commit in commits:

@@ -30,7 +30,7 @@ class Exchange(NamedTuple):
 
 
 def name_of(request: object) -> str:
-    """What a request (or the class alone) is called."""
+    """The name of a request's class; the class alone will do."""
     return request.__name__ if isinstance(request, type) else type(request).__name__
 
 
@@ -97,7 +97,7 @@ class Rising:
         return self._values[position - 1] if position else None
 
     def sent(self, index: int, value: int) -> None:
-        """It was told as wire's event ``index``."""
+        """The value was sent as the wire's event ``index``."""
         if not self._values or value > self._values[-1]:
             self._sent.append(index)
             self._values.append(value)

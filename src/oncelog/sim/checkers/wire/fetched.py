@@ -57,7 +57,7 @@ class FetchedLogs:
         """Producer → its last marker seen: (offset, coordinator epoch)."""
 
     def restarted(self, *, keeps_all: bool) -> None:
-        """What is readable is durable, unless the broker does not sync."""
+        """Keep all that was readable: it is durable, unless the broker does not sync."""
         if not keeps_all:
             self._batches.clear()
             self._epochs.clear()

@@ -32,7 +32,7 @@ class Generations:
         self._ignored: set[str] = set()
 
     def restarted(self) -> None:
-        """What was joined and not synced is forgotten."""
+        """Forget generations that were joined and not synced."""
         self._joined.clear()
         self._leaders.clear()
 

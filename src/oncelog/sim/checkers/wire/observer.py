@@ -79,7 +79,7 @@ class WireObserver:
         }
 
     def looks_at(self, request_class: type[Request[Any]]) -> bool:
-        """Whether a rule looks at such requests or their answers; of others the class says enough."""
+        """True when a rule looks at such requests or their answers; of others the class says enough."""
         looked_at = self._looks_at.get(request_class)
         if looked_at is None:
             looked_at = request_class in self._requests or request_class.response_class() in self._responses
@@ -128,7 +128,7 @@ class WireObserver:
         self._commits.restarted(self._index)
 
     def acknowledged_batches(self) -> list[AcknowledgedBatch]:
-        """What acks=all was answered for, for the disk observer."""
+        """Batches acknowledged with acks=all, for the disk observer."""
         return self._appends.durable()
 
     def waiting(self, before_ms: int) -> list[Waiting]:

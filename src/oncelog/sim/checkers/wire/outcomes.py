@@ -22,7 +22,7 @@ Claim = tuple[object, ...]
 
 
 class Outcomes:
-    """How transactions ended, and who was given which producer id and epoch."""
+    """Ends of transactions, and owners of producer ids and epochs."""
 
     def __init__(self, report: Report) -> None:
         self._report = report

@@ -1,11 +1,12 @@
-"""Hanging transactions planted on purpose, what looks like them and is not, and administrators that end them.
+"""Hanging transactions injected on purpose, live ones that look like them, and administrators that end them.
 
-``planting`` and ``damaging`` make them, ``excused`` makes what must not be touched, ``administering`` runs the
-production tool during the faults, ``closing`` after them; ``ground`` knows what was planted, ``workload`` starts all.
+``injector`` (with ``request_hangs`` and ``pending_offsets``) and ``log_damage`` make them, ``live_lookalikes`` makes
+the live ones; ``administrator`` runs the production tool during the faults, ``final_verdict`` after them;
+``ground_truth`` holds the hangs that were injected, ``workload`` starts all.
 """
 
 from __future__ import annotations
 
-from oncelog.sim.workloads.hangs.workload import Hangs, draw_hangs
+from oncelog.sim.workloads.hangs.workload import HangingTransactions, draw_hangs
 
-__all__ = ["Hangs", "draw_hangs"]
+__all__ = ["HangingTransactions", "draw_hangs"]

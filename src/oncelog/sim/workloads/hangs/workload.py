@@ -13,18 +13,19 @@ from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.sim.faults import Fault
-from oncelog.sim.workloads.base import Stage, Topic
-from oncelog.sim.workloads.hangs.administering import Administrator
-from oncelog.sim.workloads.hangs.closing import Closing
-from oncelog.sim.workloads.hangs.committing import Committing
-from oncelog.sim.workloads.hangs.damaging import Vandal
-from oncelog.sim.workloads.hangs.excused import Dripping, Keeper, Reader
-from oncelog.sim.workloads.hangs.ground import CountedStage, Ground
-from oncelog.sim.workloads.hangs.planting import Planter
-from oncelog.sim.workloads.members import note_group
-from oncelog.sim.workloads.producing import Producers
-from oncelog.sim.workloads.two_phase import Committers
+from oncelog.sim.faults.fault import Fault
+from oncelog.sim.workloads.group_members import note_group
+from oncelog.sim.workloads.hangs.administrator import Administrator
+from oncelog.sim.workloads.hangs.final_verdict import FinalVerdict
+from oncelog.sim.workloads.hangs.ground_truth import CountedContext, GroundTruth
+from oncelog.sim.workloads.hangs.injector import HangInjector
+from oncelog.sim.workloads.hangs.live_lookalikes import Keeper, Reader, SlowTransactions
+from oncelog.sim.workloads.hangs.log_damage import LogDamager
+from oncelog.sim.workloads.hangs.offset_committer import OffsetCommitter
+from oncelog.sim.workloads.hangs.request_hangs import REQUEST_KINDS
+from oncelog.sim.workloads.producers import Producers
+from oncelog.sim.workloads.two_phase_committers import Committers
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
 
 SHARE: Final = 0.15
 """Of the seeds."""
@@ -33,33 +34,33 @@ TRANSACTION_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Hangs:
-    """Producers and committers, planters among them, and who has to tell them apart."""
+class HangingTransactions:
+    """Producers and committers, injectors of hangs among them, and administrators that have to tell them apart."""
 
     name: str
     partitions: int
-    planters: int
-    vandal: bool
+    injectors: int
+    log_damager: bool
     administrators: int
     left_for_ever: bool
     writers: Producers
     committers: Committers
     kept: Committers
     """Their transactions stay prepared until the end, each on a partition of its own."""
-    ground: Ground = field(repr=False)
+    truth: GroundTruth = field(repr=False)
 
     @property
     def leaves_open(self) -> bool:
-        """Whether a prepared transaction is never ended."""
+        """True when a prepared transaction is never ended."""
         return self.left_for_ever
 
     def topics(self) -> list[Topic]:
         """All write to one; committers and keepers to others."""
         return [Topic(self.name, self.partitions), *self.committers.topics(), *self.kept.topics()]
 
-    def start(self, stage: Stage) -> None:
+    def start(self, context: WorkloadContext) -> None:
         """All programs."""
-        counted = CountedStage(stage.world, stage.recorder, stage.transaction_version)
+        counted = CountedContext(context.world, context.recorder, context.transaction_version)
         places = [TopicPartition(TopicName(self.name), index) for index in range(self.partitions)]
         topics = tuple(topic.name for topic in self.topics())
         self.writers.start(counted)
@@ -67,34 +68,34 @@ class Hangs:
         for index in range(self.kept.committers):
             name = f"{self.kept.name}-{index}"
             for_ever = self.left_for_ever and index == 0
-            stage.supervise(name, Keeper(stage, self.kept, name, self.ground, for_ever=for_ever))
-        drip = self.ground.safe_name(f"{self.name}-drip", 1) + "-0"
-        self.ground.groups.append(drip)
-        counted.supervise(drip, Dripping(stage, drip, places))
-        counted.supervise(f"{self.name}-reader", Reader(stage, places))
+            context.supervise(name, Keeper(context, self.kept, name, self.truth, for_ever=for_ever))
+        slow = self.truth.safe_name(f"{self.name}-drip", 1) + "-0"
+        self.truth.groups.append(slow)
+        counted.supervise(slow, SlowTransactions(context, slow, places))
+        counted.supervise(f"{self.name}-reader", Reader(context, places))
         group = f"{self.name}-commits"
-        self.ground.groups.append(group)
-        counted.supervise(group, Committing(stage, group, places[0]))
+        self.truth.groups.append(group)
+        counted.supervise(group, OffsetCommitter(context, group, places[0]))
         live_ids = [f"{self.writers.name}-{index}" for index in range(self.writers.producers)]
-        for index in range(self.planters):
+        for index in range(self.injectors):
             name = f"{self.name}-plant{index}"
-            counted.supervise(name, Planter(stage, self.ground, name, places, live_ids))
-        if self.vandal:
-            counted.supervise(f"{self.name}-vandal", Vandal(stage, self.ground, f"{self.name}-vandal", places))
+            counted.supervise(name, HangInjector(context, self.truth, name, places, live_ids, REQUEST_KINDS))
+        if self.log_damager:
+            counted.supervise(f"{self.name}-vandal", LogDamager(context, self.truth, f"{self.name}-vandal", places))
         for index in range(self.administrators):
             name = f"{self.name}-admin{index}"
-            counted.supervise(name, Administrator(stage, self.ground, name, topics, self.committers))
-        stage.supervise(f"{self.name}-closing", Closing(stage, counted, self.ground))
+            counted.supervise(name, Administrator(context, self.truth, name, topics, self.committers))
+        context.supervise(f"{self.name}-closing", FinalVerdict(context, counted, self.truth))
 
-    async def look_back(self, stage: Stage, client: AsyncClient) -> None:
-        """What committers and keepers have in their logs, and what groups have committed."""
-        await self.committers.look_back(stage, client)
-        await self.kept.look_back(stage, client)
-        for group in self.ground.groups:
-            await note_group(stage, client, group)
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Write down the logs of committers and keepers, and committed offsets of groups."""
+        await self.committers.record_final_state(context, client)
+        await self.kept.record_final_state(context, client)
+        for group in self.truth.groups:
+            await note_group(context, client, group)
 
 
-def draw_hangs(name: str, entropy: random.Random) -> tuple[Hangs, Mapping[str, str]]:
+def draw_hangs(name: str, entropy: random.Random) -> tuple[HangingTransactions, Mapping[str, str]]:
     """By chance; with the broker's configuration that goes with it."""
     config = {
         "transaction.state.log.num.partitions": str(entropy.choice((3, 5))),
@@ -106,30 +107,30 @@ def draw_hangs(name: str, entropy: random.Random) -> tuple[Hangs, Mapping[str, s
     if entropy.random() < 0.3:
         config["transactional.id.expiration.ms"] = "8000"
         config["transaction.remove.expired.transaction.cleanup.interval.ms"] = str(entropy.choice((1_000, 5_000)))
-    ground = Ground(
+    truth = GroundTruth(
         verifies=config["transaction.partition.verification.enable"] == "true",
         coordinators=int(config["transaction.state.log.num.partitions"]),
         orphan_action=config["transaction.orphan.action"],
         orphan_grace_ms=int(config["transaction.orphan.grace.ms"]),
     )
-    orphans_alone = ground.orphan_action == "abort" and entropy.random() < 0.5
-    name = ground.safe_name(name, 1)
+    orphans_alone = truth.orphan_action == "abort" and entropy.random() < 0.5
+    name = truth.safe_name(name, 1)
     partitions = entropy.randint(2, 4)
     left_for_ever = entropy.random() < 0.3
     keepers = 1 if left_for_ever else entropy.randint(1, 2)
-    hangs = Hangs(
+    hangs = HangingTransactions(
         name,
         partitions,
-        planters=entropy.randint(1, 3),
-        vandal=entropy.random() < 0.4 or ground.verifies,
+        injectors=entropy.randint(1, 3),
+        log_damager=entropy.random() < 0.4 or truth.verifies,
         administrators=0 if orphans_alone else entropy.randint(1, 2),
         left_for_ever=left_for_ever,
         writers=Producers(name, 1, partitions, entropy.choice((50, 150)), transactional=True, timeout_ms=5_000),
         committers=Committers(
-            ground.safe_name(f"{name}-2pc", 2), 2, 2, 100, entropy.choice((0.0, 0.05)), outsiders=True
+            truth.safe_name(f"{name}-2pc", 2), 2, 2, 100, entropy.choice((0.0, 0.05)), outsiders=True
         ),
-        kept=Committers(ground.safe_name(f"{name}-kept", keepers), keepers, keepers, 100, deadly=0.0, outsiders=True),
-        ground=ground,
+        kept=Committers(truth.safe_name(f"{name}-kept", keepers), keepers, keepers, 100, deadly=0.0, outsiders=True),
+        truth=truth,
     )
     return hangs, config
 

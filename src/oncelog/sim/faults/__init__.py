@@ -1,0 +1,1 @@
+"""Faults: what goes wrong in a simulation, by name, and plans of them as values and as text."""

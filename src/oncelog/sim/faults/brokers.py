@@ -1,0 +1,173 @@
+"""Faults of one broker: its process, its power, its disk, its clock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.network.duplicates import END_TXN
+from oncelog.sim.world import World
+
+
+async def _down_for(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> None:
+    broker = broker_of(world, fault)
+    if broker.stays_down:
+        return  # another fault has it
+    broker.stays_down = True
+    end(broker)
+    await span(fault)
+    broker.stays_down = False
+    if not broker.is_up:
+        broker.start_until_up()
+
+
+async def _kill(world: World, fault: Fault) -> None:
+    """kill -9 of the broker."""
+    await _down_for(world, fault, BrokerHost.kill)
+
+
+async def _power_cut(world: World, fault: Fault) -> None:
+    """The broker's machine loses power."""
+    await _down_for(world, fault, BrokerHost.lose_power)
+
+
+async def _power_cut_while_writing(world: World, fault: Fault) -> None:
+    """The machine loses power in the middle of an event, a recovery, a compaction."""
+    broker_of(world, fault).files.lose_power_after(fault.choice % 200)
+
+
+async def _power_cut_at_sync(world: World, fault: Fault) -> None:
+    """The machine loses power between a write and its sync: whatever was acknowledged too early is gone."""
+    broker_of(world, fault).files.lose_power_at_sync(fault.choice % 8)
+
+
+async def _kill_while_writing(world: World, fault: Fault) -> None:
+    """The process is killed in the middle of an event (no memory is left); what it has written stays."""
+    broker_of(world, fault).files.lose_power_after(fault.choice % 200, only_process=True)
+
+
+async def _damaged_files(world: World, fault: Fault) -> None:
+    """The process is killed, and files that can be made anew (indexes, snapshots) are damaged before it comes back."""
+
+    def end(broker: BrokerHost) -> None:
+        broker.kill()
+        entropy = random.Random(fault.choice)
+        paths = broker.files.paths(".index", ".timeindex", ".snapshot")
+        for path in entropy.sample(paths, min(len(paths), 1 + fault.choice % 4)):
+            broker.files.flip_bit(path, entropy.randrange(8 * (broker.files.size(path) or 0)))
+
+    await _down_for(world, fault, end)
+
+
+async def _kill_at_end_txn(world: World, fault: Fault) -> None:
+    """kill -9 in the instant in which an answer to EndTxn leaves; the disk is slow for the span when it comes back."""
+    killed = asyncio.Event()
+    broker_of(world, fault).kill_at_answer(END_TXN, killed.set)
+    await killed.wait()
+    await slower(world, fault, sync_us=(1_000, 1_000 * (1 + fault.choice % 2_000)))
+
+
+async def _restart(world: World, fault: Fault) -> None:
+    """A clean shutdown and a start."""
+    await _down_for(world, fault, BrokerHost.shut_down)
+
+
+async def _stall(world: World, fault: Fault) -> None:
+    """The process stands still (SIGSTOP, a garbage collector, a suspended machine) and goes on."""
+    broker = broker_of(world, fault)
+    broker.freeze()
+    await span(fault)
+    broker.thaw()
+
+
+async def slower(world: World, fault: Fault, **spans_us: tuple[int, int]) -> None:
+    """The broker's machine takes longer for some things (names of ``Latencies``) for the span."""
+    machine = broker_of(world, fault).machine
+    machine.latencies = replace(machine.latencies, **spans_us)
+    await span(fault)
+    machine.latencies = machine.usual_latencies
+
+
+async def _slow_disk(world: World, fault: Fault) -> None:
+    """Every sync takes long."""
+    most_us = 1_000 * (1 + fault.choice % 3_000)
+    await slower(world, fault, sync_us=(most_us // 2, most_us), slice_us=(1_000, 200_000))
+
+
+async def _slow_metadata(world: World, fault: Fault) -> None:
+    """Every commit to the coordination tree takes long."""
+    most_us = 1_000 * (1 + fault.choice % 4_000)
+    await slower(world, fault, metadata_us=(most_us // 2, most_us))
+
+
+async def _failing_sync(world: World, fault: Fault) -> None:
+    """One sync fails: the broker must not go on."""
+    broker_of(world, fault).files.fail_syncs(1)
+
+
+async def _failing_sync_then_power_cut(world: World, fault: Fault) -> None:
+    """A sync fails, and at one of the next the power does: the page cache was the only place left (fsyncgate)."""
+    files = broker_of(world, fault).files
+    files.fail_syncs(1)
+    files.lose_power_at_sync(1 + fault.choice % 3)
+
+
+async def _full_disk(world: World, fault: Fault) -> None:
+    """The disk is full for a while."""
+    await _little_space(world, fault, fault.choice % 20_000)
+
+
+async def _tight_disk(world: World, fault: Fault) -> None:
+    """For a moment there is room for a decision, perhaps, and not for its markers."""
+    await _little_space(world, fault, fault.choice % 1_500)
+
+
+async def _little_space(world: World, fault: Fault, left_bytes: int) -> None:
+    files = broker_of(world, fault).files
+    files.capacity = files.used + left_bytes
+    await span(fault)
+    files.capacity = None
+
+
+async def _clock_jump(world: World, fault: Fault) -> None:
+    """The broker's clock is set forward."""
+    broker_of(world, fault).move_clock(fault.choice % 20_000)
+
+
+async def _clock_set_back(world: World, fault: Fault) -> None:
+    """The broker's clock is set back a little."""
+    broker_of(world, fault).move_clock(-(fault.choice % 2_000))
+
+
+PROCESS: Final[Mapping[str, Kind]] = {
+    "damaged-files": _damaged_files,
+    "kill": _kill,
+    "kill-while-writing": _kill_while_writing,
+    "restart": _restart,
+}
+POWER: Final[Mapping[str, Kind]] = {
+    "power-cut": _power_cut,
+    "power-cut-at-sync": _power_cut_at_sync,
+    "power-cut-while-writing": _power_cut_while_writing,
+}
+DISK: Final[Mapping[str, Kind]] = {
+    "failing-sync": _failing_sync,
+    "failing-sync-power-cut": _failing_sync_then_power_cut,
+    "full-disk": _full_disk,
+    "slow-disk": _slow_disk,
+    "slow-facts": _slow_metadata,
+}
+TIME: Final[Mapping[str, Kind]] = {
+    "clock-jump": _clock_jump,
+    "clock-set-back": _clock_set_back,
+    "stall": _stall,
+}
+BY_WORKLOADS: Final[Mapping[str, Kind]] = {"tight-disk": _tight_disk}
+"""Drawn by the workload that wants it."""
+AT_ANSWERS: Final[Mapping[str, Kind]] = {"kill-at-end-txn": _kill_at_end_txn}
+"""Drawn for clients of the old kind."""

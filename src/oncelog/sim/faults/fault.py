@@ -1,0 +1,46 @@
+"""A fault as a value, and what every kind of fault is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.world import ClientHost, World
+
+_BITS_FOR_AMOUNTS: Final = 24
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """Break ``kind`` at ``at_ms`` for ``span_ms``; ``choice`` (32 bits) picks whom and how much."""
+
+    at_ms: int
+    kind: str
+    span_ms: int
+    choice: int
+
+    def __str__(self) -> str:
+        return f"{self.at_ms} {self.kind} {self.span_ms} {self.choice}"
+
+
+Kind = Callable[[World, Fault], Awaitable[None]]
+"""Breaks something, waits for the span, and mends it."""
+
+
+async def span(fault: Fault) -> None:
+    """Let the fault's span pass."""
+    await asyncio.sleep(fault.span_ms / 1000)
+
+
+def broker_of(world: World, fault: Fault) -> BrokerHost:
+    """The broker that a fault hits: by the upper bits of its choice, which say nothing of how much."""
+    return world.brokers[(fault.choice >> _BITS_FOR_AMOUNTS) % len(world.brokers)]
+
+
+def client_of(world: World, fault: Fault) -> ClientHost | None:
+    """The client host that a fault hits, None when none is alive."""
+    names = sorted(name for name, host in world.hosts.items() if host.alive)
+    return world.hosts[names[fault.choice % len(names)]] if names else None

@@ -1,0 +1,93 @@
+"""Faults of clients and of the network: hosts that die, connections that break, directions that are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, client_of, span
+from oncelog.sim.network.conditions import ANY_HOST, NetworkConditions
+from oncelog.sim.world import World
+
+
+async def _kill_client(world: World, fault: Fault) -> None:
+    """kill -9 of a client; the broker hears of it, or does not."""
+    host = client_of(world, fault)
+    if host is not None:
+        host.kill(silent=bool(fault.choice & 1))
+
+
+async def _reset(world: World, fault: Fault) -> None:
+    """All connections of a client break; what it sent last still arrives, or does not."""
+    host = client_of(world, fault)
+    if host is not None:
+        for connection in world.network.connections_of(host.name):
+            connection.reset(deliver=bool(fault.choice & 1))
+
+
+async def _cut_up(world: World, fault: Fault) -> None:
+    """Nothing gets from a client to the brokers; it gives up, connects again, and later all of it arrives."""
+    host = client_of(world, fault)
+    if host is not None:
+        await cut(world, fault, host.name, ANY_HOST)
+
+
+async def _cut_down(world: World, fault: Fault) -> None:
+    """Nothing gets from the brokers to a client: what it asked for happens, and it does not know."""
+    host = client_of(world, fault)
+    if host is not None:
+        await cut(world, fault, ANY_HOST, host.name)
+
+
+async def cut(world: World, fault: Fault, source: str, target: str) -> None:
+    """Cut one direction between two hosts for the span."""
+    world.network.cut(source, target)
+    await span(fault)
+    world.network.heal(source, target)
+
+
+async def _hold_connection(world: World, fault: Fault) -> None:
+    """One connection of a client holds what is sent on it, while others do not: its requests arrive much later."""
+    host = client_of(world, fault)
+    connections = [] if host is None else world.network.connections_of(host.name)
+    if connections:
+        connection = connections[fault.choice // 7 % len(connections)]
+        connection.up.cut(fault.kind)
+        await span(fault)
+        connection.up.heal(fault.kind)
+
+
+async def _lossy_network(world: World, fault: Fault) -> None:
+    """Packets are lost and sent again: delays of 200 ms and more."""
+    most_us, lost = 1_000 + fault.choice % 100_000, 0.02 + fault.choice % 20 / 100
+    world.network.conditions = NetworkConditions(100, most_us, lost=lost)
+    await span(fault)
+    world.network.conditions = world.network.usual
+
+
+async def _repeated_requests(world: World, fault: Fault) -> None:
+    """Requests that are made to be repeated arrive a second time, on another connection, later."""
+    world.network.conditions = replace(world.network.conditions, repeated=0.05 + fault.choice % 30 / 100)
+    await span(fault)
+    world.network.conditions = world.network.usual
+
+
+async def _cut_between_brokers(world: World, fault: Fault) -> None:
+    """Nothing gets from one broker to another; the other direction is free."""
+    source = broker_of(world, fault)
+    others = [broker for broker in world.brokers if broker is not source]
+    if others:
+        await cut(world, fault, source.name, others[fault.choice % len(others)].name)
+
+
+CLIENTS: Final[Mapping[str, Kind]] = {
+    "cut-down": _cut_down,
+    "cut-up": _cut_up,
+    "hold-connection": _hold_connection,
+    "kill-client": _kill_client,
+    "lossy-network": _lossy_network,
+    "repeated-requests": _repeated_requests,
+    "reset": _reset,
+}
+BETWEEN_BROKERS: Final[Mapping[str, Kind]] = {"broker-cut": _cut_between_brokers}

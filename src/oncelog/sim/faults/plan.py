@@ -1,0 +1,93 @@
+"""Plans of faults: drawn by seed (swarm testing), read and written as text, carried out, and mended.
+
+A plan is a list of faults in virtual time. Each fault breaks something and mends it after its span; at the end of the
+plan :func:`heal` mends everything. A seed draws which kinds it uses at all, so that rare combinations get whole runs to
+themselves. A plan is values only: it can be printed, shortened and run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PROCESS, TIME
+from oncelog.sim.faults.fault import Fault, Kind
+from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
+from oncelog.sim.faults.tree import TREE_PATHS
+from oncelog.sim.world import World
+
+KINDS: Final[Mapping[str, Kind]] = {**PROCESS, **POWER, **DISK, **CLIENTS, **TIME, **BY_WORKLOADS}
+"""The kinds that seeds draw, by themselves or by their workloads."""
+OF_CLUSTERS: Final[Mapping[str, Kind]] = {**TREE_PATHS, **BETWEEN_BROKERS}
+"""Kinds that only plans name: no seed draws them while worlds have one broker."""
+ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS}
+_FAMILIES: Final = (
+    (sorted(PROCESS), 2, 0.5),
+    (sorted(POWER), 2, 0.6),
+    (sorted(DISK), 2, 0.4),
+    (sorted(CLIENTS), 3, 0.8),
+    (sorted(TIME), 1, 0.2),
+)
+"""Kinds, how many of them a seed uses at most, and how often it uses any: what matters most meets itself often."""
+
+
+def parse_plan(text: str) -> list[Fault]:
+    """The plan that :func:`format_plan` wrote. Raises ValueError."""
+    plan = []
+    for line in text.splitlines():
+        if line.strip():
+            at_ms, kind, span_ms, choice = line.split()
+            if kind not in ALL_KINDS:
+                raise ValueError(f"no fault is called {kind}")
+            plan.append(Fault(int(at_ms), kind, int(span_ms), int(choice)))
+    return plan
+
+
+def format_plan(plan: Sequence[Fault]) -> str:
+    """One fault a line."""
+    return "".join(f"{fault}\n" for fault in plan)
+
+
+def draw_plan(entropy: random.Random, length_ms: int) -> list[Fault]:
+    """Faults of a few kinds over ``length_ms``, in order of their times."""
+    used: list[str] = []
+    for kinds, most, share in _FAMILIES:
+        if entropy.random() < share:
+            used += entropy.sample(kinds, entropy.randint(1, most))
+    used = used or [entropy.choice(sorted(KINDS.keys() - BY_WORKLOADS))]
+    pause_ms = entropy.choice((2_000, 5_000, 10_000))
+    plan, at_ms = [], 0
+    while (at_ms := at_ms + 1 + int(entropy.expovariate(1 / pause_ms))) < length_ms:
+        span_ms = min(1 + int(entropy.expovariate(1 / entropy.choice((200, 2_000, 6_000)))), 30_000)
+        plan.append(Fault(at_ms, entropy.choice(used), span_ms, entropy.getrandbits(32)))
+    return plan
+
+
+async def carry_out(world: World, plan: Sequence[Fault]) -> None:
+    """Let each fault happen at its time; faults overlap."""
+    running = []
+    for fault in sorted(plan):
+        await asyncio.sleep(max(0, fault.at_ms * 1000 - world.kernel.now_us) / 1_000_000)
+        world.kernel.trace(f"fault {fault}")
+        running.append(asyncio.create_task(_run(ALL_KINDS[fault.kind], world, fault)))
+    for task in running:
+        await task
+
+
+async def _run(kind: Kind, world: World, fault: Fault) -> None:
+    await kind(world, fault)
+
+
+def heal(world: World) -> None:
+    """Mend everything: the network, the disks, and every broker that is down comes up."""
+    world.network.heal_all()
+    for broker in world.brokers:
+        broker.machine.latencies = broker.machine.usual_latencies
+        broker.files.be_well()
+        broker.records.answer_kill = None
+        broker.thaw()
+        broker.stays_down = False
+        if not broker.is_up:
+            broker.start_until_up()

@@ -1,0 +1,1 @@
+"""The network between simulated hosts: connections, their two directions, and conditions by pair of hosts."""

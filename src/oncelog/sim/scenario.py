@@ -1,0 +1,99 @@
+"""The scenario of a seed, drawn before anything happens: configuration, latencies, network, workloads, faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from oncelog.sim.faults.fault import Fault
+from oncelog.sim.faults.plan import draw_plan
+from oncelog.sim.machine import Latencies
+from oncelog.sim.network.conditions import NetworkConditions
+from oncelog.sim.workloads.hangs import draw_hangs
+from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION, tight_moments
+from oncelog.sim.workloads.old_copiers import kill_moments
+from oncelog.sim.workloads.selection import OLD_CLIENTS, draw_workloads, with_old_copiers, with_refused_batches
+from oncelog.sim.workloads.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything but what happens in it."""
+
+    config: Mapping[str, str]
+    transaction_version: int
+    latencies: Latencies
+    conditions: NetworkConditions
+    workloads: Sequence[Workload]
+    plan: Sequence[Fault]
+    disk_checks: float
+    """Probability that the disk is checked after a crash; at the end it always is."""
+    brokers: int = 1
+
+
+def draw_scenario(
+    seed: int, length_ms: int, plan: Sequence[Fault] | None, *, old_clients: bool = OLD_CLIENTS
+) -> Scenario:
+    """The scenario of a seed; ``plan`` replaces the faults it draws, ``old_clients`` adds clients of the old kind."""
+    draws = random.Random(f"{seed}/scene")
+    transaction_version = 1 if draws.random() < 0.15 else 2
+    drawn = draw_plan(random.Random(f"{seed}/faults"), length_ms)
+    slowest_us = draws.choice((1_000, 5_000, 50_000))
+    refusals = random.Random(f"{seed}/refusals")  # streams of their own: the other seeds stay what they are
+    hangs = random.Random(f"{seed}/hangs")
+    scenario = Scenario(
+        config=_draw_config(draws),
+        transaction_version=transaction_version,
+        latencies=Latencies(sync_us=(50, slowest_us), metadata_us=(200, slowest_us), slice_us=(50, slowest_us)),
+        conditions=NetworkConditions(100, draws.choice((500, 2_000, 20_000))),
+        workloads=with_refused_batches(draw_workloads(draws, transaction_version), refusals, transaction_version),
+        plan=_suitable(drawn if plan is None else plan, transaction_version),
+        disk_checks=draws.choice((0.0, 0.2)),
+    )
+    if hangs.random() >= SHARE:
+        if not old_clients:
+            return scenario
+        old = random.Random(f"{seed}/old clients")
+        return _with_old_clients(scenario, old, kill_moments(old, length_ms) if plan is None else [])
+    workload, config = draw_hangs("hang", hangs)
+    return _hanging(scenario, workload, config, [*drawn, *tight_moments(hangs, length_ms)] if plan is None else plan)
+
+
+def _with_old_clients(scenario: Scenario, entropy: random.Random, moments: Sequence[Fault]) -> Scenario:
+    """In some seeds copiers of the old kind; their late requests would decide the wrong transaction, as in V1."""
+    workloads = with_old_copiers(list(scenario.workloads), entropy, scenario.transaction_version)
+    if workloads == scenario.workloads:
+        return scenario
+    return replace(scenario, workloads=workloads, plan=_suitable([*scenario.plan, *moments], 1))
+
+
+def _hanging(scenario: Scenario, workload: Workload, config: Mapping[str, str], plan: Sequence[Fault]) -> Scenario:
+    """The same machine and network, and the world of hanging transactions."""
+    return replace(
+        scenario,
+        config={**scenario.config, **config},
+        transaction_version=TRANSACTION_VERSION,
+        workloads=[workload],
+        plan=_suitable(plan, TRANSACTION_VERSION),
+        disk_checks=0.5,
+    )
+
+
+def _draw_config(draws: random.Random) -> Mapping[str, str]:
+    return {
+        "transaction.state.log.num.partitions": str(draws.choice((1, 3, 5))),
+        "offsets.topic.num.partitions": str(draws.choice((1, 3, 5))),
+        "log.roll.ms": str(draws.choice((2_000, 10_000, 3_600_000))),
+        "group.initial.rebalance.delay.ms": str(draws.choice((0, 500))),
+        "log.cleaner.backoff.ms": str(backoff_ms := draws.choice((1_000, 15_000))),
+        "log.retention.check.interval.ms": str(min(backoff_ms, draws.choice((1_000, 20_000)))),
+        "transaction.two.phase.commit.enable": "true",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(draws.choice((1_000, 10_000))),
+    }
+
+
+def _suitable(plan: Sequence[Fault], transaction_version: int) -> Sequence[Fault]:
+    """Late requests decide the wrong transaction in Transactions V1, by Kafka's design (KAFKA-17754): not there."""
+    late = ("cut-up", "hold-connection", "reset", "repeated-requests")
+    return list(plan) if transaction_version >= 2 else [fault for fault in plan if fault.kind not in late]

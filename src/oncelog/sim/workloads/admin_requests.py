@@ -1,0 +1,79 @@
+"""Requests of administrators, each as one call: topics, partitions, configurations, producers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.errors import BrokerRefused
+from oncelog.sim.workloads.workload import Topic
+from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from oncelog.wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+TIMEOUT_MS: Final = 10_000
+_TOPIC: Final = 2
+_SET: Final = 0
+
+
+async def create_topic(client: AsyncClient, topic: Topic) -> None:
+    """Raises BrokerRefused."""
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
+    wanted = CreatableTopic(name=topic.name, num_partitions=topic.partitions, replication_factor=1, configs=configs)
+    response = await client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
+    _check(response.topics[0].error_code, f"create {topic.name}")
+
+
+async def delete_topic(client: AsyncClient, name: str) -> None:
+    """Raises BrokerRefused."""
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
+    response = await client.request(request)
+    _check(response.responses[0].error_code, f"delete {name}")
+
+
+async def add_partitions(client: AsyncClient, name: str, count: int) -> None:
+    """Raises BrokerRefused."""
+    wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
+    response = await client.request(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
+    _check(response.results[0].error_code, f"partitions of {name}")
+
+
+async def alter_topic(client: AsyncClient, name: str, configs: Mapping[str, str]) -> None:
+    """Raises BrokerRefused."""
+    altered = [AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in configs.items()]
+    resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=altered)
+    response = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
+    _check(response.responses[0].error_code, f"configuration of {name}")
+
+
+async def delete_records(client: AsyncClient, partition: TopicPartition, before: int) -> int:
+    """The log's new start. Raises BrokerRefused."""
+    wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=before)
+    topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])
+    response = await client.request(DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
+    answer = response.topics[0].partitions[0]
+    _check(answer.error_code, f"records of {partition}")
+    return answer.low_watermark
+
+
+async def producers_of(client: AsyncClient, partition: TopicPartition) -> list[ProducerState]:
+    """The producers that the partition remembers. Raises BrokerRefused."""
+    topic = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
+    response = await client.request(DescribeProducersRequest(topics=[topic]))
+    answer = response.topics[0].partitions[0]
+    _check(answer.error_code, f"producers of {partition}")
+    return answer.active_producers
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        raise BrokerRefused(code, what)

@@ -1,0 +1,135 @@
+"""Consumers: members of a group that join, leave, die and come back, and lone ones that start over and seek."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.errors import ClientError
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.sim.workloads.group_members import MEMBER, Member, counting_client, note_group, note_seek
+from oncelog.sim.workloads.producers import Producers
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
+from oncelog.sim.world import ClientHost
+
+WAIT_MS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Consumers:
+    """``members`` of one group and ``loners`` that assign themselves, all reading what ``writers`` produce."""
+
+    name: str
+    writers: Producers
+    members: int
+    loners: int
+    read_committed: bool
+    by_hand: bool
+    """Each poll is committed; otherwise every five seconds."""
+    static: bool
+    """Members have instance ids: a restarted one takes its own place again."""
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Consumers:
+        """By chance."""
+        writers = replace(Producers.draw(name, entropy, transaction_version), producers=entropy.randint(1, 2))
+        return cls(
+            name,
+            writers,
+            members=entropy.randint(1, 3),
+            loners=entropy.randint(0, 2),
+            read_committed=entropy.random() < 0.7,
+            by_hand=entropy.random() < 0.5,
+            static=entropy.random() < 0.3,
+        )
+
+    def topics(self) -> list[Topic]:
+        """One."""
+        return self.writers.topics()
+
+    def start(self, context: WorkloadContext) -> None:
+        """A program for each."""
+        self.writers.start(context)
+        context.recorder.followed_groups.add(self.name)
+        for index in range(self.members):
+            context.supervise(f"{self.name}-m{index}", _Member(context, self, f"{self.name}-m{index}"))
+        for index in range(self.loners):
+            context.supervise(f"{self.name}-l{index}", _Loner(context, self, f"{self.name}-l{index}"))
+
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Write down the group's committed offsets."""
+        await note_group(context, client, self.name)
+
+
+class _Member:
+    """Joins for a while, reads, leaves or dies, and joins again."""
+
+    def __init__(self, context: WorkloadContext, workload: Consumers, name: str) -> None:
+        self.context = context
+        self.workload = workload
+        self.name = name
+        self.entropy = context.entropy(name)
+        self.settings = replace(MEMBER, instance_id=name if workload.static else None)
+
+    async def __call__(self, host: ClientHost) -> None:
+        lives = 0
+        while not host.stopping:
+            lives += 1
+            await self.one_membership(host, f"{host.name}/{lives}")
+            await host.sleep(self.entropy.randint(1, 2_000))
+
+    async def one_membership(self, host: ClientHost, name: str) -> None:
+        """From a join to a leave, a death, or a long silence."""
+        work, entropy = self.workload, self.entropy
+        fetch = FetchSettings(max_wait_ms=WAIT_MS, read_committed=work.read_committed)
+        until_ms = host.now_ms + entropy.randint(2_000, 30_000)
+        async with counting_client(host) as client:
+            member = Member(self.context, client, name, work.name, [work.name], settings=self.settings, fetch=fetch)
+            async with member:
+                while not host.stopping and host.now_ms < until_ms:
+                    for fetched in await member.poll(WAIT_MS):
+                        member.took(fetched)
+                        member.processed(fetched.partition, fetched.next_offset)
+                    if work.by_hand:
+                        await member.commit()
+                    await host.sleep(entropy.randint(1, 100))
+                if entropy.random() < 0.2:
+                    await host.sleep(2 * MEMBER.rebalance_timeout_ms)  # who does not poll is expelled, and comes late
+                if entropy.random() < 0.3 and not host.stopping:
+                    host.kill(silent=entropy.random() < 0.5)
+                    await host.sleep(1)
+
+
+class _Loner:
+    """Reads from the beginning, or from somewhere, and goes elsewhere now and then."""
+
+    def __init__(self, context: WorkloadContext, workload: Consumers, name: str) -> None:
+        self.context = context
+        self.workload = workload
+        self.name = name
+        self.entropy = context.entropy(name)
+
+    async def __call__(self, host: ClientHost) -> None:
+        work, entropy = self.workload, self.entropy
+        read_committed = entropy.random() < 0.5
+        count = work.writers.partitions
+        partitions = [TopicPartition(TopicName(work.name), index) for index in range(count)]
+        fetch = FetchSettings(max_wait_ms=WAIT_MS, read_committed=read_committed, partition_max_bytes=2_000)
+        async with host.client() as client, AsyncConsumer(client, fetch) as consumer:
+            await consumer.assign(dict.fromkeys(partitions, 0))
+            while not host.stopping:
+                for fetched in await consumer.poll(WAIT_MS):
+                    if fetched.error_code:
+                        raise ClientError(f"{fetched.partition}: {fetched.error_code}")
+                    self.context.recorder.polled(host.name, fetched, read_committed=read_committed)
+                if entropy.random() < 0.02:
+                    partition = entropy.choice(partitions)
+                    end = consumer.positions.of(partition) or 0
+                    note_seek(self.context, host.name, partition, read_committed=read_committed)
+                    consumer.seek({partition: entropy.randint(0, end)})
+                await host.sleep(entropy.randint(1, 200))

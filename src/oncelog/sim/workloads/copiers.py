@@ -1,0 +1,216 @@
+"""Consume, transform, produce: every record of one topic exactly once in another, whoever dies in between (KIP-447).
+
+Copiers are members of one group, each with a transactional id of its own, and the group's generation keeps zombies out;
+or the partitions are divided for good by transactional id, and its epoch does. Each input record is named in the value
+of its copy, so that the history can tell whether it was copied once (H19).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.aio.offsets import committed_offsets
+from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.client.errors import ClientError, ProducerFenced
+from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.sim.checkers.history import Copied, GroupPartition, Seen, Write
+from oncelog.sim.workloads.group_members import MEMBER, Member, counting_client, note_group, note_seek
+from oncelog.sim.workloads.producers import Producers
+from oncelog.sim.workloads.recorder import Writes
+from oncelog.sim.workloads.sender import SETTINGS
+from oncelog.sim.workloads.transaction import one_transaction
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
+from oncelog.sim.world import ClientHost
+
+FETCH = FetchSettings(max_wait_ms=250, read_committed=True, partition_max_bytes=4_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Copiers:
+    """``copiers`` programs that copy what ``writers`` produce; ``in_group`` as members of a group."""
+
+    name: str
+    writers: Producers
+    copiers: int
+    in_group: bool
+    targets: int
+    pause_ms: int
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Copiers:
+        """By chance."""
+        writers = replace(Producers.draw(name, entropy, transaction_version), producers=1)
+        copiers, in_group = entropy.randint(1, 3), entropy.random() < 0.6
+        return cls(name, writers, copiers, in_group, entropy.randint(1, 3), entropy.choice((20, 60, 120)))
+
+    @property
+    def target(self) -> TopicName:
+        """Where the copies go."""
+        return TopicName(f"{self.name}-out")
+
+    def topics(self) -> list[Topic]:
+        """Input and output."""
+        return [*self.writers.topics(), Topic(self.target, self.targets)]
+
+    def start(self, context: WorkloadContext) -> None:
+        """The writers, and a program for each copier; without a group two fight for each transactional id."""
+        self.writers.start(context)
+        context.recorder.followed_groups.add(self.name)
+        context.recorder.copies.append(Copied(self.name, self.target, self.name))
+        for index in range(self.copiers):
+            name = f"{self.name}-c{index}"
+            if self.in_group:
+                context.supervise(name, _MemberCopies(context, self, name, index))
+            else:
+                context.supervise(name, _AssignedCopies(context, self, name, index))
+                if index == 0:
+                    context.supervise(f"{name}-twin", _AssignedCopies(context, self, f"{name}-twin", index))
+
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Write down the group's committed offsets."""
+        await note_group(context, client, self.name)
+
+
+class _Copies:
+    """Base of both kinds of copiers: one transaction for the records that were fetched."""
+
+    def __init__(self, context: WorkloadContext, workload: Copiers, name: str, index: int) -> None:
+        self.context = context
+        self.workload = workload
+        self.name = name
+        self.index = index
+        self.entropy = context.entropy(name)
+        self.count = 0
+        self.settings = TransactionSettings(f"{workload.name}-copier-{index}", timeout_ms=15_000)
+
+    async def __call__(self, host: ClientHost) -> None:
+        raise NotImplementedError
+
+    async def copy(
+        self,
+        host: ClientHost,
+        producer: AsyncTransactionalProducer,
+        group: GroupMetadata,
+        polled: Iterable[tuple[Fetched, list[Seen]]],
+    ) -> bool:
+        """One transaction: copies and offsets. Whether it was committed; what failed for good is raised."""
+        offsets = {fetched.partition: fetched.next_offset for fetched, _ in polled}
+
+        async def fill(writes: Writes) -> None:
+            for fetched, records in polled:
+                await self._send(host, producer, writes, fetched.partition, records)
+            await self.perhaps_sleep(host)
+            await producer.send_offsets({p: Committed(offset) for p, offset in offsets.items()}, group)
+            await self.perhaps_sleep(host)
+
+        return await one_transaction(
+            self.context,
+            host,
+            producer,
+            fill,
+            entropy=self.entropy,
+            aborts=0.15,
+            offsets={GroupPartition(self.workload.name, p): offset for p, offset in offsets.items()},
+        )
+
+    async def perhaps_sleep(self, host: ClientHost) -> None:
+        """So long that others take over, now and then."""
+        if self.entropy.random() < 0.02 and not host.stopping:
+            await host.sleep(self.entropy.randint(0, 3 * MEMBER.rebalance_timeout_ms))
+
+    async def _send(
+        self,
+        host: ClientHost,
+        producer: AsyncTransactionalProducer,
+        writes: Writes,
+        source: TopicPartition,
+        records: list[Seen],
+    ) -> None:
+        for record in records:
+            self.count += 1
+            value = f"{host.name}#{self.count}|{record.value}"
+            target = TopicPartition(self.workload.target, (source.partition + record.offset) % self.workload.targets)
+            writes.sending(Write(target, value))
+            await producer.send(target.topic, value.encode(), partition=target.partition)
+
+
+class _MemberCopies(_Copies):
+    """A member of the group; where a transaction was aborted it goes back."""
+
+    async def __call__(self, host: ClientHost) -> None:
+        topic, lives = self.workload.name, 0
+        async with (
+            counting_client(host) as client,
+            AsyncTransactionalProducer(client, self.settings, SETTINGS) as producer,
+        ):
+            await producer.initialize()
+            while not host.stopping:
+                lives += 1
+                name = f"{host.name}/{lives}"
+                until_ms = host.now_ms + self.entropy.randint(3_000, 40_000)
+                async with Member(self.context, client, name, topic, [topic], fetch=FETCH) as member:
+                    while not host.stopping and host.now_ms < until_ms:
+                        await self.one_round(host, producer, member)
+                        await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
+
+    async def one_round(self, host: ClientHost, producer: AsyncTransactionalProducer, member: Member) -> None:
+        """Poll, copy, and go back if that came to nothing."""
+        polled = [(fetched, member.took(fetched)) for fetched in await member.poll(250)]
+        if polled and not await self.copy(host, producer, member.group_metadata, polled):
+            member.seek({fetched.partition: fetched.position for fetched, _ in polled})
+
+
+class _AssignedCopies(_Copies):
+    """Every ``copiers``-th partition, for good. Who was fenced waits a while and takes over again."""
+
+    async def __call__(self, host: ClientHost) -> None:
+        try:
+            await self.copy_all(host)
+        except ProducerFenced:
+            await host.sleep(1 if host.stopping else self.entropy.randint(5_000, 20_000))
+            raise
+
+    async def copy_all(self, host: ClientHost) -> None:
+        """Take over, read where the group is, and copy."""
+        work = self.workload
+        owned = [
+            TopicPartition(TopicName(work.name), index)
+            for index in range(self.index, work.writers.partitions, work.copiers)
+        ]
+        async with (
+            host.client() as client,
+            AsyncTransactionalProducer(client, self.settings, SETTINGS) as producer,
+            AsyncConsumer(client, FETCH) as consumer,
+        ):
+            await producer.initialize()
+            await self._begin_where_committed(client, consumer, host, owned)
+            while not host.stopping:
+                polled = []
+                for fetched in await consumer.poll(250):
+                    if fetched.error_code:
+                        raise ClientError(f"{fetched.partition}: {fetched.error_code}")
+                    records = self.context.recorder.polled(host.name, fetched, read_committed=True, group=work.name)
+                    polled.append((fetched, records))
+                if polled and not await self.copy(host, producer, GroupMetadata(work.name), polled):
+                    self._go_back(host, consumer, {fetched.partition: fetched.position for fetched, _ in polled})
+                await host.sleep(self.entropy.randint(1, 2 * work.pause_ms))
+
+    async def _begin_where_committed(
+        self, client: AsyncClient, consumer: AsyncConsumer, host: ClientHost, owned: list[TopicPartition]
+    ) -> None:
+        found = await committed_offsets(client, self.workload.name, owned, require_stable=True) if owned else {}
+        await consumer.assign({p: found[p].offset if p in found else 0 for p in owned})
+
+    def _go_back(self, host: ClientHost, consumer: AsyncConsumer, positions: dict[TopicPartition, int]) -> None:
+        for partition in positions:
+            note_seek(self.context, host.name, partition, read_committed=True, group=self.workload.name)
+        consumer.seek(positions)

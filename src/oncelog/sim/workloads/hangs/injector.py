@@ -1,0 +1,104 @@
+"""Injects hanging transactions with the requests that clients before KIP-890 send, at leaders that do not verify.
+
+What the injector needs for every kind of hang is here; the kinds are functions, in ``request_hangs`` and elsewhere.
+Where leaders verify, the same requests must be refused: an acknowledged one is a violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.sim.checkers.hanging_verdicts import InjectedHang
+from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
+from oncelog.sim.workloads.scripted_producer import DAY_MS, ScriptedProducer
+from oncelog.sim.workloads.workload import WorkloadContext
+from oncelog.sim.world import ClientHost
+
+Injection = Callable[["HangInjector", ClientHost, AsyncClient], Awaitable[None]]
+"""Injects one hang of its kind, or fails with a ClientError."""
+
+
+class HangInjector:
+    """One hang after another, of ``kinds``, each by a producer of its own; whatever is refused or lost is given up."""
+
+    def __init__(
+        self,
+        context: WorkloadContext,
+        truth: GroundTruth,
+        name: str,
+        places: Sequence[TopicPartition],
+        live_ids: Sequence[str],
+        kinds: Sequence[Injection],
+    ) -> None:
+        self.context = context
+        self.truth = truth
+        self.name = name
+        self.places = places
+        self.live_ids = live_ids
+        """Transactional ids of producers that are at work."""
+        self.kinds = kinds
+        self.entropy = context.entropy(name)
+
+    async def __call__(self, host: ClientHost) -> None:
+        async with host.client() as client:
+            await client.topic(self.places[0].topic)
+            while not host.stopping:
+                await host.sleep(self.entropy.randint(200, 6_000))
+                await self.entropy.choice(self.kinds)(self, host, client)
+
+    def new_producer(self, host: ClientHost, client: AsyncClient) -> ScriptedProducer:
+        """A producer with an id of its own and a short time-out; its records may say that they are old."""
+        return ScriptedProducer(
+            self.context,
+            host,
+            client,
+            self.truth.new_id(self.name),
+            timeout_ms=self.entropy.choice((3_000, 10_000)),
+            age_ms=self.entropy.choice((0, 0, 1_000_000, DAY_MS)),
+        )
+
+    def two_places(self) -> list[TopicPartition]:
+        """Two partitions."""
+        return self.entropy.sample(self.places, 2)
+
+    def inject(self, kind: str, producer: ScriptedProducer, place: TopicPartition) -> None:
+        """Note that the next batch of ``producer`` to a partition hangs, if it arrives when it should."""
+        now_ms = self.context.world.broker.now_ms()
+        self.truth.inject(
+            InjectedHang(
+                kind,
+                place,
+                producer.producer_id,
+                producer.epoch,
+                producer.name,
+                producer.timeout_ms,
+                injected_ms=now_ms,
+            )
+        )
+
+    def answered(self, code: int, producer: ScriptedProducer, place: TopicPartition, offset: int = -1) -> None:
+        """The leader has said what it did with what was to hang, and where that is."""
+        if code != ErrorCode.NONE:
+            return
+        if self.truth.verifies:
+            self.context.object(
+                f"{producer.name}: a leader that verifies has let a hanging transaction begin on {place}"
+            )
+        first_ms = producer.last[place].timestamp_ms if offset >= 0 else 0
+        self.truth.certain(place, producer.producer_id, offset, first_ms)
+
+    async def hang(self, kind: str, producer: ScriptedProducer, place: TopicPartition) -> None:
+        """Records that no coordinator will end: one, or some that come one after the other."""
+        value = producer.new_value()
+        self.inject(kind, producer, place)
+        producer.record_hung(place, value)
+        answer = await producer.send(await producer.leader(place), producer.request(place, value))
+        self.answered(answer.error_code, producer, place, answer.base_offset)
+        while self.entropy.random() < 0.3:
+            await producer.host.sleep(self.entropy.randint(1, 3_000))
+            value = producer.new_value()
+            producer.record_hung(place, value)
+            await producer.send(await producer.leader(place), producer.request(place, value))

@@ -1,0 +1,121 @@
+"""The kinds of hangs that requests can make, each as a function of a :class:`HangInjector`.
+
+Where leaders verify, the same requests must be refused: an acknowledged one is objected to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.link import AsyncLink
+from oncelog.client.errors import ClientError
+from oncelog.sim.workloads.hangs.injector import HangInjector, Injection
+from oncelog.sim.workloads.hangs.pending_offsets import late_offsets
+from oncelog.sim.workloads.hostile_clients import LATE, newest_connection
+from oncelog.sim.workloads.scripted_producer import DAY_MS, ScriptedProducer
+from oncelog.sim.world import CLIENT_CONFIG, ClientHost
+from oncelog.wire.messages.produce import PartitionProduceResponse
+
+RAW_PRODUCER_IDS: Final = 4_000_000_000
+"""No coordinator gives out such ids within a simulation."""
+HELD_MS: Final = 20_000
+
+
+async def _late(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
+    """KAFKA-9144: a batch is under way on an old connection while the transaction ends, and comes after its marker."""
+    producer, places = injector.new_producer(host, client), injector.two_places()
+    await producer.initialise()
+    try:
+        await producer.add(places)
+        for place in places:
+            await producer.write(place)
+        await _end_before(injector, producer, places[0])
+    finally:
+        producer.record()
+
+
+async def _end_before(injector: HangInjector, producer: ScriptedProducer, place: TopicPartition) -> None:
+    """End the transaction while another batch of it is held on its way."""
+    client, host, value = producer.client, producer.host, producer.new_value()
+    old = await AsyncLink.open(client.view.brokers[await client.leader(place)].address, CLIENT_CONFIG)
+    held = newest_connection(host)
+    held.up.cut(LATE)
+    injector.inject("late", producer, place)
+    late = asyncio.create_task(producer.send(old, producer.request(place, value), HELD_MS))
+    late.add_done_callback(_seen)
+    is_late = False
+    try:
+        await producer.end(commit=injector.entropy.random() < 0.6)
+        await producer.completed()
+        await host.sleep(injector.entropy.randint(0, 2_000))
+        is_late = held.up.is_cut(LATE)  # unless the world was healed meanwhile
+        held.up.heal(LATE)
+        if is_late:
+            answer = await late
+            injector.answered(answer.error_code, producer, place, answer.base_offset)
+    finally:
+        producer.record_hung(place, value, is_late=is_late)
+        held.up.heal(LATE)
+        late.cancel()
+        await old.close()
+
+
+async def _unlisted(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
+    """A partition that was never announced; the transaction goes on elsewhere, and ends or times out without it."""
+    producer, (listed, other) = injector.new_producer(host, client), injector.two_places()
+    await producer.initialise()
+    try:
+        await producer.add([listed])
+        await producer.write(listed)
+        await injector.hang("unlisted", producer, other)
+        if injector.entropy.random() < 0.7:
+            await host.sleep(injector.entropy.randint(0, producer.timeout_ms * 3 // 4))
+            await producer.write(listed)
+            await producer.end(commit=injector.entropy.random() < 0.6)
+    finally:
+        producer.record()
+
+
+async def _moved_on(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
+    """A zombie writes where its successor, which has a newer epoch, has not written yet."""
+    zombie, (listed, other) = injector.new_producer(host, client), injector.two_places()
+    await zombie.initialise()
+    try:
+        if injector.entropy.random() < 0.5:
+            await zombie.add([listed])
+            await zombie.write(listed)
+        successor = ScriptedProducer(injector.context, host, client, zombie.name, timeout_ms=zombie.timeout_ms)
+        await successor.initialise()
+        await injector.hang("moved-on", zombie, other)
+    finally:
+        zombie.record()
+
+
+async def _raw(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
+    """A producer id that no coordinator gave out, under an id that nobody knows, or that somebody else has."""
+    name = injector.truth.new_id(injector.name)
+    if injector.live_ids and injector.entropy.random() < 0.3:
+        name = injector.entropy.choice(injector.live_ids)
+    raw = ScriptedProducer(
+        injector.context,
+        host,
+        client,
+        name,
+        timeout_ms=0,
+        age_ms=injector.entropy.choice((0, DAY_MS)),
+        producer_id=RAW_PRODUCER_IDS + injector.truth.count,
+        epoch=injector.entropy.randint(0, 3),
+    )
+    await injector.hang("raw", raw, injector.entropy.choice(injector.places))
+
+
+REQUEST_KINDS: Final[tuple[Injection, ...]] = (_late, _late, _unlisted, _moved_on, _raw, late_offsets)
+
+
+def _seen(task: asyncio.Task[PartitionProduceResponse]) -> None:
+    """A late answer may fail after everybody has gone: asyncio is told that somebody knows."""
+    if not task.cancelled() and not isinstance(task.exception(), (ClientError, type(None))):
+        raise RuntimeError("a late write failed") from task.exception()

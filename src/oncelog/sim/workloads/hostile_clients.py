@@ -1,0 +1,339 @@
+"""Clients that are late or wrong on purpose: old requests on old connections, wrong epochs, unknown ids.
+
+Everything here is legal on the wire. What must not happen is that any of it takes effect: the producer that it is done
+to writes its history as if it were alone, and every answer must be one of those that Apache Kafka gives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.link import AsyncLink
+from oncelog.client.errors import ClientError
+from oncelog.client.machine.requests import produce_request
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.sim.checkers.history import Outcome, Transaction, Write
+from oncelog.sim.network.connection import Connection
+from oncelog.sim.workloads.expected_errors import FENCED, WRONG_ID, expect
+from oncelog.sim.workloads.producers import Producers
+from oncelog.sim.workloads.repeated_batches import RepeatingProducer
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
+from oncelog.sim.world import CLIENT_CONFIG, ClientHost
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
+from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.wire.messages.heartbeat import HeartbeatRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+LATE: Final = "late"
+END_TXN_VERSION: Final = 5
+PRODUCE_VERSION: Final = 13
+TXN_OFFSET_COMMIT_VERSION: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class HostileClients:
+    """``attackers`` programs against the producers of ``victims``, and ``late`` ones that are late to themselves."""
+
+    name: str
+    victims: Producers
+    attackers: int
+    late: int
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> HostileClients:
+        """By chance."""
+        victims = replace(Producers.draw(name, entropy, transaction_version), transactional=True, producers=1)
+        return cls(name, victims, entropy.randint(1, 2), entropy.randint(1, 2))
+
+    def topics(self) -> list[Topic]:
+        """The topic of the victims."""
+        return self.victims.topics()
+
+    def start(self, context: WorkloadContext) -> None:
+        """All of them."""
+        self.victims.start(context)
+        for index in range(self.attackers):
+            context.supervise(f"{self.name}-wrong{index}", _Attacker(context, self, f"{self.name}-wrong{index}"))
+        for index in range(self.late):
+            context.supervise(f"{self.name}-late{index}", _Late(context, self, f"{self.name}-late{index}"))
+        context.supervise(f"{self.name}-again", RepeatingProducer(context, self.name, f"{self.name}-again"))
+
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Nothing: only the records count."""
+
+
+class _Attacker:
+    """Sends what is almost right in the name of others."""
+
+    def __init__(self, context: WorkloadContext, workload: HostileClients, name: str) -> None:
+        self.context = context
+        self.workload = workload
+        self.entropy = context.entropy(name)
+        self.attacks = (
+            self.end_unknown,
+            self.end_by_another_id,
+            self.end_long_after,
+            self.initialise_by_another_id,
+            self.produce_long_after,
+            self.commit_as_nobody,
+            self.beat_as_nobody,
+        )
+
+    async def __call__(self, host: ClientHost) -> None:
+        while not host.stopping:
+            async with host.client() as client:
+                link = await client.link()
+                for _ in range(self.entropy.randint(10, 60)):
+                    if host.world.stopping:
+                        return
+                    victim = await self.a_victim(client)
+                    if victim is not None:
+                        await self.entropy.choice(self.attacks)(client, link, victim)
+                    await host.sleep(self.entropy.randint(1, 800))
+
+    async def a_victim(self, client: AsyncClient) -> TransactionState | None:
+        """A producer as its coordinator describes it."""
+        name = f"{self.workload.name}-{self.entropy.randrange(self.workload.victims.producers)}"
+        described = await client.request(DescribeTransactionsRequest(transactional_ids=[name]))
+        found = described.transaction_states[0]
+        return None if found.error_code or found.producer_id < 0 else found
+
+    async def end_unknown(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """EndTxn for an id that nobody has."""
+        request = EndTxnRequest(transactional_id="nobody", producer_id=victim.producer_id, committed=True)
+        expect(
+            self.context, "EndTxn of an unknown id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID
+        )
+
+    async def end_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """EndTxn with another producer's id."""
+        request = EndTxnRequest(
+            transactional_id=victim.transactional_id,
+            producer_id=victim.producer_id + 100_000,
+            producer_epoch=victim.producer_epoch,
+            committed=self.entropy.random() < 0.5,
+        )
+        expect(self.context, "EndTxn by another id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID)
+
+    async def end_long_after(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """EndTxn of a transaction that ended long ago, or will be."""
+        for epoch in (victim.producer_epoch - 2, victim.producer_epoch + 1_000):
+            if epoch < 0:
+                continue
+            request = EndTxnRequest(
+                transactional_id=victim.transactional_id,
+                producer_id=victim.producer_id,
+                producer_epoch=epoch,
+                committed=self.entropy.random() < 0.5,
+            )
+            code = (await link.call(request, END_TXN_VERSION)).error_code
+            expect(self.context, f"EndTxn of epoch {epoch}, {victim.producer_epoch} is current", code, FENCED)
+
+    async def initialise_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """InitProducerId as somebody who never had the id."""
+        request = InitProducerIdRequest(
+            transactional_id=victim.transactional_id,
+            transaction_timeout_ms=10_000,
+            producer_id=victim.producer_id + 100_000,
+            producer_epoch=0,
+        )
+        code = (await link.call(request, 5)).error_code
+        expect(self.context, "InitProducerId by another id", code, WRONG_ID, FENCED)
+
+    async def produce_long_after(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """A batch of a transaction that ended long ago."""
+        if victim.producer_epoch < 2:
+            return
+        partition = TopicPartition(TopicName(self.workload.name), 0)
+        await client.topic(partition.topic)
+        code = await produce(
+            client, link, partition, victim.transactional_id, victim.producer_id, victim.producer_epoch - 2, 0, b"late"
+        )
+        expect(
+            self.context, "Produce of an old epoch", code, FENCED, WRONG_ID, frozenset({ErrorCode.INVALID_TXN_STATE})
+        )
+
+    async def commit_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """TxnOffsetCommit by a member that the group does not have, of an old epoch."""
+        offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        request = TxnOffsetCommitRequest(
+            transactional_id=victim.transactional_id,
+            group_id=self.workload.name,
+            producer_id=victim.producer_id,
+            producer_epoch=max(victim.producer_epoch - 2, 0),
+            generation_id=3,
+            member_id="nobody",
+            topics=[TxnOffsetCommitRequestTopic(name=self.workload.name, partitions=[offset])],
+        )
+        code = (await link.call(request, TXN_OFFSET_COMMIT_VERSION)).topics[0].partitions[0].error_code
+        refused = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.INVALID_TXN_STATE})
+        expect(self.context, "TxnOffsetCommit by nobody", code, refused, FENCED, WRONG_ID)
+
+    async def beat_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+        """A heartbeat for a group that is not there; a coordinator that still reads its log lets any pass."""
+        request = HeartbeatRequest(group_id="nobody's", generation_id=1, member_id="nobody")
+        if not (code := (await link.call(request)).error_code):
+            while (await link.call(ListGroupsRequest())).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                pass
+            code = (await link.call(request)).error_code
+        expect(self.context, "Heartbeat of nobody", code, frozenset({ErrorCode.UNKNOWN_MEMBER_ID}))
+
+
+class _Late:
+    """Its EndTxn and Produce stay on an old connection, and come again on a new one first (KAFKA-17754)."""
+
+    def __init__(self, context: WorkloadContext, workload: HostileClients, name: str) -> None:
+        self.context = context
+        self.workload = workload
+        self.name = name
+        self.entropy = context.entropy(name)
+        self.count = 0
+
+    async def __call__(self, host: ClientHost) -> None:
+        async with host.client() as client:
+            partition = TopicPartition(TopicName(self.workload.name), 0)
+            await client.topic(partition.topic)
+            address = client.view.brokers[await client.leader(partition)].address
+            init = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=10_000)
+            link = await client.link()
+            answer = await link.call(init, 5)
+            if answer.error_code:
+                raise ClientError(f"InitProducerId: {answer.error_code}")
+            epoch = answer.producer_epoch
+            while not host.stopping:
+                old = await AsyncLink.open(address, CLIENT_CONFIG)
+                held = newest_connection(host)
+                try:
+                    epoch = await self.one_round(host, client, (old, link), held, partition, answer.producer_id, epoch)
+                finally:
+                    await old.close()
+                await host.sleep(self.entropy.randint(1, 600))
+
+    async def one_round(
+        self,
+        host: ClientHost,
+        client: AsyncClient,
+        links: tuple[AsyncLink, AsyncLink],
+        held: Connection,
+        partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+    ) -> int:
+        """Two transactions; the end of the first is held back on the old link until the second has begun."""
+        old, link = links
+        name, now = f"{host.name}@{self.context.world.kernel.now_us}", self.context.world.kernel.now_us
+        self.count += 1
+        value = f"{self.name}/{self.count}"
+        commit = self.entropy.random() < 0.6
+        outcome = Outcome.UNKNOWN if commit else Outcome.ABORTED
+        try:
+            code = await produce(client, link, partition, self.name, producer_id, epoch, 0, value.encode())
+            if code:
+                outcome = Outcome.ABORTED
+                raise ClientError(f"Produce: {code}")
+            request = EndTxnRequest(
+                transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=commit
+            )
+            held.up.cut(LATE)
+            late = asyncio.create_task(old.call(request, END_TXN_VERSION, CLIENT_CONFIG.request_timeout_ms))
+            late.add_done_callback(_seen)
+            again = await link.call(request, END_TXN_VERSION)
+            if again.error_code:
+                late.cancel()
+                raise ClientError(f"EndTxn: {again.error_code}")
+            outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+        finally:
+            write = Write(partition, value, sent_at=now)
+            ending_at = now if commit else None
+            self.context.recorder.transactions.append(Transaction(name, host.name, [write], outcome, ending_at))
+        return await self.second(host, client, link, partition, producer_id, again.producer_epoch, held, late)
+
+    async def second(
+        self,
+        host: ClientHost,
+        client: AsyncClient,
+        link: AsyncLink,
+        partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+        held: Connection,
+        late: asyncio.Task[EndTxnResponse],
+    ) -> int:
+        """The next transaction; the late end of the one before comes in its middle and must not touch it."""
+        now = self.context.world.kernel.now_us
+        self.count += 1
+        write, outcome, ending_at = Write(partition, f"{self.name}/{self.count}", sent_at=now), Outcome.ABORTED, None
+        try:
+            code = await produce(client, link, partition, self.name, producer_id, epoch, 0, write.value.encode())
+            if code:
+                raise ClientError(f"Produce: {code}")
+            was_held = held.up.is_cut(LATE)
+            held.up.heal(LATE)
+            answer = await late
+            if was_held:
+                expect(self.context, "EndTxn of the transaction before", answer.error_code, FENCED)
+            request = EndTxnRequest(
+                transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=True
+            )
+            ending_at, outcome = self.context.world.kernel.now_us, Outcome.UNKNOWN
+            ended = await link.call(request, END_TXN_VERSION)
+            if ended.error_code:
+                raise ClientError(f"EndTxn: {ended.error_code}")
+            outcome = Outcome.COMMITTED
+            return ended.producer_epoch
+        finally:
+            late.cancel()
+            name = f"{host.name}@{now}+"
+            self.context.recorder.transactions.append(Transaction(name, host.name, [write], outcome, ending_at))
+
+
+def _seen(task: asyncio.Task[EndTxnResponse]) -> None:
+    """A late answer may fail after its round did: asyncio is told that somebody knows."""
+    if not task.cancelled():
+        task.exception()
+
+
+def newest_connection(host: ClientHost) -> Connection:
+    """The connection that was opened last. Raises ClientError when the broker has closed it already."""
+    connections = [one for one in host.world.network.connections_of(host.name) if one.client_end is not None]
+    if not connections:
+        raise ClientError("the broker has gone")
+    return max(connections, key=lambda one: one.number)
+
+
+async def produce(
+    client: AsyncClient,
+    link: AsyncLink,
+    partition: TopicPartition,
+    transactional_id: str,
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    value: bytes,
+) -> int:
+    """One transactional batch of one record; the error code."""
+    data = build_batch(
+        [Record(-1, client.now_ms(), None, value, ())],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    message = produce_request(client.view, {partition: data}, -1, CLIENT_CONFIG.request_timeout_ms)
+    message.transactional_id = transactional_id
+    response = await link.call(message, PRODUCE_VERSION)
+    return response.responses[0].partition_responses[0].error_code

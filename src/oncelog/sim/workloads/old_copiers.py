@@ -1,0 +1,191 @@
+"""Copiers of the old kind: no ``require_stable``, no generation, transactions of the protocol before KIP-447.
+
+What aiokafka, kafka-python, KafkaJS and librdkafka do at read_uncommitted offsets: a restarted copier asks OffsetFetch
+(versions 1 to 6) where its group is, before it initialises its producer, and goes on from there. Copies go into a
+transaction with TxnOffsetCommit 2 and EndTxn 4. Others ask for the group's offsets all the time, as monitoring does.
+Each partition has one copier with a transactional id of its own, so offsets rise in the order in which transactions are
+committed; once one was committed for its client, nobody may be answered less (H21). Copies need not be exactly-once: a
+copier that asks before it fences its former life can miss a commit that was never answered, by Kafka's design.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.offsets import committed_in, offset_fetch_request
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.sim.checkers.history import GroupPartition, OffsetCommitted, OffsetRead, Seen, Transaction
+from oncelog.sim.faults.fault import Fault
+from oncelog.sim.workloads.producers import Producers
+from oncelog.sim.workloads.scripted_producer import ScriptedProducer
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
+from oncelog.sim.world import ClientHost
+
+OLD_VERSIONS: Final = (1, 3, 5, 6)
+"""Of OffsetFetch: by name, one group, no ``require_stable``."""
+OLD_TXN_OFFSET_COMMIT: Final = 2
+"""Knows neither member nor generation."""
+FETCH: Final = FetchSettings(max_wait_ms=250, read_committed=True, partition_max_bytes=4_000)
+TIMEOUT_MS: Final = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class OldCopiers:
+    """A copier for each partition of what ``writers`` produce, and ``monitors`` that ask for the group's offsets."""
+
+    name: str
+    writers: Producers
+    monitors: int
+    pause_ms: int
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> OldCopiers:
+        """By chance."""
+        writers = replace(Producers.draw(name, entropy, transaction_version), producers=1)
+        return cls(name, writers, entropy.randint(1, 2), entropy.choice((20, 60, 120)))
+
+    @property
+    def target(self) -> TopicName:
+        """The topic that the copies go to."""
+        return TopicName(f"{self.name}-out")
+
+    def topics(self) -> list[Topic]:
+        """Input and output."""
+        return [*self.writers.topics(), Topic(self.target, 1)]
+
+    def start(self, context: WorkloadContext) -> None:
+        """The writers, the copiers, the monitors."""
+        self.writers.start(context)
+        for index in range(self.writers.partitions):
+            name = f"{self.name}-old{index}"
+            source = TopicPartition(TopicName(self.name), index)
+            context.supervise(name, _OldCopier(context, self, name, source))
+        for index in range(self.monitors):
+            name = f"{self.name}-monitor{index}"
+            context.supervise(name, _Monitor(context, self, name))
+
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Nothing: rule H21 speaks of what was answered meanwhile."""
+
+
+def kill_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
+    """In most of these worlds the broker is killed in the instants in which answers to EndTxn leave."""
+    if entropy.random() < 0.3:
+        return []
+    times = range(entropy.randint(1_000, 8_000), length_ms, entropy.choice((4_000, 12_000)))
+    return [Fault(at_ms, "kill-at-end-txn", entropy.randint(200, 4_000), entropy.getrandbits(32)) for at_ms in times]
+
+
+class _OldCopier:
+    """Copies one partition, from where the group is, in one transaction after another."""
+
+    def __init__(self, context: WorkloadContext, workload: OldCopiers, name: str, source: TopicPartition) -> None:
+        self.context = context
+        self.workload = workload
+        self.name = name
+        self.source = source
+        self.entropy = context.entropy(name)
+        self.count = 0
+
+    async def __call__(self, host: ClientHost) -> None:
+        async with host.client() as client, AsyncConsumer(client, FETCH) as consumer:
+            group = self.workload.name
+            found = await read_offsets(
+                self.context, client, group, [self.source], version=self.entropy.choice(OLD_VERSIONS)
+            )
+            await client.topic(self.workload.target)
+            producer = ScriptedProducer(self.context, host, client, self.name, timeout_ms=TIMEOUT_MS)
+            await producer.initialise()
+            await consumer.assign({self.source: max(found[self.source], 0)})
+            until_ms = host.now_ms + self.entropy.randint(2_000, 20_000)
+            while not host.stopping:
+                for fetched in await consumer.poll(250):
+                    if fetched.error_code:
+                        raise ClientError(f"{fetched.partition}: {fetched.error_code}")
+                    records = self.context.recorder.polled(host.name, fetched, read_committed=True)
+                    await self.one_transaction(host, producer, records, fetched.next_offset)
+                if host.now_ms >= until_ms:
+                    raise ClientError("the copier is restarted")
+                await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
+
+    async def one_transaction(
+        self, host: ClientHost, producer: ScriptedProducer, records: list[Seen], next_offset: int
+    ) -> None:
+        """Copies of records with the offset that follows them; committed. Raises ClientError: then the life is over."""
+        if not records:
+            return
+        recorder, kernel = self.context.recorder, self.context.world.kernel
+        target, name = TopicPartition(self.workload.target, 0), f"{host.name}@{kernel.now_us}"
+        producer.begin()
+        try:
+            await producer.add([target])
+            for record in records:
+                self.count += 1
+                await producer.write(target, f"{host.name}#{self.count}|{record.value}")
+            await producer.add_offsets(self.workload.name)
+            await self._commit_offset(producer, next_offset)
+            await producer.end(commit=True)
+            key = GroupPartition(self.workload.name, self.source)
+            recorder.offsets_committed.append(OffsetCommitted(key, next_offset, kernel.now_us))
+            await producer.completed()
+        finally:
+            recorder.transactions.append(
+                Transaction(name, host.name, producer.writes, producer.outcome, producer.ending_at)
+            )
+
+    async def _commit_offset(self, producer: ScriptedProducer, offset: int) -> None:
+        code = await producer.commit_offset(self.workload.name, self.source, offset, OLD_TXN_OFFSET_COMMIT)
+        if code:
+            raise BrokerRefused(code, "TxnOffsetCommit")
+
+
+class _Monitor:
+    """Asks for the group's offsets again and again, in every old version."""
+
+    def __init__(self, context: WorkloadContext, workload: OldCopiers, name: str) -> None:
+        self.context = context
+        self.workload = workload
+        self.entropy = context.entropy(name)
+        self.partitions = [
+            TopicPartition(TopicName(workload.name), index) for index in range(workload.writers.partitions)
+        ]
+
+    async def __call__(self, host: ClientHost) -> None:
+        async with host.client() as client:
+            while not host.stopping:
+                version = self.entropy.choice(OLD_VERSIONS)
+                try:
+                    await read_offsets(self.context, client, self.workload.name, self.partitions, version=version)
+                except ClientError:  # the broker is down, or its coordinator is being loaded: ask as soon as it is not
+                    await host.sleep(self.entropy.randint(1, 20))
+                else:
+                    await host.sleep(self.entropy.randint(1, 100))
+
+
+async def read_offsets(
+    context: WorkloadContext,
+    client: AsyncClient,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    *,
+    version: int,
+) -> dict[TopicPartition, int]:
+    """The group's committed offsets by one OffsetFetch, −1 where there is none; what was answered is in the history."""
+    partitions, kernel = list(partitions), context.world.kernel
+    request = offset_fetch_request(group, partitions, require_stable=False)
+    link = await client.link(await client.coordinator(group))
+    asked_at = kernel.now_us
+    found = committed_in(await link.call(request, version), group)
+    offsets = {partition: found[partition].offset if partition in found else -1 for partition in partitions}
+    context.recorder.offset_reads.extend(
+        OffsetRead(GroupPartition(group, partition), offset, asked_at, version) for partition, offset in offsets.items()
+    )
+    return offsets

@@ -1,0 +1,81 @@
+"""Producers: idempotent ones outside of transactions, and transactional ones that commit and abort by chance."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.producer import AsyncProducer
+from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.sim.checkers.history import Write
+from oncelog.sim.workloads.recorder import Writes
+from oncelog.sim.workloads.sender import SendingProgram
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
+from oncelog.sim.world import ClientHost
+
+LONGEST_PAUSE_MS: Final = 30_000
+"""Within a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Producers:
+    """``producers`` programs that write to one topic; with ``transactional`` in transactions."""
+
+    name: str
+    producers: int
+    partitions: int
+    pause_ms: int
+    transactional: bool
+    leaves_open: ClassVar[bool] = False
+    timeout_ms: int = 10_000
+    """Of the transactions: short enough to pass now and then."""
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Producers:
+        """By chance."""
+        transactional = entropy.random() < 0.7
+        timeout_ms = entropy.choice((2_000, 10_000, 60_000))
+        pause_ms = entropy.choice((30, 80, 150))
+        return cls(name, entropy.randint(1, 3), entropy.randint(1, 4), pause_ms, transactional, timeout_ms)
+
+    def topics(self) -> list[Topic]:
+        """One, with segments that roll every few seconds."""
+        return [Topic(self.name, self.partitions)]
+
+    def start(self, context: WorkloadContext) -> None:
+        """One program for each producer."""
+        for index in range(self.producers):
+            name = f"{self.name}-{index}"
+            context.supervise(name, _Sending(context, self, name))
+
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Nothing: only the records count."""
+
+
+class _Sending(SendingProgram):
+    """Records to partitions by chance; some transactions take longer than their time-out."""
+
+    def __init__(self, context: WorkloadContext, workload: Producers, name: str) -> None:
+        super().__init__(context, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
+        self.workload = workload
+        self.timeout_ms = workload.timeout_ms
+
+    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
+        """A handful."""
+        for _ in range(self.entropy.randint(1, 4)):
+            value = self.next_value()
+            partition = TopicPartition(TopicName(self.workload.name), self.entropy.randrange(self.workload.partitions))
+            writes.sending(Write(partition, value))
+            await producer.send(partition.topic, value.encode(), partition=partition.partition)
+
+    async def fill(
+        self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer, writes: Writes
+    ) -> None:
+        """Send, and now and then take longer than the time-out."""
+        await self.send_some(client, producer, writes)
+        if self.entropy.random() < 0.02:
+            await producer.flush()
+            await host.sleep(self.entropy.randint(0, min(2 * self.timeout_ms, LONGEST_PAUSE_MS)))

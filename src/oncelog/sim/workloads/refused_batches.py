@@ -1,0 +1,209 @@
+"""Batches that are refused for good, by a topic whose limits somebody passes: while a transaction is open, or outside.
+
+What is refused costs its transaction, which cannot be committed any more, and nothing else: it can be aborted, the
+producer goes on, and nobody ever sees any of it. Outside of transactions what was sent after it goes on under a raised
+epoch (KIP-360). A topic that is deleted under a transaction is ``churning``'s.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.producer import AsyncProducer
+from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.client.blocking.producer import DeliveryFailed
+from oncelog.client.errors import OutOfTurn, ProducerFenced, ProducerUnusable
+from oncelog.client.machine.producer import Failed, ProducerSettings
+from oncelog.client.machine.producer import Outcome as BatchOutcome
+from oncelog.sim.checkers.history import Outcome, Write
+from oncelog.sim.workloads.admin_requests import alter_topic
+from oncelog.sim.workloads.expected_errors import FENCED, expect
+from oncelog.sim.workloads.reader import ReadingProgram
+from oncelog.sim.workloads.recorder import Writes
+from oncelog.sim.workloads.sender import SendingProgram
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
+from oncelog.sim.world import ClientHost
+
+HOUR_MS: Final = 3_600_000
+LEAST_MESSAGE_BYTES: Final = 1_000
+ENDED: Final = frozenset(
+    {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+)
+"""Errors for a batch whose transaction is over, or that comes after one that was refused."""
+
+
+class Limit(NamedTuple):
+    """A limit of a topic: its configuration, the error of a refusal, and whether it is set while producers send."""
+
+    configs: Mapping[str, str]
+    error: ErrorCode
+    comes_late: bool = False
+
+
+LIMITS: Final[Mapping[str, Limit]] = {
+    "large": Limit({"max.message.bytes": str(LEAST_MESSAGE_BYTES)}, ErrorCode.MESSAGE_TOO_LARGE),
+    "lowered": Limit({}, ErrorCode.MESSAGE_TOO_LARGE, comes_late=True),
+    "early": Limit({"message.timestamp.after.max.ms": str(HOUR_MS)}, ErrorCode.INVALID_TIMESTAMP),
+    "late": Limit({"message.timestamp.before.max.ms": str(HOUR_MS)}, ErrorCode.INVALID_TIMESTAMP),
+    "keyless": Limit({"cleanup.policy": "compact"}, ErrorCode.INVALID_RECORD),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedBatches:
+    """``producers`` programs that now and then send what their topic does not take, and a reader."""
+
+    name: str
+    kind: str
+    producers: int
+    partitions: int
+    pause_ms: int
+    transactional: bool
+    batch_bytes: int
+    """Small: what is refused has others of its partition in flight behind it."""
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> RefusedBatches:
+        """By chance."""
+        return cls(
+            name,
+            entropy.choice(list(LIMITS)),
+            entropy.randint(1, 2),
+            entropy.randint(1, 3),
+            entropy.choice((200, 400, 800)),
+            entropy.random() < 0.75,
+            entropy.choice((200, 10_000)),
+        )
+
+    @property
+    def limit(self) -> Limit:
+        """The limit of the topic."""
+        return LIMITS[self.kind]
+
+    def topics(self) -> list[Topic]:
+        """One."""
+        return [Topic(self.name, self.partitions, self.limit.configs)]
+
+    def start(self, context: WorkloadContext) -> None:
+        """The producers, a reader, and whoever lowers the limit."""
+        if self.kind == "keyless":
+            context.recorder.compacted.add(self.name)
+        for index in range(self.producers):
+            context.supervise(f"{self.name}-{index}", _Sending(context, self, f"{self.name}-{index}"))
+        if self.limit.comes_late:
+            context.supervise(f"{self.name}-lower", _Lowering(context, self))
+        context.supervise(f"{self.name}-read", _Reading(context, self.name, self.partitions))
+
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Nothing: only the records count."""
+
+
+class _Lowering:
+    """Lowers the largest message once, whatever is open then. Never raises it again: what was refused stays so, also
+    when the network brings it a second time."""
+
+    def __init__(self, context: WorkloadContext, workload: RefusedBatches) -> None:
+        self.workload = workload
+        self.kernel = context.world.kernel
+        self.at_us = context.entropy(f"{workload.name}-lower").randint(1, 50_000_000)
+
+    async def __call__(self, host: ClientHost) -> None:
+        async with host.client() as client:
+            while not host.stopping and self.kernel.now_us < self.at_us:
+                await host.sleep(250)
+            await alter_topic(client, self.workload.name, {"max.message.bytes": str(LEAST_MESSAGE_BYTES)})
+
+
+class _Reading(ReadingProgram):
+    """At leisure: once is enough to see what nobody may."""
+
+    pause_ms = 1_500
+
+
+class _Sending(SendingProgram):
+    """Good records, and in some rounds one among them that is to be refused."""
+
+    aborts = 0.1
+
+    def __init__(self, context: WorkloadContext, workload: RefusedBatches, name: str) -> None:
+        super().__init__(context, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
+        self.workload = workload
+        self.settings = ProducerSettings(batch_bytes=workload.batch_bytes, delivery_timeout_ms=20_000)
+        self.refused = False
+        """Something of this round was."""
+        self.bad = ""
+        """The value of this round that the topic does not take."""
+
+    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
+        """A handful; outside of transactions the producer goes on after a refusal."""
+        self.refused, self.bad = False, ""
+        producer.on_outcome = partial(self.heard, writes)
+        count = self.entropy.randint(2, 6)
+        bad_one = self.entropy.randrange(count) if self.entropy.random() < 0.3 else count
+        try:
+            for index in range(count):
+                await self.send_one(producer, writes, good=index != bad_one)
+            await producer.flush()
+        except DeliveryFailed as failed:
+            if failed.maybe_appended:
+                raise
+        if self.bad and not self.workload.limit.comes_late:
+            taken = [one for one in writes.all() if one.value == self.bad and one.outcome is Outcome.COMMITTED]
+            if taken:
+                self.context.object(f"{taken[0].partition} took a record that is too {self.workload.kind}")
+
+    async def send_one(self, producer: AsyncProducer, writes: Writes, *, good: bool) -> None:
+        """One record; a good one is one that the topic takes."""
+        work, value = self.workload, self.next_value()
+        timestamp_ms = self.context.world.kernel.now_ms()
+        key = f"k{self.entropy.randrange(20)}" if good and work.kind == "keyless" else None
+        if not good:
+            if work.limit.error == ErrorCode.MESSAGE_TOO_LARGE:
+                value += "/" + "x" * 2 * LEAST_MESSAGE_BYTES
+            elif work.limit.error == ErrorCode.INVALID_TIMESTAMP:
+                timestamp_ms += 2 * HOUR_MS if work.kind == "early" else -2 * HOUR_MS
+            self.bad = value
+        partition = TopicPartition(TopicName(work.name), self.entropy.randrange(work.partitions))
+        writes.sending(Write(partition, value, key=key))
+        await producer.send(
+            partition.topic,
+            value.encode(),
+            key=None if key is None else key.encode(),
+            partition=partition.partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    def heard(self, writes: Writes, outcome: BatchOutcome) -> None:
+        """Check a batch's outcome: the one with the bad record is refused for it, or for the end of its transaction."""
+        writes.take(outcome)
+        if isinstance(outcome, Failed):
+            error = self.workload.limit.error
+            self.refused |= outcome.error_code == error
+            if any((record.value or b"").decode() == self.bad for record in outcome.records):
+                expect(
+                    self.context,
+                    f"Produce to {outcome.partition}",
+                    outcome.error_code,
+                    frozenset({error}),
+                    FENCED,
+                    ENDED,
+                )
+
+    async def one_transaction(
+        self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
+    ) -> None:
+        """A refusal costs the transaction; the producer can abort it and go on, unless somebody has fenced it."""
+        try:
+            await super().one_transaction(host, client, producer)
+        except (ProducerUnusable, OutOfTurn) as error:
+            if self.refused and not isinstance(error, ProducerFenced):
+                self.context.violated(f"S6 a refusal cost more than its transaction: {self.name}: {error}")
+            raise

@@ -1,0 +1,72 @@
+"""Which workloads a seed runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from oncelog.sim.workloads.administrators import Administrators
+from oncelog.sim.workloads.consumers import Consumers
+from oncelog.sim.workloads.copiers import Copiers
+from oncelog.sim.workloads.hostile_clients import HostileClients
+from oncelog.sim.workloads.log_cleanup import LogCleanup
+from oncelog.sim.workloads.old_copiers import OldCopiers
+from oncelog.sim.workloads.plain_producers import PlainProducers
+from oncelog.sim.workloads.producers import Producers
+from oncelog.sim.workloads.refused_batches import RefusedBatches
+from oncelog.sim.workloads.topic_churn import TopicChurn
+from oncelog.sim.workloads.two_phase_committers import Committers
+from oncelog.sim.workloads.workload import Workload
+
+
+class Kind(NamedTuple):
+    """A kind of workload: its weight among the drawn, and the transaction.version it needs."""
+
+    weight: int
+    least_version: int
+    draw: Callable[[str, random.Random, int], Workload]
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "administer": Kind(2, 1, Administrators.draw),
+    "churn": Kind(2, 1, TopicChurn.draw),
+    "clean": Kind(2, 1, LogCleanup.draw),
+    "consume": Kind(3, 1, Consumers.draw),
+    "copy": Kind(4, 1, Copiers.draw),
+    "hostile": Kind(2, 2, HostileClients.draw),
+    "plain": Kind(1, 1, PlainProducers.draw),
+    "produce": Kind(4, 1, Producers.draw),
+    "two-phase": Kind(3, 2, Committers.draw),
+    "refuse": Kind(0, 1, RefusedBatches.draw),
+}
+"""Every workload that can be drawn, by name. What has no weight is drawn by ``with_refusals``, so that seeds which do
+not draw it stay what they were without it: the last, because a choice by weight never comes to it then."""
+REFUSING: Final = 0.15
+"""Of the seeds."""
+OLD_CLIENTS: Final = False
+"""Seeds draw clients of the old kind: off while a broker answers them the offset from before a decided transaction."""
+OLD: Final = 0.15
+"""Of the seeds, where they do."""
+
+
+def draw_workloads(entropy: random.Random, transaction_version: int) -> list[Workload]:
+    """One or two, of kinds by chance."""
+    kinds = [name for name, kind in KINDS.items() if kind.least_version <= transaction_version]
+    weights = [KINDS[name].weight for name in kinds]
+    drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))
+    return [KINDS[kind].draw(f"{kind}{index}", entropy, transaction_version) for index, kind in enumerate(drawn)]
+
+
+def with_refused_batches(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
+    """In some seeds one that has batches refused, beside the first that was drawn."""
+    if entropy.random() >= REFUSING:
+        return drawn
+    return [*drawn[:1], KINDS["refuse"].draw("refuse1", entropy, transaction_version)]
+
+
+def with_old_copiers(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
+    """In some seeds copiers of the old kind, beside the first that was drawn; a stream of chance of their own."""
+    if entropy.random() >= OLD:
+        return drawn
+    return [*drawn[:1], OldCopiers.draw("old1", entropy, transaction_version)]

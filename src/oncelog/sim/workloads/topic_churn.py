@@ -1,0 +1,207 @@
+"""Topics that come and go under their clients, partitions that are added, configurations that change meanwhile.
+
+Who produces meets topics that are gone, created anew under the same name, or not yet there, and goes on. Every deletion
+is in the history before it is asked for. At the end the topic is there.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.aio.producer import AsyncProducer
+from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.client.errors import BrokerRefused, UnknownTopic
+from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.client.machine.producer import ProducerSettings
+from oncelog.sim.checkers.history import Deletion, Write
+from oncelog.sim.workloads.admin_requests import add_partitions, alter_topic, create_topic, delete_topic
+from oncelog.sim.workloads.group_members import note_seek
+from oncelog.sim.workloads.reader import POLL_MS, ReadingProgram
+from oncelog.sim.workloads.recorder import Writes
+from oncelog.sim.workloads.sender import SendingProgram
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
+from oncelog.sim.world import ClientHost
+
+MOST_PARTITIONS: Final = 6
+ALTERATIONS: Final = (
+    {"segment.ms": "1000"},
+    {"segment.ms": "60000"},
+    {"max.message.bytes": "100000"},
+    {"index.interval.bytes": "100"},
+    {"message.timestamp.after.max.ms": "3600000"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChurn:
+    """One topic that is deleted and created again; one that grows; ``producers`` for both."""
+
+    name: str
+    producers: int
+    transactional: bool
+    pause_ms: int
+    life_ms: int
+    """Mean life of the topic."""
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> TopicChurn:
+        """By chance."""
+        return cls(
+            name,
+            entropy.randint(1, 2),
+            entropy.random() < 0.6,
+            entropy.choice((80, 150, 300)),
+            entropy.choice((2_000, 8_000, 30_000)),
+        )
+
+    @property
+    def growing(self) -> str:
+        """The topic that grows."""
+        return f"{self.name}-grows"
+
+    def topics(self) -> list[Topic]:
+        """Both."""
+        return [Topic(self.name, 2), Topic(self.growing, 1)]
+
+    def start(self, context: WorkloadContext) -> None:
+        """The administrators, the producers, and a reader."""
+        context.supervise(f"{self.name}-delete", _Deleting(context, self))
+        context.supervise(f"{self.name}-alter", _Altering(context, self))
+        context.supervise(f"{self.name}-read", _Reading(context, self.name))
+        for index in range(self.producers):
+            context.supervise(f"{self.name}-{index}", _Sending(context, self, f"{self.name}-{index}"))
+
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Which incarnation is there."""
+        with suppress(UnknownTopic):  # a deletion that was not answered may have come after the creation
+            context.recorder.topic_ids[self.name] = (await client.topic(self.name)).topic_id
+
+
+class _Deleting:
+    """Deletes the topic and creates it again; at the end it is there."""
+
+    def __init__(self, context: WorkloadContext, workload: TopicChurn) -> None:
+        self.context = context
+        self.workload = workload
+        self.entropy = context.entropy(f"{workload.name}-delete")
+        self.there = True
+
+    async def __call__(self, host: ClientHost) -> None:
+        work, entropy = self.workload, self.entropy
+        async with host.client() as client:
+            while True:
+                if not self.there:
+                    await self.create(client)
+                if host.stopping:
+                    return
+                await host.sleep(entropy.randint(100, 2 * work.life_ms))
+                if not host.stopping:
+                    await self.delete(client)
+                    await host.sleep(entropy.choice((0, entropy.randint(0, 2_000))))
+
+    async def create(self, client: AsyncClient) -> None:
+        """Until it is there."""
+        try:
+            await create_topic(client, Topic(self.workload.name, self.entropy.randint(1, 3)))
+        except BrokerRefused as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        self.there = True
+
+    async def delete(self, client: AsyncClient) -> None:
+        """Once; that it is to be created again is known before."""
+        deletions, kernel = self.context.recorder.deletions, self.context.world.kernel
+        index, asked_at = len(deletions), kernel.now_us
+        deletions.append(Deletion(self.workload.name, asked_at, None))
+        self.there = False
+        try:
+            await delete_topic(client, self.workload.name)
+        except BrokerRefused as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        deletions[index] = Deletion(self.workload.name, asked_at, kernel.now_us)
+
+
+class _Altering:
+    """Adds partitions, and changes settings of both topics."""
+
+    def __init__(self, context: WorkloadContext, workload: TopicChurn) -> None:
+        self.workload = workload
+        self.entropy = context.entropy(f"{workload.name}-alter")
+        self.count = 1
+
+    async def __call__(self, host: ClientHost) -> None:
+        entropy, work = self.entropy, self.workload
+        async with host.client() as client:
+            while not host.stopping:
+                await host.sleep(entropy.randint(1, 6_000))
+                try:
+                    if self.count < MOST_PARTITIONS and entropy.random() < 0.3:
+                        self.count += 1
+                        await add_partitions(client, work.growing, self.count)
+                    else:
+                        topic = entropy.choice((work.name, work.growing))
+                        await alter_topic(client, topic, entropy.choice(ALTERATIONS))
+                except BrokerRefused:
+                    continue  # the topic is gone, or has these partitions from an attempt that was not answered
+
+
+class _Reading(ReadingProgram):
+    """Reads the topic that comes and goes, from wherever it can."""
+
+    pause_ms = 300
+
+    async def __call__(self, host: ClientHost) -> None:
+        isolated = self.entropy.random() < 0.5
+        fetch = FetchSettings(max_wait_ms=POLL_MS, read_committed=isolated)
+        async with host.client() as client, AsyncConsumer(client, fetch) as consumer:
+            while not host.stopping:
+                until_ms = host.now_ms + self.entropy.randint(500, 10_000)
+                try:
+                    await consumer.assign(dict.fromkeys(self.partitions, 0))
+                    for partition in self.partitions:
+                        note_seek(self.context, host.name, partition, read_committed=isolated)
+                    await self.read(host, consumer, until_ms=until_ms, read_committed=isolated)
+                except BrokerRefused:
+                    await host.sleep(300)
+
+    def is_over(self, refused: Fetched) -> bool:
+        """False: a topic that is gone may come again."""
+        return False
+
+
+class _Sending(SendingProgram):
+    """Sends to both topics; what fails because one is gone ends a round, not the program."""
+
+    settings = ProducerSettings(delivery_timeout_ms=5_000)
+
+    def __init__(self, context: WorkloadContext, workload: TopicChurn, name: str) -> None:
+        super().__init__(context, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
+        self.workload = workload
+
+    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
+        """A few records to partitions as the client knows them."""
+        for _ in range(self.entropy.randint(1, 3)):
+            topic = TopicName(self.entropy.choice((self.workload.name, self.workload.growing)))
+            partitions = sorted((await client.topic(topic)).partitions)
+            value = self.next_value()
+            partition = TopicPartition(topic, self.entropy.choice(partitions))
+            writes.sending(Write(partition, value))
+            await producer.send(topic, value.encode(), partition=partition.partition)
+
+    async def one_transaction(
+        self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
+    ) -> None:
+        """Aborted where a topic is gone."""
+        try:
+            await super().one_transaction(host, client, producer)
+        except UnknownTopic:
+            await producer.abort()

@@ -1,0 +1,283 @@
+"""Two-phase committers (KIP-939): prepared here, decided elsewhere, completed by whoever is there.
+
+Each committer writes what it prepared, and the decision, into a log of the workload's that no death touches; it dies
+between any two steps. The next life asks for what is prepared and completes it as was decided. Now and then somebody
+else ends it: an outside coordinator with the stored id and epoch, or an operator who terminates it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import TRANSACTION_KEY, AsyncClient
+from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.client.errors import ProducerUnusable, TransactionFailed
+from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
+from oncelog.sim.checkers.history import Completion, Transaction, Write, outcome_of
+from oncelog.sim.workloads.group_members import CountingClient, counting_client
+from oncelog.sim.workloads.recorder import Writes
+from oncelog.sim.workloads.sender import SETTINGS
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
+from oncelog.sim.world import ClientHost
+from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+
+END_TXN_VERSION = 5
+"""Raises the epoch (KIP-890)."""
+
+
+@dataclass(slots=True)
+class Decided:
+    """A transaction in the workload's own log; ``stored`` once it is prepared and written down."""
+
+    name: str
+    process: str
+    writes: Writes
+    commit: bool
+    prepared: bool = False
+    stored: StoredTransaction | None = None
+    completions: list[Completion] = field(default_factory=list)
+    is_over: bool = False
+
+    def as_transaction(self) -> Transaction:
+        """For the history."""
+        return Transaction(
+            self.name,
+            self.process,
+            self.writes.all(),
+            outcome_of(self.completions),
+            min((one.asked_at for one in self.completions if one.commit), default=None),
+            prepared=self.prepared,
+            completions=tuple(self.completions),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Committers:
+    """``committers`` programs, each with a transactional id of its own."""
+
+    name: str
+    committers: int
+    partitions: int
+    pause_ms: int
+    deadly: float
+    """Probability that a life ends between two steps."""
+    outsiders: bool
+    """Others end prepared transactions, too."""
+    leaves_open: ClassVar[bool] = False
+    log: list[Decided] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Committers:
+        """By chance."""
+        return cls(
+            name,
+            entropy.randint(2, 4),
+            entropy.randint(1, 3),
+            entropy.choice((20, 50, 100)),
+            entropy.choice((0.0, 0.02, 0.1)),
+            entropy.random() < 0.5,
+        )
+
+    def topics(self) -> list[Topic]:
+        """One."""
+        return [Topic(self.name, self.partitions)]
+
+    def start(self, context: WorkloadContext) -> None:
+        """A program for each committer, and one for who interferes."""
+        for index in range(self.committers):
+            context.supervise(f"{self.name}-{index}", Committer(context, self, f"{self.name}-{index}"))
+        if self.outsiders:
+            context.supervise(f"{self.name}-outside", _Outsider(context, self, f"{self.name}-outside"))
+
+    def open_of(self, transactional_id: str) -> Decided | None:
+        """The transaction of an id that is not over by the log, None if there is none."""
+        ours = (one for one in self.log if not one.is_over and one.name.startswith(f"{transactional_id}."))
+        return next(ours, None)
+
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """The log becomes history."""
+        context.recorder.transactions.extend(one.as_transaction() for one in self.log)
+
+
+class Committer:
+    """Recovers what an earlier life has left, then goes on, and dies."""
+
+    def __init__(self, context: WorkloadContext, workload: Committers, name: str) -> None:
+        self.context = context
+        self.workload = workload
+        self.name = name
+        self.entropy = context.entropy(name)
+        self.count = 0
+
+    async def __call__(self, host: ClientHost) -> None:
+        settings = TransactionSettings(self.name, two_phase=True)
+        async with counting_client(host) as client:
+            producer = AsyncTransactionalProducer(client, settings, SETTINGS)
+            try:
+                prepared = await producer.initialize(keep_prepared=True)
+                await self.recover(client, producer, prepared)
+                while not host.stopping:
+                    await self.one_transaction(host, client, producer)
+                    await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
+            finally:
+                await producer.close()
+
+    async def recover(
+        self, client: CountingClient, producer: AsyncTransactionalProducer, prepared: StoredTransaction | None
+    ) -> None:
+        """End what is open as was decided; what was not, is aborted."""
+        left = self.workload.open_of(self.name)
+        decision = left.stored if left is not None and left.commit else None
+        if prepared is None:
+            if left is not None:
+                left.is_over = True  # somebody ended it: we, unanswered, or another
+            return
+        if left is None:
+            await producer.complete(None)
+            self.context.object(f"{self.name}: {prepared} is prepared, and none was begun")
+        elif decision is not None and decision != prepared:
+            self.context.object(f"{self.name}: {decision} was prepared and {prepared} is")
+        else:
+            await self.complete(client, producer, left, decision)
+
+    async def one_transaction(
+        self, host: ClientHost, client: CountingClient, producer: AsyncTransactionalProducer
+    ) -> None:
+        """Begin, send, prepare, decide, complete; each step may be the last."""
+        entropy, now = self.entropy, self.context.world.kernel.now_us
+        writes = Writes(self.context.world.kernel)
+        producer.on_outcome = writes.take
+        decided = Decided(f"{host.name}@{now}", host.name, writes, commit=entropy.random() < 0.8)
+        self.workload.log.append(decided)
+        try:
+            producer.begin()
+            await self.send_some(producer, writes)
+            await self.perhaps_die(host)
+            stored = await producer.prepare()
+            await self.perhaps_die(host)
+            decided.prepared, decided.stored = True, stored
+            await self.perhaps_die(host)
+            await self.hold(host)
+            await self.complete(client, producer, decided, stored if decided.commit else None)
+        except TransactionFailed:
+            decided.commit = False
+            await producer.abort()
+            decided.is_over = True
+
+    async def hold(self, host: ClientHost) -> None:
+        """Between the decision and its completion."""
+        if self.entropy.random() < 0.05:
+            await host.sleep(self.entropy.randint(0, 10_000))
+
+    async def send_some(self, producer: AsyncTransactionalProducer, writes: Writes) -> None:
+        """A few records."""
+        for _ in range(self.entropy.randint(1, 3)):
+            self.count += 1
+            value = f"{self.name}/{self.count}"
+            partition = TopicPartition(TopicName(self.workload.name), self.entropy.randrange(self.workload.partitions))
+            writes.sending(Write(partition, value))
+            await producer.send(partition.topic, value.encode(), partition=partition.partition)
+
+    async def complete(
+        self,
+        client: CountingClient,
+        producer: AsyncTransactionalProducer,
+        decided: Decided,
+        stored: StoredTransaction | None,
+    ) -> None:
+        """End it, and write down what came of that."""
+        asked_at, commit = self.context.world.kernel.now_us, stored is not None
+        index = len(decided.completions)
+        decided.completions.append(Completion(commit, asked_at, None))
+        unanswered = client.unanswered
+        try:
+            ended = await producer.complete(stored)
+        except ProducerUnusable:
+            if client.unanswered == unanswered and not self.workload.outsiders:
+                decided.completions[index] = Completion(commit, asked_at, False)
+            raise  # where others end transactions too, or an attempt went unanswered, it may have been ended
+        if (ended is Ended.COMMITTED) != commit:
+            self.context.object(f"{self.name}: {ended} where {stored} was decided")
+        decided.completions[index] = Completion(commit, asked_at, True)
+        decided.is_over = True
+
+    async def perhaps_die(self, host: ClientHost) -> None:
+        """kill -9, now and then."""
+        if self.entropy.random() < self.workload.deadly and not host.stopping:
+            host.kill(silent=self.entropy.random() < 0.5)
+            await host.sleep(1)
+
+
+class _Outsider:
+    """Ends prepared transactions of others: as the outside coordinator that knows the decision, or by termination."""
+
+    def __init__(self, context: WorkloadContext, workload: Committers, name: str) -> None:
+        self.context = context
+        self.workload = workload
+        self.name = name
+        self.entropy = context.entropy(name)
+
+    async def __call__(self, host: ClientHost) -> None:
+        while not host.stopping:
+            async with host.client() as client:
+                for _ in range(self.entropy.randint(1, 5)):
+                    await host.sleep(self.entropy.randint(1, 8_000))
+                    if host.world.stopping:
+                        return
+                    await self.interfere(client)
+
+    async def interfere(self, client: AsyncClient) -> None:
+        """With one that is prepared."""
+        waiting = [one for one in self.workload.log if one.stored is not None and not one.is_over]
+        if not waiting:
+            return
+        decided = self.entropy.choice(waiting)
+        assert decided.stored is not None
+        terminate = self.entropy.random() < 0.3
+        asked_at = self.context.world.kernel.now_us
+        commit = decided.commit and not terminate
+        index = len(decided.completions)
+        decided.completions.append(Completion(commit, asked_at, None))
+        answer = await (self.terminate if terminate else self.end)(client, decided, decided.stored)
+        # Nobody can tell which transaction a termination ended: there may have been none, or the next.
+        agreed = None if terminate or answer else True
+        decided.completions[index] = Completion(commit, asked_at, agreed)
+
+    async def end(self, client: AsyncClient, decided: Decided, stored: StoredTransaction) -> int:
+        """EndTxn by its stored name."""
+        link = await client.link(await client.coordinator(stored.transactional_id, TRANSACTION_KEY))
+        request = EndTxnRequest(
+            transactional_id=stored.transactional_id,
+            producer_id=stored.producer_id,
+            producer_epoch=stored.producer_epoch,
+            committed=decided.commit,
+        )
+        return self.check((await link.call(request, END_TXN_VERSION)).error_code, "EndTxn")
+
+    async def terminate(self, client: AsyncClient, decided: Decided, stored: StoredTransaction) -> int:
+        """Terminate by InitProducerId, as ``kafka-transactions.sh --force-terminate`` does."""
+        link = await client.link(await client.coordinator(stored.transactional_id, TRANSACTION_KEY))
+        request = InitProducerIdRequest(transactional_id=stored.transactional_id, transaction_timeout_ms=10_000)
+        return self.check((await link.call(request)).error_code, "InitProducerId")
+
+    def check(self, code: int, what: str) -> int:
+        """Only these may come."""
+        allowed = {
+            ErrorCode.NONE,
+            ErrorCode.PRODUCER_FENCED,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        }
+        if code not in allowed:
+            self.context.object(f"{what} of a prepared transaction: {code}")
+        return code

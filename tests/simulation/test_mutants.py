@@ -1,0 +1,39 @@
+"""A simulator that finds nothing proves nothing: planted bugs fall. All of them: docs/internals/simulation.md."""
+
+from __future__ import annotations
+
+from inspect import getattr_static
+
+import pytest
+
+from oncelog.sim.mutants import MUTANTS
+from oncelog.sim.simulation import simulate
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [
+        ("skip-marker", 5),
+        ("acknowledge-before-sync", 20),
+        ("reuse-epoch", 10),
+        ("new-offset-for-duplicate", 20),
+        ("forget-parked", 20),
+    ],
+)
+def test_a_planted_bug_falls(name: str, seeds: int) -> None:
+    assert any(simulate(seed, mutant=MUTANTS[name].applied()).violations for seed in range(seeds))
+
+
+def test_a_plant_leaves_no_trace() -> None:
+    for mutant in MUTANTS.values():
+        right = getattr_static(mutant.owner, mutant.attribute)
+        with mutant.applied():
+            assert getattr_static(mutant.owner, mutant.attribute) is not right
+        assert getattr_static(mutant.owner, mutant.attribute) is right
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(MUTANTS) >= 30
+    assert all(name == mutant.name and mutant.what for name, mutant in MUTANTS.items())

@@ -1,0 +1,54 @@
+"""Copiers of the old kind: they copy and are asked for their offsets, and a death at an EndTxn answer is theirs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from oncelog.sim.faults.fault import Fault
+from oncelog.sim.scenario import draw_scenario
+from oncelog.sim.simulation import Simulation
+from oncelog.sim.workloads.old_copiers import OldCopiers
+from oncelog.sim.workloads.producers import Producers
+
+SECONDS = 12
+
+
+def simulation(plan: list[Fault]) -> Simulation:
+    """One copier, one monitor, and no other workload."""
+    copiers = OldCopiers("old0", Producers("old0", 1, 1, 100, transactional=False), monitors=1, pause_ms=20)
+    scenario = replace(draw_scenario(1, SECONDS * 1000, plan), workloads=[copiers], transaction_version=2)
+    return Simulation(1, scenario, SECONDS, None)
+
+
+@pytest.mark.slow
+def test_old_copiers_copy_in_transactions_and_monitors_read_their_offsets() -> None:
+    found = simulation([])
+    assert found.run().violations == []
+    assert len(found.recorder.offsets_committed) > SECONDS
+    assert {read.version for read in found.recorder.offset_reads} == {1, 3, 5, 6}
+    assert max(read.offset for read in found.recorder.offset_reads) > 50
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_when_an_end_txn_answer_leaves_has_answered() -> None:
+    found = simulation([Fault(4_000, "kill-at-end-txn", 100, 0)])
+    lines: list[str] = []
+    found.world.kernel.log = lines.append
+    found.run()
+    [killed_s] = [float(line.split()[0]) for line in lines if line.endswith("broker 1 killed")]
+    answered = [one.answered_at for one in found.recorder.offsets_committed]
+    assert any(killed_s * 1_000_000 < at < killed_s * 1_000_000 + 100_000 for at in answered)
+
+
+def test_old_copiers_are_drawn_in_some_seeds_where_they_are_wanted_and_change_no_other() -> None:
+    drawn = 0
+    for seed in range(60):
+        plain, with_old = draw_scenario(seed, 1_000, None), draw_scenario(seed, 1_000, None, old_clients=True)
+        if any(isinstance(one, OldCopiers) for one in with_old.workloads):
+            drawn += 1
+            assert [repr(one) for one in with_old.workloads[:-1]] == [repr(one) for one in plain.workloads[:1]]
+        else:
+            assert repr(with_old) == repr(plain)
+    assert 3 <= drawn <= 15

@@ -1,0 +1,63 @@
+"""Every workload comes to its end in a calm world, and has kept the broker busy."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from oncelog.sim.checkers.history import Outcome
+from oncelog.sim.scenario import draw_scenario
+from oncelog.sim.simulation import Simulation
+from oncelog.sim.workloads.refused_batches import LIMITS, RefusedBatches
+from oncelog.sim.workloads.selection import KINDS, draw_workloads, with_refused_batches
+
+SECONDS = 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_calm_world_has_no_violations(kind: str) -> None:
+    drawn = KINDS[kind].draw(f"{kind}0", random.Random(1), 2)
+    scenario = replace(draw_scenario(1, SECONDS * 1000, []), workloads=[drawn], transaction_version=2)
+    outcome = Simulation(1, scenario, SECONDS, None).run()
+    assert outcome.violations == []
+    assert outcome.requests > 5 * SECONDS
+
+
+def test_refusals_come_beside_the_first_that_was_drawn_and_change_no_other_seed() -> None:
+    for seed in range(100):
+        drawn = draw_workloads(random.Random(seed), 2)
+        found = with_refused_batches(drawn, random.Random(seed), 2)
+        assert found == drawn or (found[:-1] == drawn[:1] and isinstance(found[-1], RefusedBatches))
+        assert not any(isinstance(one, RefusedBatches) for one in drawn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "version"), list(zip(LIMITS, (1, 2, 2, 1, 2), strict=True)))
+def test_a_refusal_costs_its_transaction_and_nothing_else(kind: str, version: int) -> None:
+    """Without faults: producers of every kind go on after it, and only what was sent with it is not there."""
+    drawn = RefusedBatches("refuse0", kind, 1, 2, 200, True, 200)
+    scenario = replace(draw_scenario(1, SECONDS * 1000, []), workloads=[drawn], transaction_version=version)
+    simulation = Simulation(1, scenario, SECONDS, None)
+    assert simulation.run().violations == []
+    ended = simulation.recorder.transactions
+    refused = [one for one in ended if any(write.outcome is Outcome.ABORTED for write in one.writes)]
+    assert refused
+    assert all(one.outcome is Outcome.ABORTED for one in refused)
+    assert {one.process for one in ended} == {"refuse0-0.1"}, "it has lived once"
+    assert ended[-1].outcome is Outcome.COMMITTED or ended[-2].outcome is Outcome.COMMITTED
+
+
+def test_what_needs_transactions_v2_is_not_drawn_without() -> None:
+    names = {repr(one).partition("(")[0] for seed in range(200) for one in draw_workloads(random.Random(seed), 1)}
+    assert names == {
+        "Administrators",
+        "Consumers",
+        "Copiers",
+        "LogCleanup",
+        "PlainProducers",
+        "Producers",
+        "TopicChurn",
+    }
