@@ -20,4 +20,4 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     mutant.name: mutant for mutant in (*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CLIENTS, *ADMINISTRATORS)
 }
 
-__all__ = ["PLANTS", "Plant"]
+__all__ = ["MUTANTS", "Mutant"]
