@@ -4,22 +4,26 @@ A partition without a committed offset answers −1 and no error, also where the
 version 2 on) ask for everything. Several groups (from 8 on) are answered one by one. With ``require_stable`` (7) a
 partition whose offset is part of an open transaction answers UNSTABLE_OFFSET_COMMIT. Topics go by id from 10 on; what
 has no id any more is left out. Member id and epoch (9) concern groups of the new protocol only.
+
+Without ``require_stable`` an open transaction holds nobody up, but a decided one does: its offsets are never passed
+over. Until its marker is there, and while a transaction coordinator is loading and nobody knows, the request waits;
+after ``oncelog.transaction.wait.ms`` it is answered COORDINATOR_LOAD_IN_PROGRESS, which clients of all versions retry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, GroupId, TopicId, TopicName
-from oncelog.core.groups.model import FetchedOffset
+from oncelog.base.ids import CONSUMER_OFFSETS, NO_TOPIC_ID, GroupId, ProducerId, TopicId, TopicName, TopicPartition
+from oncelog.core.groups.model import FetchedOffset, PendingOffsets
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
 from oncelog.handlers.support.metadata_changes import may_topic
-from oncelog.handlers.support.waits import Coordinate, Steps
+from oncelog.handlers.support.waits import Steps, UntilMarked
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -38,6 +42,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
     ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id (version 10)",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: (
+        "the coordinator is reading its log, or a transaction that has sent an offset is being completed; try again"
+    ),
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction has sent an offset of the partition; try again",
 }
 
@@ -55,8 +62,18 @@ class _Asked(NamedTuple):
     is_known: bool = True
 
 
+class _AskedGroup(NamedTuple):
+    """A group of a request, in any version; ``topics`` None: all that it has committed."""
+
+    group_id: GroupId
+    topics: list[_Asked] | None
+    require_stable: bool
+    asked_ms: int
+
+
 def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:
     """Ask each group's coordinator."""
+    asked_ms = context.now_ms
     if context.version >= _GROUPS_SINCE:
         groups = []
         with_all: set[str] = set()
@@ -68,12 +85,14 @@ def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchRe
                 with_all.add(group.group_id)
             if group.topics is not None:
                 topics = [_asked(each.name, each.topic_id, each.partition_indexes, context) for each in group.topics]
-            groups.append((yield from _group(group.group_id, topics, request.require_stable, context)))
+            asked = _AskedGroup(GroupId(group.group_id), topics, request.require_stable, asked_ms)
+            groups.append((yield from _group(asked, context)))
         return OffsetFetchResponse(groups=groups)
     single = None
     if request.topics is not None:
         single = [_asked(each.name, NO_TOPIC_ID, each.partition_indexes, context) for each in request.topics]
-    found = yield from _group(request.group_id, single, request.require_stable, context)
+    asked = _AskedGroup(GroupId(request.group_id), single, request.require_stable, asked_ms)
+    found = yield from _group(asked, context)
     return _single_group_response(found, single, context)
 
 
@@ -85,10 +104,9 @@ def _asked(name: str, topic_id: bytes, partitions: Sequence[int], context: Conte
     return _Asked(name_of_id, TopicId(topic_id), partitions, topic is not None)
 
 
-def _group(
-    group_id: str, topics: list[_Asked] | None, require_stable: bool, context: Context
-) -> Generator[Coordinate, Any, OffsetFetchResponseGroup]:
+def _group(asked: _AskedGroup, context: Context) -> Steps[OffsetFetchResponseGroup]:
     """One group's answer."""
+    group_id, topics = asked.group_id, asked.topics
     if not may(context, Operation.DESCRIBE, group_id):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     visible: list[_Asked] = []
@@ -100,22 +118,43 @@ def _group(
         else:
             refused.append(_refused_topic(topic, refusal))
     wanted = None if topics is None else [(t.name, t.topic_id, index) for t in visible for index in t.partitions]
-    found = yield from ask(group_id, partial(_fetch, GroupId(group_id), wanted, require_stable))
+    found = yield from _found(asked, wanted, context)
     if isinstance(found, ErrorCode):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=found)
     answered = _everything(found, context) if topics is None else _as_asked(found, visible)
     return OffsetFetchResponseGroup(group_id=group_id, topics=[*answered, *refused])
 
 
+def _found(
+    asked: _AskedGroup, wanted: list[tuple[TopicName, TopicId, int]] | None, context: Context
+) -> Steps[list[FetchedOffset] | ErrorCode]:
+    """The offsets, looked up after what is pending was found to be undecided: a transaction that was decided before
+    the question came has had its marker by then, or is waited for."""
+    undecided: frozenset[ProducerId] = frozenset()
+    while True:
+        reply = yield from ask(asked.group_id, partial(_fetch, asked, wanted, undecided))
+        if not isinstance(reply, PendingOffsets):
+            found: list[FetchedOffset] | ErrorCode = reply
+            return found
+        partition = TopicPartition(CONSUMER_OFFSETS, reply.partition)
+        deadline_ms = asked.asked_ms + context.cluster.config.get("oncelog.transaction.wait.ms")
+        marked: bool = yield UntilMarked(partition, reply.producer_ids, deadline_ms)
+        if not marked:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        undecided |= reply.producer_ids
+
+
 def _fetch(
-    group_id: GroupId,
-    partitions: list[tuple[TopicName, TopicId, int]] | None,
-    require_stable: bool,
+    asked: _AskedGroup,
+    wanted: list[tuple[TopicName, TopicId, int]] | None,
+    undecided: frozenset[ProducerId],
     shard: GroupShard,
     token: int,
     now_ms: int,
 ) -> Decision:
-    return shard.fetch_offsets(group_id, partitions, token, now_ms, require_stable=require_stable)
+    return shard.fetch_offsets(
+        asked.group_id, wanted, token, now_ms, require_stable=asked.require_stable, undecided=undecided
+    )
 
 
 def _refusal(topic: _Asked, context: Context) -> ErrorCode:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.base.ids import BrokerId, TopicPartition
+from oncelog.base.ids import BrokerId, ProducerId, TopicPartition
 from oncelog.node.events import BrokerAnswered, Effect, SendToBroker
 
 if TYPE_CHECKING:
@@ -48,7 +48,16 @@ class AddPartitions:
     verify_only: bool
 
 
-Message = WriteMarker | AddPartitions
+@dataclass(frozen=True, slots=True)
+class AwaitMarkers:
+    """Wait until no decided transaction of these producers that the receiver coordinates lacks its marker on
+    ``partition``. Answered with None then, at once where none does; not before the receiver has loaded its shards."""
+
+    partition: TopicPartition
+    producer_ids: frozenset[ProducerId]
+
+
+Message = WriteMarker | AddPartitions | AwaitMarkers
 
 
 class BrokerMessages:

@@ -30,6 +30,7 @@ from oncelog.handlers.support.waits import (
     Transact,
     TransactEach,
     UntilDurable,
+    UntilMarked,
     UntilProducerId,
     UntilReadable,
 )
@@ -154,6 +155,7 @@ class Node:
             Transact: self.transactions.park,
             TransactEach: self.transactions.park_each,
             AddToTransaction: self.transactions.park_adding,
+            UntilMarked: self.transactions.marker_waits.park,
             CommitMetadata: self._metadata_log.park,
             UntilProducerId: self._producer_ids.park,
             NextSlice: self._runnable.park,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, GroupId, TopicName, TopicPartition
-from oncelog.core.groups.model import CommitReply, GroupSettings
+from oncelog.base.ids import NO_TOPIC_ID, GroupId, ProducerId, TopicName, TopicPartition
+from oncelog.core.groups.model import CommitReply, GroupSettings, PendingOffsets
 from oncelog.core.groups.shard import GroupShard
 from tests.scenario.groups.driver import Driver, apply_entry
 
@@ -184,10 +184,14 @@ class Transactions(RuleBasedStateMachine):
 
 
 def fetched(shard: GroupShard, where: Where, *, stable: bool) -> int | str:
-    """OffsetFetch of one partition."""
+    """OffsetFetch of one partition. Nobody's pending offsets are passed over before they are known to be undecided."""
     group, topic, partition = where
     asked = [(TopicName(topic), NO_TOPIC_ID, partition)]
     reply: Any = shard.fetch_offsets(GroupId(group), asked, 0, 0, require_stable=stable).reply
+    senders = frozenset(ProducerId(producer_id) for producer_id, place, _ in pending_of(shard) if place == where)
+    if senders and not stable:
+        assert reply == PendingOffsets(0, senders)
+        reply = shard.fetch_offsets(GroupId(group), asked, 0, 0, undecided=senders).reply
     (found,) = reply
     return "unstable" if found.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT else int(found.committed.offset)
 

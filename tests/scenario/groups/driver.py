@@ -18,6 +18,7 @@ from oncelog.core.groups.model import (
     JoinRequest,
     LeavingMember,
     PartitionCommit,
+    PendingOffsets,
     Producer,
     Protocol,
     Record,
@@ -261,10 +262,15 @@ class Driver:
         self.check()
 
     def fetch(self, group: str = GROUP, *, require_stable: bool = False) -> dict[tuple[str, int], int]:
-        """OffsetFetch of everything."""
-        decision = self.shard.fetch_offsets(GroupId(group), None, 0, self.now_ms, require_stable=require_stable)
-        assert isinstance(decision.reply, list)
-        return {(f.topic, f.partition): f.committed.offset for f in decision.reply}
+        """OffsetFetch of everything; no transaction is decided and not ended."""
+        reply: object = PendingOffsets(0, frozenset())
+        while isinstance(reply, PendingOffsets):
+            undecided = reply.producer_ids
+            reply = self.shard.fetch_offsets(
+                GroupId(group), None, 0, self.now_ms, require_stable=require_stable, undecided=undecided
+            ).reply
+        assert isinstance(reply, list)
+        return {(f.topic, f.partition): f.committed.offset for f in reply}
 
     # Looking
 

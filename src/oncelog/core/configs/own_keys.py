@@ -106,7 +106,7 @@ OWN_KEYS: Final = (
         at_least(0),
         documentation=(
             "How long a request that meets a transaction still being completed waits for that, before it is told "
-            "CONCURRENT_TRANSACTIONS; 0: it is told so at once, as by Apache Kafka."
+            "CONCURRENT_TRANSACTIONS (an OffsetFetch: COORDINATOR_LOAD_IN_PROGRESS); 0: it is told so at once."
         ),
     ),
     ConfigKey(

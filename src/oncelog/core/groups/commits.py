@@ -7,10 +7,10 @@ always do. A commit of an old client that named its own retention expires at tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, GroupId, Offset, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, GroupId, Offset, ProducerId, TopicId, TopicName, TopicPartition
 from oncelog.core.groups.group import ASSIGNED_STATES, Group
 from oncelog.core.groups.model import (
     CONSUMER_PROTOCOL,
@@ -22,6 +22,7 @@ from oncelog.core.groups.model import (
     FetchedOffset,
     GroupSettings,
     PartitionCommit,
+    PendingOffsets,
     Record,
     TransactionalCommitRequest,
 )
@@ -38,8 +39,14 @@ class Commits:
     """Offsets of the groups of one shard."""
 
     def __init__(
-        self, groups: dict[GroupId, Group], offsets: OffsetStore, settings: GroupSettings, rebalance: Rebalance
+        self,
+        partition: int,
+        groups: dict[GroupId, Group],
+        offsets: OffsetStore,
+        settings: GroupSettings,
+        rebalance: Rebalance,
     ) -> None:
+        self._partition = partition
         self._groups = groups
         self._offsets = offsets
         self._settings = settings
@@ -92,17 +99,34 @@ class Commits:
         return out
 
     def fetch(
-        self, group_id: GroupId, partitions: Iterable[tuple[TopicName, TopicId, int]], *, require_stable: bool
+        self,
+        group_id: GroupId,
+        partitions: Sequence[tuple[TopicName, TopicId, int]],
+        *,
+        require_stable: bool,
+        undecided: Collection[ProducerId] = (),
     ) -> Decision:
-        """OffsetFetch of the partitions named. Replies a list of FetchedOffset."""
+        """OffsetFetch of the partitions named. Replies a list of FetchedOffset, or PendingOffsets (O8)."""
+        if not require_stable and (senders := self._offsets.senders(group_id)):
+            named = ((topic, partition) for topic, _, partition in partitions)
+            if passed_over := _senders_of(named, senders, undecided):
+                return Decision(reply=PendingOffsets(self._partition, passed_over))
         found = [
             self._fetched(group_id, topic, topic_id, partition, require_stable=require_stable)
             for topic, topic_id, partition in partitions
         ]
         return Decision(reply=found, waits_for_pending=True)
 
-    def fetch_all(self, group_id: GroupId, *, require_stable: bool) -> Decision:
-        """OffsetFetch of all that the group has committed. Replies a list of FetchedOffset, topic by topic."""
+    def fetch_all(self, group_id: GroupId, *, require_stable: bool, undecided: Collection[ProducerId] = ()) -> Decision:
+        """OffsetFetch of all that the group has committed. Replies a list of FetchedOffset, topic by topic, or
+        PendingOffsets (O8): also with ``require_stable``, for where nothing is committed nothing is told."""
+        if senders := self._offsets.senders(group_id):
+            told = self._offsets.committed.of_group(group_id) if require_stable else {}
+            untold = (
+                (topic, index) for topic in senders for index in senders[topic] if index not in told.get(topic, ())
+            )
+            if passed_over := _senders_of(untold, senders, undecided):
+                return Decision(reply=PendingOffsets(self._partition, passed_over))
         found = [
             self._fetched(group_id, topic, NO_TOPIC_ID, partition, require_stable=require_stable)
             for topic, offsets in self._offsets.committed.of_group(group_id).items()
@@ -235,6 +259,21 @@ def _commit_record(group_id: GroupId, part: PartitionCommit, metadata: str, now_
         part.topic_id,
     )
     return offset_record(group_id, part.topic, part.partition, committed)
+
+
+def _senders_of(
+    partitions: Iterable[tuple[TopicName, int]],
+    senders: Mapping[TopicName, Mapping[int, Collection[ProducerId]]],
+    undecided: Collection[ProducerId],
+) -> frozenset[ProducerId]:
+    """Who has sent pending offsets of ``partitions``, without those whose transactions are known to be undecided."""
+    nobody: Collection[ProducerId] = ()
+    return frozenset(
+        producer_id
+        for topic, partition in partitions
+        for producer_id in senders.get(topic, {}).get(partition, nobody)
+        if producer_id not in undecided
+    )
 
 
 def _other_topic(asked: TopicId, stored: TopicId) -> bool:

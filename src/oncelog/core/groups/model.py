@@ -228,6 +228,15 @@ class FetchedOffset(NamedTuple):
     committed: CommittedOffset
 
 
+class PendingOffsets(NamedTuple):
+    """An OffsetFetch is not answered yet: it would pass over offsets that these producers have pending, and if one of
+    their transactions is decided, it would tell what was committed before."""
+
+    partition: int
+    """Of ``__consumer_offsets``: where the markers of those transactions come."""
+    producer_ids: frozenset[ProducerId]
+
+
 class MemberDescription(NamedTuple):
     """A member in DescribeGroups."""
 

@@ -144,6 +144,10 @@ class OffsetStore:
         """True if an open transaction has sent an offset of the partition."""
         return self._senders.get(group_id, topic, partition) is not None
 
+    def senders(self, group_id: GroupId) -> Mapping[TopicName, Mapping[int, Collection[ProducerId]]]:
+        """The producers with pending offsets of a group, by topic and partition; as a rule there are none."""
+        return self._senders.of_group(group_id)
+
     def has_open_transactions(self, group_id: GroupId) -> bool:
         """True if an open transaction has sent any offset of the group."""
         return group_id in self._senders

@@ -74,7 +74,7 @@ class GroupShard:
         self._rebalance = Rebalance(settings, self._timers)
         self._membership = Membership(self._groups, settings, self._rebalance)
         self._quota = MemberQuota(self._groups, settings)
-        self._commits = Commits(self._groups, self._offsets, settings, self._rebalance)
+        self._commits = Commits(partition, self._groups, self._offsets, settings, self._rebalance)
         self._expiry_queue: list[GroupId] = []
 
     # Deciding
@@ -108,16 +108,19 @@ class GroupShard:
     def fetch_offsets(
         self,
         group_id: GroupId,
-        partitions: Iterable[tuple[TopicName, TopicId, int]] | None,
+        partitions: Sequence[tuple[TopicName, TopicId, int]] | None,
         token: int,
         now_ms: int,
         *,
         require_stable: bool = False,
+        undecided: Collection[ProducerId] = (),
     ) -> Decision:
-        """OffsetFetch, of all partitions when ``partitions`` is None; replies a list of FetchedOffset."""
+        """OffsetFetch, of all partitions when ``partitions`` is None; replies a list of FetchedOffset. Replies
+        PendingOffsets instead where offsets of other producers than ``undecided`` would be passed over; of those it is
+        known that their transactions were not decided when the question came."""
         if partitions is None:
-            return self._commits.fetch_all(group_id, require_stable=require_stable)
-        return self._commits.fetch(group_id, partitions, require_stable=require_stable)
+            return self._commits.fetch_all(group_id, require_stable=require_stable, undecided=undecided)
+        return self._commits.fetch(group_id, partitions, require_stable=require_stable, undecided=undecided)
 
     def delete_offsets(
         self, group_id: GroupId, partitions: Sequence[TopicPartition], token: int, now_ms: int

@@ -85,6 +85,12 @@ class ShardQueries:
         """The partitions a prepared transaction waits for (console, debugging)."""
         return self._markers.awaited(transactional_id) or ()
 
+    def awaits_marker(self, partition: TopicPartition, producer_ids: Collection[ProducerId]) -> bool:
+        """True if a decided transaction of one of these producers lacks its marker on ``partition``. Looks only at
+        what is decided and not complete."""
+        found = (self._transactions.get(tid) for tid in self._markers.awaiting_any((partition,)))
+        return any(held is not None and held.identity.producer_id in producer_ids for held in found)
+
     def persisted(self) -> dict[TransactionalId, Transaction]:
         """The transactions that a replay of the log has to give, without the last epochs (tests)."""
         return {

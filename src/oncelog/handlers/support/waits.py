@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from oncelog.base.ids import GroupId, Offset, TopicPartition, TransactionalId
+from oncelog.base.ids import GroupId, Offset, ProducerId, TopicPartition, TransactionalId
 from oncelog.base.tree import Operation
 
 if TYPE_CHECKING:
@@ -97,6 +97,17 @@ class AddToTransaction:
 
 
 @dataclass(slots=True)
+class UntilMarked:
+    """Until no decided transaction of ``producer_ids`` lacks its marker on ``partition``, whichever brokers coordinate
+    them. Resumed with True; with False when ``deadline_ms`` has passed before, or a coordinator cannot be asked."""
+
+    partition: TopicPartition
+    producer_ids: frozenset[ProducerId]
+    deadline_ms: int
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
 class CommitMetadata:
     """Change the coordination tree atomically. Resumed with a ``CommitOutcome``: COMMITTED (the cluster image has it,
     its logs are created, altered or marked for deletion), CONFLICT (read the image and decide again) or UNAVAILABLE."""
@@ -139,6 +150,7 @@ Wait = (
     | Transact
     | TransactEach
     | AddToTransaction
+    | UntilMarked
     | CommitMetadata
     | UntilProducerId
     | NextSlice

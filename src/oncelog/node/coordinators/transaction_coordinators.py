@@ -39,6 +39,7 @@ from oncelog.node.broker_messages import (
 from oncelog.node.coordinators.hosted_shard import HostedShard
 from oncelog.node.coordinators.loading import ApplyBatch, transaction_replayer
 from oncelog.node.coordinators.marker_sender import MarkerSender
+from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.coordinators.markers import MarkerWriter
 from oncelog.node.coordinators.pending_ids import PendingIds
 from oncelog.node.coordinators.pending_requests import PendingRequest
@@ -48,6 +49,7 @@ from oncelog.node.monitoring.audit_trail import AuditTrail
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
+    from oncelog.core.controller.model import TopicImage
     from oncelog.handlers.support.audit import AuditRecord
     from oncelog.handlers.support.leadership import LeaderLog
     from oncelog.handlers.support.ports import Marker
@@ -74,6 +76,9 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         self.verification_failures = 0
         """Partitions of transactional writes that were refused: the coordinator did not know of them."""
         self.markers = MarkerSender(messages, services.metadata, services.deadlines, self._marker_written)
+        self.marker_waits = MarkerWaits(
+            messages, services.metadata, services.deadlines, services.runnable, self.shards, self.is_loading
+        )
         self._audit_trail = audit_trail
         self._messages = messages
         self._metadata = services.metadata
@@ -91,6 +96,18 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
     def _load_wait_ms(self) -> int:
         """Load, don't refuse: clients of a coordinator that is loading sleep longer than most loads take."""
         return self.settings.concurrent_wait_ms
+
+    def follow(self, topic: TopicImage | None) -> None:
+        """See the base class; who waits for markers waits for the shards that are led now."""
+        super().follow(topic)
+        self.marker_waits.shards_changed()
+
+    def load_slice(self) -> bool:
+        """See the base class; who waits for markers has waited for the last shard to be loaded."""
+        if not self._loading:
+            return False
+        more = super().load_slice()
+        return self.marker_waits.shards_changed() or more
 
     def _replayer(self, shard: TransactionShard) -> ApplyBatch:
         return transaction_replayer(shard)
@@ -226,3 +243,4 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         if hosted.shard.is_loaded:
             now_ms = self._deadlines.now_ms
             self._carry_out(hosted, hosted.shard.markers_written(markers, [partition], now_ms), None, now_ms)
+            self.marker_waits.marked(partition, markers.identity.producer_id)
