@@ -3,6 +3,9 @@
 The segments before it are deleted later, by retention; readers see the new start at once, but not before it is durable:
 what was refused because the disk is full must not be seen, or be "done already" when it is asked for again. Offset −1
 means the high watermark: everything that can be read. An offset below the log start changes nothing and is no error.
+
+Records that are appended and on their way to the disk are waited for where the offset says that they are to be deleted,
+for ``timeout_ms`` at most: who was told of them, with acks=1, may delete them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, Offset, TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.support.appended_records import LEAST_WAIT_MS, until_readable
 from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -25,7 +31,8 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is beyond the high watermark, or negative and not -1",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is beyond the log end offset, or negative and not -1",
+    ErrorCode.REQUEST_TIMED_OUT: "records before the offset are appended and were not on disk in time",
     ErrorCode.POLICY_VIOLATION: "the topic's cleanup.policy does not contain delete",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic is internal",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
@@ -46,10 +53,14 @@ class _Rise(NamedTuple):
     start: Offset
 
 
-def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+def handle(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecordsResponse]:
     """A partition named twice counts once, as it was named last. All that is to be deleted is made durable, and then
     done: written down once, because that is one file for all partitions."""
-    response, rises = _decide(request, context)
+    response, rises, late = _decide(request, context)
+    if late:
+        timeout_ms = min(request.timeout_ms, context.cluster.config.get("request.timeout.ms"))
+        yield from until_readable(late, context.now_ms + max(timeout_ms, LEAST_WAIT_MS), context)
+        response, rises, _ = _decide(request, context)
     if rises:
         try:
             context.partitions.keep_log_starts({rise.log.partition: rise.start for rise in rises})
@@ -63,9 +74,13 @@ def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResp
     return response
 
 
-def _decide(request: DeleteRecordsRequest, context: Context) -> tuple[DeleteRecordsResponse, list[_Rise]]:
-    """The response if all goes well, and what has to be done for that."""
+def _decide(
+    request: DeleteRecordsRequest, context: Context
+) -> tuple[DeleteRecordsResponse, list[_Rise], dict[TopicPartition, Offset]]:
+    """The response if all goes well, what has to be done for that, and where records that are to be deleted are on
+    their way to the disk up to which offset."""
     rises: list[_Rise] = []
+    late: dict[TopicPartition, Offset] = {}
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         of_topic = offsets.setdefault(topic.name, {})
@@ -77,22 +92,39 @@ def _decide(request: DeleteRecordsRequest, context: Context) -> tuple[DeleteReco
         result = DeleteRecordsTopicResult(name=name)
         for index, offset in of_topic.items():
             answer = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
-            outcome: PartitionLog | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            outcome: LeaderLog | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
                 outcome = _to_delete_from(TopicPartition(TopicName(name), index), offset, context)
             if isinstance(outcome, ErrorCode):
                 answer.error_code = outcome
             else:
-                start = outcome.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
-                answer.low_watermark = max(start, outcome.log_start_offset)
-                if start > outcome.log_start_offset:
-                    rises.append(_Rise(answer, outcome, start))
+                _raise_start(answer, outcome, offset, rises, late)
             result.partitions.append(answer)
         response.topics.append(result)
-    return response, rises
+    return response, rises, late
 
 
-def _to_delete_from(partition: TopicPartition, offset: int, context: Context) -> PartitionLog | ErrorCode:
+def _raise_start(
+    answer: DeleteRecordsPartitionResult,
+    leader: LeaderLog,
+    offset: int,
+    rises: list[_Rise],
+    late: dict[TopicPartition, Offset],
+) -> None:
+    log = leader.log
+    if offset > log.high_watermark:
+        late[leader.partition] = Offset(offset)
+        answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return
+    if offset == TO_HIGH_WATERMARK and (end := leader.appended_end) is not None:
+        late[leader.partition] = end
+    start = log.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
+    answer.low_watermark = max(start, log.log_start_offset)
+    if start > log.log_start_offset:
+        rises.append(_Rise(answer, log, start))
+
+
+def _to_delete_from(partition: TopicPartition, offset: int, context: Context) -> LeaderLog | ErrorCode:
     """The log in which it may be done, or why not."""
     leader = context.partitions.leader_log(partition)
     if leader is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -104,6 +136,6 @@ def _to_delete_from(partition: TopicPartition, offset: int, context: Context) ->
     log = leader.log
     if not log.config.delete:
         return ErrorCode.POLICY_VIOLATION
-    if offset != TO_HIGH_WATERMARK and not 0 <= offset <= log.high_watermark:
+    if offset != TO_HIGH_WATERMARK and not 0 <= offset <= log.log_end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
-    return log
+    return leader

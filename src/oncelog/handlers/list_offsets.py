@@ -5,17 +5,20 @@ version: latest, earliest, the record with the largest timestamp, and three abou
 does not have: its earliest local offset is the earliest, nothing is tiered, nothing waits to be. The answer −1 means
 that there is no such offset; it is not an error.
 
-Clients see what they can read: up to the high watermark, with read_committed up to the last stable offset.
+Clients see what they can read: up to the high watermark, with read_committed up to the last stable offset. Where the
+answer depends on appended records that are on their way to the disk, it waits for those, for ``timeout_ms`` (from
+version 10 on) or ``request.timeout.ms``: their producer was told of them, with acks=1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import Offset, TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.support.appended_records import until_readable
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.handlers.support.waits import NextSlice, Offload, Steps
@@ -28,6 +31,7 @@ from oncelog.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
+    from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log.read import Search, TimestampOffset
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -70,8 +74,28 @@ Found = tuple[int, int, int]
 """Timestamp, offset and leader epoch; −1 for what is not known or not asked."""
 
 
+class _OnTheirWay(NamedTuple):
+    """The answer depends on records on their way to the disk: it can be given when all before ``end`` can be read."""
+
+    end: Offset
+    found: TimestampOffset | None = None
+    """The record searched for, None where the end was asked for."""
+
+
+Outcome = Found | _OnTheirWay | ErrorCode
+
+
 def _is_searched(asked: ListOffsetsPartition) -> bool:
     return asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
+
+
+class _Late(NamedTuple):
+    """An answer that depends on records on their way to the disk."""
+
+    answer: ListOffsetsPartitionResponse
+    partition: TopicPartition
+    asked: ListOffsetsPartition
+    awaited: _OnTheirWay
 
 
 def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
@@ -83,35 +107,61 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
         for partition in topic.partitions:
             of_topic.setdefault(partition.partition_index, []).append(partition)
     response, searches = ListOffsetsResponse(), 0
+    late: list[_Late] = []
+    asked_ms = context.now_ms
     for name, of_topic in asked.items():
         answer = ListOffsetsTopicResponse(name=name)
         allowed = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
         for index, partitions in of_topic.items():
+            where = TopicPartition(TopicName(name), index)
+            outcome: Outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
-                outcome = yield from _look_up(TopicPartition(TopicName(name), index), partitions, request, context)
+                outcome = yield from _look_up(where, partitions, request, context)
+            answered = ListOffsetsPartitionResponse(partition_index=index)
+            answer.partitions.append(answered)
+            if isinstance(outcome, _OnTheirWay):
+                late.append(_Late(answered, where, partitions[0], outcome))
             else:
-                outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            answer.partitions.append(_answer(index, outcome))
+                _tell(answered, outcome)
             searches += _is_searched(partitions[0])
             if searches == SEARCHES_PER_SLICE:
                 searches = 0
                 yield NextSlice()
         response.topics.append(answer)
+    if late:
+        yield from _answer_late(late, asked_ms, request, context)
     return response
 
 
-def _answer(index: int, outcome: Found | ErrorCode) -> ListOffsetsPartitionResponse:
+def _answer_late(late: list[_Late], asked_ms: int, request: ListOffsetsRequest, context: Context) -> Steps[None]:
+    """Wait for the ends as they were, and answer what is true then."""
+    timeout_ms = context.cluster.config.get("request.timeout.ms")
+    if request.timeout_ms > 0:
+        timeout_ms = min(timeout_ms, request.timeout_ms)
+    ends = {each.partition: each.awaited.end for each in late}
+    yield from until_readable(ends, asked_ms + timeout_ms, context)
+    for each in late:
+        leader = context.partitions.leader_log(each.partition, each.asked.current_leader_epoch)
+        if isinstance(leader, ErrorCode):
+            _tell(each.answer, leader)
+            continue
+        readable_end, found = _readable_end(leader.log, request), each.awaited.found
+        if found is None:
+            _tell(each.answer, (-1, readable_end, leader.leader_epoch))
+        elif found.offset < readable_end:
+            _tell(each.answer, found)
+
+
+def _tell(answer: ListOffsetsPartitionResponse, outcome: Found | ErrorCode) -> None:
     if isinstance(outcome, ErrorCode):
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=outcome)
-    timestamp, offset, leader_epoch = outcome
-    return ListOffsetsPartitionResponse(
-        partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
-    )
+        answer.error_code = outcome
+    else:
+        answer.timestamp, answer.offset, answer.leader_epoch = outcome
 
 
 def _look_up(
     partition: TopicPartition, asked: list[ListOffsetsPartition], request: ListOffsetsRequest, context: Context
-) -> Steps[Found | ErrorCode]:
+) -> Steps[Outcome]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if len(asked) > 1:
@@ -122,34 +172,37 @@ def _look_up(
     leader = context.partitions.leader_log(partition, asked[0].current_leader_epoch)
     if isinstance(leader, ErrorCode):
         return leader
-    log = leader.log
-    if request.replica_id != CLIENT:
-        readable_end = log.log_end_offset
-    elif request.isolation_level == READ_COMMITTED:
-        readable_end = log.last_stable_offset
-    else:
-        readable_end = log.high_watermark
     try:
-        return (yield from _find(leader, timestamp, readable_end))
+        return (yield from _find(leader, timestamp, request))
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _find(leader: LeaderLog, timestamp: int, readable_end: int) -> Steps[Found]:
+def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> Offset:
+    if request.replica_id != CLIENT:
+        return log.log_end_offset
+    return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+
+
+def _find(leader: LeaderLog, timestamp: int, request: ListOffsetsRequest) -> Steps[Found | _OnTheirWay]:
     log, leader_epoch = leader.log, leader.leader_epoch
+    appended_end = leader.appended_end if request.replica_id == CLIENT else None
     if timestamp == LATEST:
-        return -1, readable_end, leader_epoch
+        return (-1, _readable_end(log, request), leader_epoch) if appended_end is None else _OnTheirWay(appended_end)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return -1, start, leader_epoch if start == log.log_end_offset else log.epoch_of(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
+    readable_end = _readable_end(log, request)
     found = yield from _searched(
         log.search_max_timestamp() if timestamp == MAX_TIMESTAMP else log.search_timestamp(timestamp)
     )
-    if found is None or found.offset >= readable_end:
-        return NOTHING
-    return found.timestamp, found.offset, found.leader_epoch
+    if found is None or found.offset < readable_end:
+        return NOTHING if found is None else found
+    if request.replica_id == CLIENT and log.high_watermark <= found.offset < log.log_end_offset:
+        return _OnTheirWay(Offset(found.offset + 1), found)
+    return NOTHING
 
 
 def _searched(search: Search) -> Steps[TimestampOffset | None]:

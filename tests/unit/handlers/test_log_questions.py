@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import cast
 
 import pytest
 
@@ -10,6 +11,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, TopicName, TopicPartition
 from oncelog.handlers import delete_records, list_offsets, offset_for_leader_epoch
 from oncelog.handlers.api import CLUSTER_NAME, Operation
+from oncelog.handlers.support.waits import UntilDurable
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.offset_for_leader_epoch import (
@@ -18,7 +20,7 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-from .log_broker import NOW_MS, LogBroker, context_of
+from .log_broker import NOW_MS, LogBroker, Parked, answered, context_of
 
 A0 = TopicPartition(TopicName("a"), 0)
 Answer = tuple[int, int, int, int]
@@ -108,11 +110,31 @@ def test_what_cannot_be_read_yet_is_not_found(broker: LogBroker) -> None:
     log = broker.logs.logs[A0]
     assert log is not None
     log.high_watermark = Offset(5)
-    assert one(broker, list_offsets.LATEST) == (0, -1, 5, 0)
     assert one(broker, NOW_MS + 4)[2] == 4
-    assert one(broker, NOW_MS + 5) == NOTHING
-    assert one(broker, list_offsets.MAX_TIMESTAMP) == NOTHING
     assert one(broker, list_offsets.LATEST, replica_id=5)[2] == 10
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "awaited", "told"),
+    [
+        (list_offsets.LATEST, 10, (-1, 10, 0)),
+        (list_offsets.MAX_TIMESTAMP, 10, (NOW_MS + 9, 9, 0)),
+        (NOW_MS + 5, 6, (NOW_MS + 5, 5, 0)),
+    ],
+)
+def test_what_cannot_be_read_yet_is_waited_for(
+    broker: LogBroker, timestamp: int, awaited: int, told: tuple[int, int, int]
+) -> None:
+    log = broker.logs.logs[A0]
+    log.high_watermark = Offset(5)
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[wanted])])
+    parked = Parked(list_offsets.handle(request, context_of(broker, 2, 7)))
+    wait = cast("UntilDurable", parked.wait)
+    assert (wait.offsets, wait.holds_connection) == ({A0: awaited}, True)
+    log.high_watermark = Offset(awaited)
+    ((answer,),) = [topic.partitions for topic in parked.resume().topics]
+    assert (answer.timestamp, answer.offset, answer.leader_epoch) == told
 
 
 def test_read_committed_ends_at_the_last_stable_offset(broker: LogBroker) -> None:
@@ -195,7 +217,7 @@ def delete(
             )
         ]
     )
-    (answer,) = delete_records.handle(request, context_of(broker, 21, 2, *denied)).topics
+    (answer,) = answered(delete_records.handle(request, context_of(broker, 21, 2, *denied))).topics
     assert answer.name == topic
     return [(p.partition_index, p.error_code, p.low_watermark) for p in answer.partitions]
 

@@ -2,6 +2,7 @@
 
 The answer comes when ``min_bytes`` are there, when a partition has an error, or after ``max_wait_ms``. Consumers read
 up to the high watermark, or with read_committed up to the last stable offset and with the list of what was aborted.
+Where nothing else is there, appended records on their way to the disk are waited for, also with ``max_wait_ms=0``.
 Nothing is read from disk here: records are ranges of files that are sent when the socket has room.
 
 Requests of other brokers (``replica_id`` ≥ 0) need the right of a broker; until partitions have followers, none of
@@ -19,6 +20,7 @@ from oncelog.core.sessions.fetch import FetchContext
 from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.fetch.reads import FetchReads, failed, topic_name
+from oncelog.handlers.support.appended_records import LEAST_WAIT_MS, until_readable
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.waits import NextSlice, Steps, UntilReadable
 from oncelog.handlers.support.yielding import items_per_slice
@@ -79,7 +81,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     if reads is None:
         return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
     reads.read(reads.partitions)
-    if reads.urgent() or request.max_wait_ms <= 0:
+    if (reads.urgent() or request.max_wait_ms <= 0) and not reads.on_their_way():
         return _respond(session, reads.answers + sorting.refused, context)
     return (yield from _wait(request, context, session, reads, sorting.refused))
 
@@ -108,9 +110,10 @@ def _in_slices(
     if reads is None:
         return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
     yield from _read_in_slices(reads, context)
-    if not reads.urgent() and request.max_wait_ms > 0:
-        missed = reads.ready()  # something came after its partition was read
-        return (yield from _wait(request, context, session, reads, sorting.refused, until_ready=not missed))
+    waits = not reads.urgent() and request.max_wait_ms > 0
+    if waits or reads.on_their_way():
+        missed = waits and reads.ready()  # something came after its partition was read
+        return (yield from _wait(request, context, session, reads, sorting.refused, missed=missed))
     yield NextSlice()
     return _respond(session, reads.answers + sorting.refused, context)
 
@@ -136,17 +139,29 @@ def _wait(
     reads: FetchReads,
     refused: list[tuple[FetchPartition, PartitionData]],
     *,
-    until_ready: bool = True,
+    missed: bool = False,
 ) -> Steps[FetchResponse]:
-    partitions = [name for name, _ in reads.partitions]
-    if until_ready:
-        yield UntilReadable(partitions, reads.ready, context.now_ms + request.max_wait_ms)
+    """Wait for ``min_bytes`` for ``max_wait_ms``; if there is nothing at all then, for records that were on their way
+    to the disk when they were asked for: their producer may have been told of them."""
+    asked_ms, on_their_way = context.now_ms, reads.on_their_way()
+    if missed:
+        yield from _read_again(reads, context)
+    elif request.max_wait_ms > 0 and not reads.urgent():
+        partitions = [name for name, _ in reads.partitions]
+        yield UntilReadable(partitions, reads.ready, asked_ms + request.max_wait_ms)
+        yield from _read_again(reads, context)
+    if on_their_way and reads.on_their_way():
+        yield from until_readable(on_their_way, asked_ms + max(request.max_wait_ms, LEAST_WAIT_MS), context)
+        yield from _read_again(reads, context)
+    return _respond(session, reads.answers + refused, context)
+
+
+def _read_again(reads: FetchReads, context: Context) -> Steps[None]:
     reads.begin()
-    if len(partitions) > _MANY:
+    if len(reads.partitions) > _MANY:
         yield from _read_in_slices(reads, context)
     else:
         reads.read(reads.partitions)
-    return _respond(session, reads.answers + refused, context)
 
 
 def _asked(request: FetchRequest, context: Context, *, by_id: bool) -> Iterator[FetchPartition]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition
 from oncelog.core.sessions.fetch_cache import FetchPartition
 from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.handlers.support.ports import ClusterView, Partitions
@@ -30,6 +30,7 @@ class FetchReads:
     """
 
     __slots__ = (
+        "_appended",
         "_found",
         "_left",
         "_max_bytes",
@@ -60,6 +61,8 @@ class FetchReads:
         self._sizes: dict[TopicPartition, tuple[FetchPartition, int]] | None = None
         """While it waits: what each partition could give when it changed last; −1: something that must be told."""
         self._total = 0
+        self._appended: dict[TopicPartition, Offset] = {}
+        """Log end offsets of partitions that had nothing to give, but appended records on their way to the disk."""
         self.begin()
 
     def begin(self) -> None:
@@ -67,6 +70,7 @@ class FetchReads:
         self.answers: list[tuple[FetchPartition, PartitionData]] = []
         self._left = self._max_bytes
         self._found = 0
+        self._appended.clear()
         self._urgent = not self.partitions
 
     def read(self, partitions: Iterable[tuple[TopicPartition, FetchPartition]]) -> None:
@@ -82,6 +86,11 @@ class FetchReads:
     def urgent(self) -> bool:
         """Whether something was read that must be told at once: an error, a divergence, enough bytes."""
         return self._urgent or self._found >= self._min_bytes or (self._found > 0 and self.ready())
+
+    def on_their_way(self) -> dict[TopicPartition, Offset]:
+        """Where nothing was read that is worth an answer, no record and no error: the log end offsets of partitions
+        whose appended records are on their way to the disk."""
+        return {} if self._found or self._urgent else dict(self._appended)
 
     def ready(self, changed: Iterable[TopicPartition] | None = None) -> bool:
         """Whether a waiting request has enough, or something has happened that it must be told. ``changed``: only these
@@ -157,6 +166,8 @@ class FetchReads:
             records=NO_RECORDS,
         )
         if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
+            if log.high_watermark < log.log_end_offset > offset:
+                self._appended[name] = log.log_end_offset
             return answer, 0
         if max_bytes < 0:
             return failed(asked, ErrorCode.UNKNOWN_SERVER_ERROR), 0

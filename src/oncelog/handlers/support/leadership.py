@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.base.ids import LeaderEpoch, TopicPartition
+from oncelog.base.ids import LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from oncelog.core.replicas.leader import LeaderReplicas
@@ -26,6 +26,12 @@ class LeaderLog:
         self.log = log
         self.leader_epoch = leader_epoch
         self.replicas = replicas
+
+    @property
+    def appended_end(self) -> Offset | None:
+        """The log end offset while records before it wait for the disk and cannot be read; None as a rule."""
+        log = self.log
+        return None if log.high_watermark >= log.log_end_offset else log.log_end_offset
 
     def has_enough_in_sync(self) -> bool:
         """True if acks=all may be acknowledged: at least ``min.insync.replicas``, or all replicas where those are
