@@ -42,7 +42,7 @@ class OpenFile(Protocol):
         """Up to ``size`` bytes from ``position``; fewer only at the end of the file. May wait for the disk."""
 
     def read_cached(self, position: int, size: int) -> bytes | None:
-        """As ``read``, but None when the bytes are not in the page cache and a read would wait."""
+        """Read as ``read`` does, but None when the bytes are not in the page cache and a read would wait."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes."""
@@ -83,7 +83,7 @@ class Files(Protocol):
 
 
 class Coordination(Protocol):
-    """Where the cluster's metadata lives: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait.
+    """The cluster's metadata: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait.
 
     All commits of all sessions have one order, and every session can follow it, its own commits included.
     """
@@ -130,7 +130,7 @@ class Clock(Protocol):
 
 
 class Entropy(Protocol):
-    """Where random ids come from."""
+    """The source of random ids."""
 
     def token(self, size: int) -> bytes:
         """``size`` random bytes."""

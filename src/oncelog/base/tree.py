@@ -85,7 +85,7 @@ class TreeUnavailable(Exception):
 
 
 class CommitOutcome(Enum):
-    """What became of a commit."""
+    """The outcome of a commit."""
 
     COMMITTED = "committed"
     CONFLICT = "conflict"

@@ -94,8 +94,8 @@ def _decide(transactions: Sequence[AddPartitionsToTxnTransaction], context: Cont
     replies: Sequence[AddReply | VerifyReply | CoordinatorRefusal] = ()
     if asked:
         replies = yield TransactEach([_question(transaction, context) for transaction in asked])
-    told = (_told(transaction, reply, context) for transaction, reply in zip(asked, replies, strict=True))
-    return [next(told) if results is None else results for results in refused]
+    answered = (_result_of(transaction, reply, context) for transaction, reply in zip(asked, replies, strict=True))
+    return [next(answered) if results is None else results for results in refused]
 
 
 def _refused(transaction: AddPartitionsToTxnTransaction, context: Context) -> TopicResults | None:
@@ -130,7 +130,7 @@ def _question(transaction: AddPartitionsToTxnTransaction, context: Context) -> T
     return Transact(request.transactional_id, decide)
 
 
-def _told(
+def _result_of(
     transaction: AddPartitionsToTxnTransaction, reply: AddReply | VerifyReply | CoordinatorRefusal, context: Context
 ) -> TopicResults:
     if not transaction.verify_only:

@@ -187,7 +187,7 @@ class _Describer:
             is_sensitive=key is None or key.sensitive,
             synonyms=self._shown(synonyms),
             config_type=0 if key is None else key.type.value,
-            documentation=None if key is None else self._told(key, kafka_documentation.BROKER),
+            documentation=None if key is None else self._documentation(key, kafka_documentation.BROKER),
         )
 
     def _loggers(self, name: str) -> Sequence[Entry]:
@@ -211,7 +211,7 @@ class _Describer:
         return [self._own_entry(key, configs, Source.GROUP, self._defaults(key)) for key in GROUP_KEYS.values()]
 
     def _defaults(self, key: ConfigKey) -> list[Synonym]:
-        """Where a group's key has its value from when the group does not set it: the broker's key, or its default."""
+        """The source of a group's key that the group does not set: the broker's key, or its default."""
         if key.synonym is not None:
             return self._config.synonyms(key.synonym)
         return [Synonym(key.name, key.default, Source.DEFAULT)]
@@ -242,10 +242,10 @@ class _Describer:
             is_sensitive=key.sensitive,
             synonyms=self._shown(synonyms),
             config_type=key.type.value,
-            documentation=self._told(key, texts),
+            documentation=self._documentation(key, texts),
         )
 
-    def _told(self, key: ConfigKey, texts: Mapping[str, str]) -> str | None:
+    def _documentation(self, key: ConfigKey, texts: Mapping[str, str]) -> str | None:
         """The documentation of a key, where it is asked for."""
         return documentation_of(key, texts) if self._with_documentation else None
 

@@ -206,7 +206,7 @@ def _find(leader: LeaderLog, timestamp: int, request: ListOffsetsRequest) -> Ste
 
 
 def _searched(search: Search) -> Steps[TimestampOffset | None]:
-    """What is found; batches of very many records are looked through aside."""
+    """The result of a search; a worker looks through batches of very many records."""
     found: TimestampOffset | None = None
     try:
         scan = next(search)

@@ -177,7 +177,7 @@ def _refused_topic(topic: _Asked, error: ErrorCode) -> OffsetFetchResponseTopics
 
 
 def _as_asked(found: list[FetchedOffset], asked: list[_Asked]) -> Iterator[OffsetFetchResponseTopics]:
-    """What the coordinator found, under the topics as they were asked for."""
+    """The offsets found, under the topics as they were asked for."""
     in_order = iter(found)
     for topic in asked:
         partitions = [_partition(next(in_order)) for _ in topic.partitions]
@@ -185,7 +185,7 @@ def _as_asked(found: list[FetchedOffset], asked: list[_Asked]) -> Iterator[Offse
 
 
 def _everything(found: list[FetchedOffset], context: Context) -> Iterator[OffsetFetchResponseTopics]:
-    """What the coordinator found, by topic, of those topics that the requester may see."""
+    """The offsets found, by topic, of those topics that the requester may see."""
     by_topic: dict[TopicName, list[FetchedOffset]] = {}
     for each in found:
         by_topic.setdefault(each.topic, []).append(each)

@@ -140,7 +140,7 @@ class World:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients begin."""
+        """The addresses that clients begin with."""
         return ",".join(f"{host}:{port}" for host, port in (broker.address for broker in self.brokers))
 
     def run(self, main: Coroutine[Any, Any, T], until_s: float | None = None) -> T:

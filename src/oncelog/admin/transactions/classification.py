@@ -38,7 +38,7 @@ _COMPLETE_STATES: Final = frozenset({"CompleteCommit", "CompleteAbort"})
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that coordinators said about the producer of a transaction.
+    """Everything that coordinators said about the producer of a transaction.
 
     ``rows``: ids that have its producer id, or (where the leader named the id) that id. ``unknown_id``: the id that the
     leader named and its coordinator does not know. ``unanswered``: why an id that is not there may exist nevertheless.

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of a key: Apache Kafka's own text, but where the key does something else here."""
+"""The documentation of keys in DescribeConfigs: Apache Kafka's own text, but where the key does something else here."""
 
 from __future__ import annotations
 

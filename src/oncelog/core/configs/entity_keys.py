@@ -16,7 +16,7 @@ INT, LIST = ConfigType.INT, ConfigType.LIST
 
 
 def _of_kind(kind: str) -> tuple[ConfigKey, ...]:
-    """What groups of each kind may set: ``consumer``, ``share`` or ``streams``."""
+    """The keys that groups of each kind may set: ``consumer``, ``share`` or ``streams``."""
     return (
         ConfigKey(
             f"{kind}.session.timeout.ms",

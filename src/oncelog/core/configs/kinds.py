@@ -119,7 +119,7 @@ def shown(value: object) -> str:
 
 
 def _java_double(value: float) -> str:
-    """As ``Double.toString``: with an exponent below a thousandth and from ten million on."""
+    """A double as Java's ``Double.toString`` writes it: with an exponent below a thousandth and from ten million on."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:

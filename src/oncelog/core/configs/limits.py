@@ -85,7 +85,7 @@ _SECONDS: Final = (86_400, 3_600, 60)
 
 
 def _duration_seconds(text: str) -> Decimal | None:
-    """What Java's ``Duration.parse`` makes of an ISO 8601 duration; None where it refuses."""
+    """An ISO 8601 duration as Java's ``Duration.parse`` reads it; None where it refuses."""
     found = _DURATION.fullmatch(text)
     if found is None or found[3] in ("T", "t") or not any(found.group(2, 4, 5, 6)):
         return None

@@ -7,7 +7,8 @@ from oncelog.core.controller.image import ClusterImage, ImageDelta
 
 
 def delta_between(old: ClusterImage, new: ClusterImage) -> ImageDelta:
-    """What a broker that followed ``old`` has to do to follow ``new``. A topic with another id is another topic."""
+    """The changes for a broker that followed ``old`` and follows ``new`` from now on. A topic with another id is
+    another topic."""
     created: list[TopicName] = []
     altered: list[TopicName] = []
     configs: list[TopicName] = []

@@ -48,7 +48,7 @@ class LeaderReplicas:
         self._ends = {replica: self._ends.get(replica, UNKNOWN_END) for replica in in_sync}
 
     def least_in_sync(self, min_insync_replicas: int) -> int:
-        """How many replicas have to be in sync for acks=all: never more than there are."""
+        """The number of replicas that have to be in sync for acks=all: never more than there are."""
         return min(min_insync_replicas, len(self.assigned))
 
     def advance(self, replica: BrokerId, end: Offset) -> Offset:

@@ -1,4 +1,4 @@
-"""What a transaction coordinator knows of a transaction that is open on a partition, as a finding with its reason.
+"""The coordinator's word on a transaction that is open on a partition, as a finding with its reason.
 
 :func:`classify` puts the coordinator's description of a transactional id into the one table of hanging transactions
 (``base.transaction_verdicts``) and says the reason in words. It knows no time, asks nobody and changes nothing.

@@ -87,7 +87,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
 
 
 def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchReads | None:
-    """What is to be read, None where the isolation level does not exist."""
+    """The reads of the request, None where the isolation level does not exist."""
     if sorting.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return None
     return FetchReads(
@@ -102,7 +102,7 @@ def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchR
 def _in_slices(
     request: FetchRequest, context: Context, session: FetchContext, sorting: _Sorting
 ) -> Steps[FetchResponse]:
-    """As any other, but others have their turn after a thousand partitions each time."""
+    """Sort and read in slices: others have their turn after a thousand partitions each time."""
     for some in _slices(session.partitions, context):
         yield NextSlice()
         sorting.sort_out(some)
@@ -188,7 +188,7 @@ def _forgotten(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey]:
 
 
 class _Sorting:
-    """What can be read, and the answers for what cannot."""
+    """Sorts partitions into those to read and the answers for the others."""
 
     __slots__ = ("_allowed", "_context", "_from_broker", "_is_broker", "readable", "refused")
 

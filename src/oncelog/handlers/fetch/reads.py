@@ -74,7 +74,7 @@ class FetchReads:
         self._urgent = not self.partitions
 
     def read(self, partitions: Iterable[tuple[TopicPartition, FetchPartition]]) -> None:
-        """What some of the partitions give now: to be called with all of them, in order."""
+        """Read some of the partitions; to be called with all of them, in order."""
         for name, asked in partitions:
             answer, size = self._read_one(name, asked, min(asked.max_bytes, self._left), not self._found)
             self._found += size
@@ -84,7 +84,7 @@ class FetchReads:
             self.answers.append((asked, answer))
 
     def urgent(self) -> bool:
-        """Whether something was read that must be told at once: an error, a divergence, enough bytes."""
+        """True if something was read that must be told at once: an error, a divergence, enough bytes."""
         return self._urgent or self._found >= self._min_bytes or (self._found > 0 and self.ready())
 
     def on_their_way(self) -> dict[TopicPartition, Offset]:
@@ -93,7 +93,7 @@ class FetchReads:
         return {} if self._found or self._urgent else dict(self._appended)
 
     def ready(self, changed: Iterable[TopicPartition] | None = None) -> bool:
-        """Whether a waiting request has enough, or something has happened that it must be told. ``changed``: only these
+        """True if a waiting request has enough, or something has happened that it must be told. ``changed``: only these
         of its partitions have changed since it was asked last."""
         sizes = self._sizes
         if sizes is None or changed is None:
@@ -124,7 +124,7 @@ class FetchReads:
         return self._size_bytes(log, asked) if offset < end else 0
 
     def _size_bytes(self, log: PartitionLog, asked: FetchPartition) -> int:
-        """What a partition could give; as much as is waited for, when waiting would not make it more."""
+        """The bytes a partition could give; as much as is waited for, when waiting would not make it more."""
         if self._min_bytes <= 1 or asked.fetch_offset < log.segments.active.base_offset:
             return self._min_bytes
         try:
@@ -210,7 +210,8 @@ def failed(asked: FetchPartition, error_code: ErrorCode, *, read: bool = True) -
 
 
 def _divergence(leader: LeaderLog, asked: FetchPartition) -> PartitionData | None:
-    """Where the client's log and this one part, if the last epoch the client has seen says so (KIP-595)."""
+    """The answer that says where the client's log and this one part, if the last epoch the client has seen says so
+    (KIP-595)."""
     log = leader.log
     epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch, leader.leader_epoch)
     if epoch == UNKNOWN or end_offset == UNKNOWN or asked.fetch_offset < log.log_start_offset:

@@ -1,4 +1,4 @@
-"""Who waits for the markers of decided transactions, and the coordinators that are asked for them.
+"""Requests that wait for the markers of decided transactions, and the coordinators that are asked for them.
 
 A group coordinator that has pending offsets asks before it answers with what was committed before (invariant O8 of
 docs/internals/groups.md). A pending offset knows its producer and no transactional id, so every broker is asked that

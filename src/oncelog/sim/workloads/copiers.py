@@ -54,7 +54,7 @@ class Copiers:
 
     @property
     def target(self) -> TopicName:
-        """Where the copies go."""
+        """The topic that the copies go to."""
         return TopicName(f"{self.name}-out")
 
     def topics(self) -> list[Topic]:

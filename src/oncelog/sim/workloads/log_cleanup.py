@@ -126,7 +126,7 @@ class _Reading(ReadingProgram):
                     await self.read(host, consumer, until_ms=until_ms, read_committed=isolated)
 
     def note_starts(self, host: ClientHost, starts: Mapping[TopicPartition, int]) -> None:
-        """Where the logs begin: retention may not have taken what is young."""
+        """Note where the logs begin: retention may not have taken what is young."""
         at = host.world.kernel.now_us + max(0, host.world.broker.machine.clock_ms) * 1_000
         self.context.recorder.starts_seen.extend(StartSeen(one, offset, at) for one, offset in starts.items())
 

@@ -1,4 +1,4 @@
-"""Which workloads a seed runs."""
+"""The workloads that a seed runs."""
 
 from __future__ import annotations
 

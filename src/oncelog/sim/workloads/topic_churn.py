@@ -80,7 +80,7 @@ class TopicChurn:
             context.supervise(f"{self.name}-{index}", _Sending(context, self, f"{self.name}-{index}"))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Which incarnation is there."""
+        """Record which incarnation is there."""
         with suppress(UnknownTopic):  # a deletion that was not answered may have come after the creation
             context.recorder.topic_ids[self.name] = (await client.topic(self.name)).topic_id
 

@@ -43,7 +43,7 @@ _WIDER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How records become rows. ``event_time`` is ``timestamp`` or a path into JSON values such as ``$.at``."""
+    """The way records become rows. ``event_time`` is ``timestamp`` or a path into JSON values such as ``$.at``."""
 
     value_format: str = "binary"
     schema: str | None = None

@@ -73,7 +73,7 @@ class UnsyncedFiles:
         return bool(self._sealed)
 
     def files(self, active: Segment) -> list[OpenFile]:
-        """All that must be synced for the log to be durable up to its end."""
+        """The files that must be synced for the log to be durable up to its end."""
         found: list[OpenFile] = []
         for _, files in self._sealed:
             found += files

@@ -73,7 +73,7 @@ class OpenTransaction:
         """True once its id is in the partition's file."""
 
     def known(self) -> KnownTransaction | None:
-        """Its entry in the file, None without an id."""
+        """The transaction's entry in the file, None without an id."""
         name = self.transactional_id
         if name is None:
             return None

@@ -50,7 +50,7 @@ class Words(NamedTuple):
 
 
 def words_of(logs: Mapping[TopicPartition, ScannedLog]) -> Words:
-    """All that the coordinators' logs say."""
+    """Every record of the coordinators' logs."""
     decided: dict[tuple[TopicPartition, int], list[Decision]] = {}
     known: set[int] = set()
     listings = Listings()
