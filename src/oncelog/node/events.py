@@ -89,6 +89,8 @@ class MetadataLoaded:
 
     position: int
     nodes: Sequence[TreeNode] | None
+    session_lost: bool = False
+    """It could not be read because the session has ended."""
 
 
 @dataclass(slots=True)

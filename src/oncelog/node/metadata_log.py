@@ -77,6 +77,8 @@ class MetadataLog:
         """By token, in the order in which they were asked for."""
         self._last_token = 0
         self._loading = False
+        self._rejoining = False
+        """The load under way registers this broker in a new session."""
         self.has_session = True
         """False from the loss of the session until this broker is registered in a new one."""
 
@@ -138,12 +140,16 @@ class MetadataLog:
     def loaded(self, event: MetadataLoaded) -> None:
         """Go on from the whole tree, in a new session if the old one was lost."""
         self._loading = False
+        if event.session_lost:
+            self.has_session = False
         if event.nodes is None:
             self._deadlines.at(self._deadlines.now_ms + RETRY_MS, self._load_again)
             return
-        if not self.has_session:
+        if self._rejoining:
             self.has_session = True
             self._outbox.effects.append(Report("info", "registered again in a new session of the coordination tree"))
+        elif not self.has_session:
+            self._load(rejoin=True)  # the session was lost while this was read
         self._metadata.position = event.position
         self._apply(delta_between(self._metadata.image, load_image(event.nodes)))
         self._tell_outcomes()
@@ -179,7 +185,7 @@ class MetadataLog:
 
     def _load(self, *, rejoin: bool) -> None:
         if not self._loading:
-            self._loading = True
+            self._loading, self._rejoining = True, rejoin
             self._outbox.effects.append(LoadMetadata(rejoin))
 
     def _load_again(self, _now_ms: int) -> None:

@@ -52,5 +52,7 @@ def load(coordination: Coordination, effect: LoadMetadata, registration: Registr
             coordination.commit(register(image, registration, now_ms))
         position = coordination.position()
         return MetadataLoaded(position, coordination.subtree("/"))
-    except (Conflict, OutcomeUnknown, RegistrationRefused, SessionLost, TreeUnavailable):
+    except SessionLost:
+        return MetadataLoaded(0, None, session_lost=True)
+    except (Conflict, OutcomeUnknown, RegistrationRefused, TreeUnavailable):
         return MetadataLoaded(0, None)

@@ -120,6 +120,7 @@ class Driver:
         self.entropy = CountingEntropy()
         self.hold_syncs = False
         self.hold_facts = False
+        self.hold_loads = False
         self.hold_jobs = False
         self.held: list[object] = []
         self.reports: list[str] = []
@@ -183,7 +184,7 @@ class Driver:
         """Carry out the syncs, fact writes and jobs that were held, in order."""
         held, self.held = self.held, []
         hold = self.hold_syncs, self.hold_facts, self.hold_jobs
-        self.hold_syncs = self.hold_facts = self.hold_jobs = False
+        self.hold_syncs = self.hold_facts = self.hold_jobs = self.hold_loads = False
         self._carry_out(held)
         self.hold_syncs, self.hold_facts, self.hold_jobs = hold
 
@@ -226,6 +227,8 @@ class Driver:
                 return tree_access.write(self.session, effect)
             case SettleMetadata():
                 return tree_access.settle(self.session, effect)
+            case LoadMetadata() if self.hold_loads:
+                self.held.append(effect)
             case LoadMetadata():
                 self._load_metadata(effect)
             case SendToBroker():

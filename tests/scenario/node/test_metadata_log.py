@@ -151,3 +151,23 @@ def test_a_gap_in_the_changes_loads_the_tree_whole(driver):
     assert {"t", "unheard0", "unheard1", "unheard2"} <= driver.node.cluster.image.topics.keys()
     assert serves(driver, "unheard0")
     assert error_of(asked_to_create(driver)) is ErrorCode.NONE
+
+
+def test_a_session_that_is_lost_while_the_tree_is_loaded_is_replaced_afterwards(driver):
+    """A gap and the loss of the session at once: reading alone does not bring the session back."""
+    other = driver.tree.session()
+    driver.session.follow(0, None)
+    for number in range(2):
+        image = load_image(other.subtree("/"))
+        topic = NewTopic(f"unheard{number}", 1, 1)
+        other.commit(create_topics(image, BrokerConfig(), [topic], partial(bytes, [*range(15), number])).operations)
+    driver.tree.end_session(driver.session._session_id)
+    driver.hold_loads = True
+    driver._follow(other.position() - 2)
+    driver.dispatch_changes()
+    peer = asked_to_create(driver)
+    assert error_of(peer) is ErrorCode.REQUEST_TIMED_OUT
+    driver.release()
+    assert driver.node._metadata_log.has_session
+    assert error_of(asked_to_create(driver)) is ErrorCode.NONE
+    assert serves(driver, "unheard1")
