@@ -77,7 +77,7 @@ class Authoriser:
         self.denied: set[tuple[Operation, str]] = set()
 
     def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """See ``handlers.context.Authoriser``."""
+        """See ``handlers.support.context.Authoriser``."""
         return (operation, name) not in self.denied
 
 
