@@ -260,7 +260,7 @@ def test_the_checks_notice_answers_before_the_disk_has_the_decision(monkeypatch:
     for left in range(boundaries(v2=True)):
         driver = new_driver()
         with monkeypatch.context() as planted:
-            planted.setattr(GroupCommit, "when_durable", lambda self, log, offset, call: call())
+            planted.setattr(GroupCommit, "when_durable", lambda self, log, offset, call, lost=None: call())
             clients = run_until_cut(driver, left, v2=True)
         try:
             restart_and_check(driver, clients, seed=left, cut_again=None)

@@ -23,9 +23,10 @@ from oncelog.base.ids import (
 from oncelog.core.controller.image import ClusterImage
 from oncelog.core.controller.model import PartitionImage, TopicImage
 from oncelog.core.transactions.model import Identity, TransactionSettings
+from oncelog.core.transactions.persistence import record_of
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState
-from oncelog.core.transactions.transaction import Transaction, record_of
+from oncelog.core.transactions.transaction import Transaction
 from oncelog.handlers.support.waits import UntilMarked
 from oncelog.node.broker_messages import AwaitMarkers, BrokerMessages
 from oncelog.node.coordinators.marker_waits import MarkerWaits
