@@ -106,7 +106,7 @@ def audit(
       oncelog audit ./data --no-spark --json --fail-on-findings | jq .findings
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
     """
-    from oncelog.cli.main import EXIT_FAILED, complain
+    from oncelog.cli.commands import EXIT_FAILED, complain
     from oncelog.spark.audit.audit_context import Limits
     from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
     from oncelog.spark.audit.pipeline import audit as run

@@ -175,7 +175,7 @@ def delete(
       oncelog group delete watchers --topic old-topic
     """
     from oncelog.admin.groups import delete_groups, delete_offsets
-    from oncelog.cli.main import complain
+    from oncelog.cli.commands import complain
 
     with open_client(bootstrap, properties, command_config) as client:
         if topic:

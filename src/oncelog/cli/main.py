@@ -1,217 +1,43 @@
-"""The ``oncelog`` command: a table of sub-commands, each imported only when it is the one that runs.
+"""The entry point of ``oncelog`` and ``python -m oncelog``.
 
-Rules: ``oncelog --help`` and ``oncelog serve`` import no other sub-command; rich is never needed for help. Expected
-failures end in one line on stderr and exit code 1, usage errors in 2, Ctrl-C and SIGTERM in 130 with nothing printed,
-and a reader that closes our pipe (``| head``) is no failure. A traceback means a bug.
+Rule: a plain ``oncelog serve`` runs without typer, which costs as much time as asyncio does; help, mistakes and every
+other command go to ``commands``, whose messages they are.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, NamedTuple
 
-import typer
-from typer.core import TyperGroup
-
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
-
-_ClickException: type[Exception] = typer.BadParameter.__mro__[2]  # public in no version of typer alike
-
-
-class SubCommand(NamedTuple):
-    """The place of a sub-command (a typer app or a command function) and its line in the help."""
-
-    target: str
-    summary: str
-
-
-COMMANDS: Final[dict[str, SubCommand]] = {
-    "serve": SubCommand("oncelog.cli.serve:serve", "Run a broker."),
-    "topic": SubCommand("oncelog.cli.topic:app", "Create, list, describe, alter and delete topics."),
-    "produce": SubCommand("oncelog.cli.produce:produce", "Write records from stdin or files to a topic."),
-    "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
-    "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),
-    "txn": SubCommand("oncelog.cli.txn:app", "Find, explain and end hanging transactions."),
-    "log": SubCommand("oncelog.cli.log:app", "Look into a data directory, offline."),
-    "sim": SubCommand("oncelog.cli.sim:sim", "Run the broker in a simulator, with faults drawn by seed."),
-    "load": SubCommand("oncelog.cli.load:load", "Load topics into tables, exactly once (needs oncelog[spark])."),
-    "audit": SubCommand("oncelog.cli.audit:audit", "Audit log directories, any Kafka's (needs oncelog[spark])."),
-    "stream": SubCommand("oncelog.cli.stream:stream", "Load topics into tables continuously (needs oncelog[spark])."),
-    "export": SubCommand(
-        "oncelog.cli.export:export", "Write a table into a topic, exactly once (needs oncelog[spark])."
-    ),
-    "compact": SubCommand(
-        "oncelog.cli.compact:compact", "Make larger files of a table's small ones (needs oncelog[spark])."
-    ),
-}
-
-
-class LazyGroup(TyperGroup):
-    """A command group that knows its sub-commands by name and imports the one that is asked for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all sub-commands; nothing is imported."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import one sub-command; None when there is none of that name."""
-        entry = COMMANDS.get(cmd_name)
-        return None if entry is None else load_command(cmd_name, entry.target)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Resolve a sub-command as typer does, with names to suggest for a mistyped one."""
-        from difflib import get_close_matches
-
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            close = get_close_matches(args[0], COMMANDS)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
-            ctx.fail(f"no command {args[0]!r}; {hint}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The table of sub-commands, from the summaries here."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
-
-
-def load_command(name: str, target: str) -> Any:
-    """The command object behind ``module:attribute``."""
-    module_name, _, attribute = target.partition(":")
-    module = importlib.import_module(module_name)
-    found = getattr(module, attribute)
-    if not isinstance(found, typer.Typer):
-        single = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
-        single.command(name=name, epilog=getattr(module, "EPILOG", None))(found)
-        found = single
-    command = typer.main.get_command(found)
-    command.name = name
-    return command
-
-
-app = typer.Typer(
-    cls=LazyGroup,
-    name="oncelog",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from oncelog import __version__
-
-        print(f"oncelog {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _oncelog(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    """A commit log that speaks the Kafka protocol.
-
-    The commands other than serve work against any Kafka cluster; name it with --bootstrap-server or in
-    ONCELOG_BOOTSTRAP_SERVERS (default: localhost:9092).
-
-    \b
-    Examples:
-      oncelog serve --data-dir ./data
-      oncelog topic create flights --partitions 6
-      seq 10 | oncelog produce flights
-      oncelog consume flights --from beginning --exit
-    """
-
-
-def invoke(arguments: Sequence[str]) -> int:
-    """Run the command line ``arguments``; the exit code. Expected failures are printed to stderr."""
-    try:
-        if arguments[:1] == ["serve"] and _served(arguments[1:]):
-            return 0
-        command = typer.main.get_command(app)
-        with command.make_context("oncelog", list(arguments)) as context:
-            command.invoke(context)
-            sys.stdout.flush()
-    except typer.Exit as done:
-        return int(done.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        _forget_stdout()
-        return 0
-    except Exception as error:  # noqa: BLE001  # sorted out there; what is not expected is raised again
-        return _failed(error)
-    return 0
-
-
-def _served(arguments: Sequence[str]) -> bool:
-    """Run a broker whose command line is plain, in less memory; False where it is not."""
-    from oncelog.cli.plain_options import read_plainly
-    from oncelog.cli.serve import serve
-
-    values = read_plainly(serve, arguments)
-    if values is None:
-        return False
-    serve(**values)
-    return True
-
-
-def _failed(error: Exception) -> int:
-    """Print an expected failure; a bug is raised on, with its traceback."""
-    if isinstance(error, _ClickException):
-        return _usage_failed(error)
-    from oncelog.client.errors import ClientError, ConfigError
-
-    if isinstance(error, ClientError):
-        complain(str(error))
-        return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in (
-        "pyspark",
-        "pyarrow",
-        "numpy",
-    ):
-        return complain(f"{error.name} is not installed; install it with: pip install 'oncelog[spark]'")
-    if isinstance(error, OSError) and error.filename is not None:
-        return complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
-    raise error
-
-
-def _usage_failed(error: Any) -> int:
-    """Print a usage error in one line, or the help of a group that was called without a sub-command."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        return EXIT_USAGE
-    context = getattr(error, "ctx", None)
-    path = "oncelog" if context is None else context.command_path
-    message = error.format_message().rstrip(".").replace("\n", " ")
-    print(f"{path}: {message} (see {path} --help)", file=sys.stderr)
-    return int(error.exit_code)
-
-
-def complain(text: str) -> int:
-    """Print one line about a failure, and return its exit code."""
-    print(f"oncelog: {' '.join(text.split())}", file=sys.stderr)
-    return EXIT_FAILED
-
-
-def _forget_stdout() -> None:
-    """Redirect stdout after the reader closed it, so that the interpreter's flush at exit does not fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+from oncelog.cli.plain_options import read_plainly
 
 
 def run() -> None:
-    """The entry point."""
+    """Run the command line of this process, and exit with its code."""
     if "_ONCELOG_COMPLETE" in os.environ:
+        from oncelog.cli.commands import app
+
         app()
     # As Ctrl-C: what was begun is brought to a good end (a group is left, its offsets committed) on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(invoke(sys.argv[1:]))
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run the command line ``arguments``; the exit code. Expected failures are printed to stderr."""
+    if arguments[:1] == ["serve"]:
+        from oncelog.cli.broker_process import OPTIONS, run_broker
+
+        values = read_plainly(OPTIONS, arguments[1:])
+        if values is not None:
+            try:
+                return run_broker(**values)
+            except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # sorted out there, bugs are raised again
+                from oncelog.cli.commands import exit_code_of
+
+                return exit_code_of(error)
+    from oncelog.cli.commands import run_command
+
+    return run_command(arguments)

@@ -1,9 +1,7 @@
-"""``oncelog serve``: one broker in the foreground. Argument parsing and printing only."""
+"""``oncelog serve``: one broker in the foreground. Its help, and the parsing of whatever ``main`` does not read."""
 
 from __future__ import annotations
 
-import logging
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,42 +42,8 @@ def serve(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
-    from oncelog.node.assembly import StartRefused
-    from oncelog.node.settings import ConfigError, parse_address, read_settings
-    from oncelog.runtime.process import run_until_signalled
+    from oncelog.cli.broker_process import run_broker
 
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(message)s",
+    raise typer.Exit(
+        run_broker(data_dir=data_dir, listen=listen, config=config, option=option or (), http=http, verbose=verbose)
     )
-    try:
-        settings = read_settings(
-            _values(config, option or []),
-            data_directory=None if data_dir is None else str(data_dir.absolute()),
-            listen=None if listen is None else parse_address(listen),
-        )
-        exit_code = run_until_signalled(settings, http=http, announce=lambda line: print(line, flush=True))
-    except (ConfigError, StartRefused) as error:
-        print(f"oncelog: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
-    raise typer.Exit(exit_code)
-
-
-def _values(properties: Path | None, options: list[str]) -> dict[str, str]:
-    """Keys and values of a properties file and of ``-o``, which wins."""
-    from oncelog.node.assembly import StartRefused
-    from oncelog.node.settings import parse_properties
-
-    values: dict[str, str] = {}
-    if properties is not None:
-        try:
-            values.update(parse_properties(properties.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            raise StartRefused(f"cannot read {properties}: {error}") from None
-    for option in options:
-        key, separator, value = option.partition("=")
-        if not separator or not key:
-            raise StartRefused(f"-o {option}: write -o key=value")
-        values[key.strip()] = value.strip()
-    return values

@@ -249,7 +249,7 @@ def delete(
     """
     from oncelog.admin.topics import delete_topics
     from oncelog.base.errors import ErrorCode
-    from oncelog.cli.main import complain
+    from oncelog.cli.commands import complain
 
     with open_client(bootstrap, properties, command_config) as client:
         outcomes = delete_topics(client, topics)

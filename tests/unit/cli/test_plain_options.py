@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import typer
 
-from oncelog.cli.plain_options import read_plainly
+from oncelog.cli.broker_process import OPTIONS, run_broker
+from oncelog.cli.plain_options import PlainOption, read_plainly
 from oncelog.cli.serve import serve
 
 PLAIN = [
@@ -21,17 +23,30 @@ PLAIN = [
 NOT_PLAIN = [["--help"], ["-h"], ["--nope"], ["--data-dir"], ["extra"], ["-v", "-oa=b"], ["--verbose=1"], ["-o", "-v"]]
 
 
-def as_typer_reads(arguments: list[str]) -> dict[str, Any]:
+def typers_command() -> Any:
     app = typer.Typer(add_completion=False)
     app.command()(serve)
-    command: Any = typer.main.get_command(app)
-    read: dict[str, Any] = command.make_context("serve", list(arguments)).params
+    return typer.main.get_command(app)
+
+
+def as_typer_reads(arguments: list[str]) -> dict[str, Any]:
+    read: dict[str, Any] = typers_command().make_context("serve", list(arguments)).params
     return {name: value for name, value in read.items() if value not in (None, False, (), [])}
+
+
+def test_the_table_is_what_serve_declares() -> None:
+    kinds = {Path | None: (Path, False), str | None: (str, False), list[str] | None: (str, True), bool: (bool, False)}
+    hints = get_type_hints(serve)
+    declared = {
+        name: PlainOption(one.name, *kinds[hints[one.name]]) for one in typers_command().params for name in one.opts
+    }
+    assert {name: one for name, one in declared.items() if name != "--help"} == OPTIONS
+    assert {one.parameter for one in OPTIONS.values()} == set(inspect.signature(run_broker).parameters)
 
 
 @pytest.mark.parametrize("arguments", PLAIN)
 def test_plain_is_read_as_typer_reads_it(arguments: list[str]) -> None:
-    found = read_plainly(serve, arguments)
+    found = read_plainly(OPTIONS, arguments)
     assert found is not None
     assert {name: Path(one) if name in ("data_dir", "config") else one for name, one in found.items()} == {
         name: Path(one) if name in ("data_dir", "config") else one for name, one in as_typer_reads(arguments).items()
@@ -40,4 +55,4 @@ def test_plain_is_read_as_typer_reads_it(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("arguments", NOT_PLAIN)
 def test_what_is_not_plain_is_left_alone(arguments: list[str]) -> None:
-    assert read_plainly(serve, arguments) is None
+    assert read_plainly(OPTIONS, arguments) is None
