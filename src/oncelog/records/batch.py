@@ -15,9 +15,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from oncelog.base.units import INT32_MAX
+from oncelog.records.checksum import crc32c
 from oncelog.records.compression import Codec
 from oncelog.records.errors import CorruptBatch as CorruptBatch
 from oncelog.records.errors import TruncatedBatch as TruncatedBatch

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from crc32c import crc32c
-
 from oncelog.base.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from oncelog.records.batch import (
     ATTRIBUTES_POSITION,
@@ -25,6 +23,7 @@ from oncelog.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
 )
+from oncelog.records.checksum import crc32c
 from oncelog.records.compression import Codec, compress
 from oncelog.records.control import encode_end_transaction_marker
 from oncelog.records.record import Record

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from crc32c import crc32c
+from oncelog.records.checksum import crc32c
 
 Row = dict[str, Any]
 Reader = Callable[[Path], Iterator[Row]]

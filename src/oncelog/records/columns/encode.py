@@ -22,7 +22,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from crc32c import crc32c
 
 from oncelog.base.ids import NO_LEADER_EPOCH
 from oncelog.records.batch import (
@@ -36,6 +35,7 @@ from oncelog.records.batch import (
     TRANSACTIONAL,
 )
 from oncelog.records.builder import append_record
+from oncelog.records.checksum import crc32c
 from oncelog.records.columns.binary_views import NONE_LENGTH, Field, Pieces, field_of, varint_width, zigzag
 from oncelog.records.compression import Codec, compress
 from oncelog.records.record import Record

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from oncelog.records.batch import (
     ATTRIBUTES_POSITION,
@@ -29,6 +28,7 @@ from oncelog.records.batch import (
     MAX_TIMESTAMP_POSITION,
     MIN_BATCH_LENGTH,
 )
+from oncelog.records.checksum import crc32c
 from oncelog.records.columns.fields import BatchHeaders
 from oncelog.records.columns.varint import Positions
 

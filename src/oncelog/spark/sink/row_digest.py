@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from crc32c import crc32c
 
 from oncelog.client.machine.offsets import Committed
+from oncelog.records.checksum import crc32c
 from oncelog.records.columns.binary_views import field_of
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import SinkOptions

@@ -12,9 +12,8 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from crc32c import crc32c
-
 from oncelog.core.producers.entry import BatchMetadata, ProducerEntry
+from oncelog.records.checksum import crc32c
 from oncelog.storage.errors import CorruptFile
 
 VERSION: Final = 1

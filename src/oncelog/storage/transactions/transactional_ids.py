@@ -17,9 +17,8 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from oncelog.ports import Files
+from oncelog.records.checksum import crc32c
 from oncelog.storage.checkpoints import read_file
 
 FILE_NAME: Final = "transactional-ids"

@@ -18,7 +18,6 @@ from typing import BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from oncelog.records.batch import (
     ATTRIBUTES_POSITION,
@@ -31,6 +30,7 @@ from oncelog.records.batch import (
     MIN_BATCH_LENGTH,
     TRANSACTIONAL,
 )
+from oncelog.records.checksum import crc32c
 
 PIECE_BYTES: Final = 16 << 20
 MAX_SEARCH_BYTES: Final = 256 << 20
