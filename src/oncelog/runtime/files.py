@@ -12,7 +12,6 @@ import errno
 import fcntl
 import os
 import resource
-import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -243,7 +242,9 @@ class DiskFiles:
             except FileNotFoundError:
                 return
             except (IsADirectoryError, PermissionError):
-                shutil.rmtree(absolute)
+                from shutil import rmtree  # loads the archive formats; nothing is removed at most starts
+
+                rmtree(absolute)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.units import SECOND_MS
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import DeadlineReached, Shutdown
-from oncelog.node.monitoring.flight_recorder import RecordedNode
 from oncelog.node.settings import Address
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
@@ -32,6 +31,7 @@ from oncelog.runtime.loop_health import LoopHealth
 from oncelog.wire.framing import request_limit
 
 if TYPE_CHECKING:
+    from oncelog.node.monitoring.flight_recorder import RecordedNode
     from oncelog.node.node import Node
     from oncelog.runtime.flight_recording import FlightRecording
     from oncelog.runtime.http import HttpEndpoint
@@ -124,7 +124,7 @@ class Server:
         node.partitions.measure_disk = self._disk(opened.files.space)
         if self._assembled is not None:
             self._assembled(node)
-        driven = node if self._flight_recording is None else RecordedNode(node, self._flight_recording.recorder)
+        driven = self._recorded(node)
         self._effect_runner = EffectRunner(driven, loop, self.clock, opened.outside, assembled.registration)
         self._effect_runner.carry_out([*assembled.reports, *driven.start(now_ms)])
         self._effect_runner.follow_metadata(node.cluster.position)
@@ -141,6 +141,13 @@ class Server:
 
         self._flight_recording = FlightRecording(Path(self.settings.data_directory), max_bytes)
         return self._flight_recording.begin(outside, self.settings, address, now_ms)
+
+    def _recorded(self, node: Node) -> Node | RecordedNode:
+        if self._flight_recording is None:
+            return node
+        from oncelog.node.monitoring.flight_recorder import RecordedNode
+
+        return RecordedNode(node, self._flight_recording.recorder)
 
     def _disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
         return measure if self._flight_recording is None else self._flight_recording.recorder.disk(measure)

@@ -2,7 +2,7 @@
 
 Partition directories lie directly in it, named ``topic-partition``. The rule: an unclean start trusts nothing but the
 segments (``recovery``); checkpoints only save work. A directory that belongs to another topic than it should is moved
-aside, not deleted.
+aside, not deleted. A directory without logs opens without the modules of a log, which the first log imports.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition, partition_of_directory
 from oncelog.base.invariant import invariant
@@ -23,7 +24,6 @@ from oncelog.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from oncelog.storage.compaction.job import Compact
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.file_names import (
     CLEAN_SHUTDOWN,
@@ -39,11 +39,14 @@ from oncelog.storage.file_names import (
     marked_directory,
 )
 from oncelog.storage.jobs import Job
-from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.state import SharedByLogs
-from oncelog.storage.recovery.recovery import Checkpointed, Recovery
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.transactions.open_transactions import OpenTransactions
+
+if TYPE_CHECKING:
+    from oncelog.storage.compaction.job import Compact
+    from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.log.state import SharedByLogs
+    from oncelog.storage.recovery.recovery import Checkpointed
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
@@ -95,6 +98,8 @@ class LogDirectory:
                 if name.endswith(TEMPORARY):
                     self.files.remove(name)
                 continue
+            from oncelog.storage.recovery.recovery import Checkpointed
+
             known = Checkpointed(
                 self.was_clean,
                 recovery_points.get(partition, 0),
@@ -110,6 +115,9 @@ class LogDirectory:
             yield partition
 
     def _open_log(self, partition: TopicPartition, config: LogConfig, known: Checkpointed, now_ms: int) -> PartitionLog:
+        from oncelog.storage.log.partition_log import PartitionLog
+        from oncelog.storage.recovery.recovery import Recovery
+
         directory = str(partition)
         names = self.files.list(directory)
         topic_id = read_topic_id(self.files, directory) if PARTITION_METADATA in names else NO_TOPIC_ID
@@ -118,6 +126,9 @@ class LogDirectory:
 
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """A new, empty log."""
+        from oncelog.storage.log.partition_log import PartitionLog
+        from oncelog.storage.recovery.recovery import Checkpointed, Recovery
+
         invariant(partition not in self.logs, "log exists", partition=partition)
         directory = str(partition)
         self.files.make_directory(directory)
@@ -128,6 +139,8 @@ class LogDirectory:
         return log
 
     def _shared(self) -> SharedByLogs:
+        from oncelog.storage.log.state import SharedByLogs
+
         return SharedByLogs(self.files, self.storage, self._budget, self.transactions, self)
 
     def delete(self, partition: TopicPartition, token: bytes) -> Job:

@@ -8,9 +8,12 @@ files and what was handed to it; then exactly one of :meth:`Job.apply` and :meth
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from oncelog.base.ids import TopicPartition
+
+COMPACTION: Final = "compact"
+"""The name of the job that compacts a log."""
 
 
 class Job(Protocol):

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import Enum
 from typing import Final
 
@@ -124,6 +123,8 @@ def _java_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
+    from decimal import Decimal  # few values are written so: no start has to wait for it
+
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     first, *rest = map(str, digits)
     return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{int(exponent) + len(rest)}"

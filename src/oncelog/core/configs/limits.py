@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection
-from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.core.configs.kinds import Check, ConfigError, Value
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 
 def at_least(low: int) -> Check:
@@ -77,16 +79,18 @@ def gzip_level(key: str, value: Value) -> None:
 
 
 _PART: Final = r"([-+]?[0-9]{1,40})"
-_DURATION: Final = re.compile(
-    rf"([-+]?)P(?:{_PART}D)?(T(?:{_PART}H)?(?:{_PART}M)?(?:([-+]?[0-9]{{1,40}}(?:[.,][0-9]{{0,9}})?)S)?)?",
-    re.IGNORECASE | re.ASCII,
+_DURATION: Final = (
+    rf"([-+]?)P(?:{_PART}D)?(T(?:{_PART}H)?(?:{_PART}M)?(?:([-+]?[0-9]{{1,40}}(?:[.,][0-9]{{0,9}})?)S)?)?"
 )
+"""An expression that is compiled by its first use, since compiling it takes longer than the rest of this module."""
 _SECONDS: Final = (86_400, 3_600, 60)
 
 
 def _duration_seconds(text: str) -> Decimal | None:
     """An ISO 8601 duration as Java's ``Duration.parse`` reads it; None where it refuses."""
-    found = _DURATION.fullmatch(text)
+    from decimal import Decimal  # few values are written so: no start has to wait for it
+
+    found = re.fullmatch(_DURATION, text, re.IGNORECASE | re.ASCII)
     if found is None or found[3] in ("T", "t") or not any(found.group(2, 4, 5, 6)):
         return None
     whole = sum(int(part or 0) * seconds for part, seconds in zip(found.group(2, 4, 5), _SECONDS, strict=True))

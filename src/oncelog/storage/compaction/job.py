@@ -22,7 +22,7 @@ from oncelog.storage.compaction.selection import Cleanable, group_by_size
 from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
-from oncelog.storage.jobs import JobOwner
+from oncelog.storage.jobs import COMPACTION, JobOwner
 from oncelog.storage.log.retirement import retire
 from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.batch_scan import iter_batches
@@ -49,7 +49,7 @@ class Source(NamedTuple):
 class Compact:
     """A job; its crash order is the module's."""
 
-    name = "compact"
+    name = COMPACTION
 
     def __init__(self, log: LogState, owner: JobOwner, dirty: Cleanable, now_ms: int) -> None:
         self.partition = log.partition

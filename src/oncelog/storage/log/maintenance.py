@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from oncelog.storage.compaction.job import Compact
-from oncelog.storage.compaction.selection import cleanable
-from oncelog.storage.jobs import Job, JobOwner
+from oncelog.storage.jobs import COMPACTION, Job, JobOwner
 from oncelog.storage.log.retirement import retire
 from oncelog.storage.log.rolling import roll
 from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.batch_scan import SCAN_CHUNK, iter_batches
 from oncelog.storage.segment.index_builder import IndexBuilder
 from oncelog.storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from oncelog.storage.compaction.job import Compact
 
 
 class Maintenance:
@@ -53,22 +55,28 @@ class Maintenance:
 
     def compaction(self, now_ms: int) -> Compact | None:
         """A compaction that would be worth while now, not started yet."""
-        if self._uncleanable or Compact.name in self._busy or not self._log.storage.cleaner_enable:
+        if self._uncleanable or COMPACTION in self._busy or not self._log.storage.cleaner_enable:
             return None
+        if not self._log.config.compact:
+            return None
+        # Imported by the first log that is compacted: most brokers' first logs are not.
+        from oncelog.storage.compaction.job import Compact
+        from oncelog.storage.compaction.selection import cleanable
+
         range_ = cleanable(self._log, now_ms)
         return None if range_ is None else Compact(self._log, self, range_, now_ms)
 
     def started(self, job: Job) -> None:
         """``job`` is under way: no other of its kind is due."""
         self._busy.add(job.name)
-        if job.name == Compact.name and not self._log.ever_cleaned:
+        if job.name == COMPACTION and not self._log.ever_cleaned:
             self._log.checkpoints.logs_may_have_gaps()
             self._log.ever_cleaned = True
 
     def finished(self, job: Job, *, failed: bool = False) -> None:
         """``job`` came to its end."""
         self._busy.discard(job.name)
-        if failed and job.name == Compact.name:
+        if failed and job.name == COMPACTION:
             self._uncleanable = True
 
     def _apply_retention(self, now_ms: int) -> None:

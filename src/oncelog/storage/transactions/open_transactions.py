@@ -11,14 +11,16 @@ partition without one: whoever looks for open transactions looks at these and no
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.base.ids import TopicPartition
-from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Files
-from oncelog.storage.log.segments import Segments
 from oncelog.storage.transactions import transactional_ids
 from oncelog.storage.transactions.transactional_ids import KnownTransaction
+
+if TYPE_CHECKING:
+    from oncelog.core.producers.state import ProducerState
+    from oncelog.storage.log.segments import Segments
 
 KEPT_STALE: Final = 64
 """Entries of ended transactions that a file may hold before it is written anew."""
