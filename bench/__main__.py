@@ -10,7 +10,7 @@ from types import FrameType
 from tests.peers import jars
 from tests.peers.supply import PeerMissing
 
-from bench.benchmarks import BENCHMARKS, Options
+from bench.benchmarks import BENCHMARKS, WITHOUT_KAFKA, Options
 from bench.peers import FLOOR, KAFKA, ONCELOG, ONCELOG_SYNCED
 
 _PEERS = {"oncelog": ONCELOG, "oncelog-synced": ONCELOG_SYNCED, "kafka": KAFKA, "floor": FLOOR}
@@ -57,12 +57,13 @@ def main() -> int:
     asked = _parser().parse_args()
     only = tuple(word for word in asked.only.lower().split(",") if word)
     options = Options(asked.repeat, asked.scale, _PEERS[asked.ours], _PEERS[asked.theirs], only, tuple(asked.spark))
+    names = list(BENCHMARKS) if "all" in asked.name else asked.name
     try:
-        jars.KAFKA.home()
+        if not WITHOUT_KAFKA.issuperset(names):
+            jars.KAFKA.home()
     except PeerMissing as missing:
         print(f"bench: {missing}", file=sys.stderr)
         return 1
-    names = list(BENCHMARKS) if "all" in asked.name else asked.name
     comparisons = []
     for name in names:
         comparison = BENCHMARKS[name](options)

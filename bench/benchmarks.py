@@ -32,6 +32,7 @@ from bench.spark_sink import THEIRS as THEIR_SINK
 from bench.spark_sink import sink_goals, sinks, with_two_phase
 from bench.spark_source import all_sides, chosen, fill_topic, round_of, said
 from bench.spark_source import goals as source_goals
+from bench.start import START_GOALS, bare_figures, serve_figures
 from bench.transactions import (
     committed_throughput,
     loaded_s,
@@ -166,6 +167,13 @@ def start(options: Options) -> Comparison:
     goals = {"ready, s": "≤ 0.5 s", "resident when idle, MB": "≤ 80 MB"}
     comparison = Comparison("Start", options.ours.name, options.theirs.name, goals)
     return paired(comparison, (side(options.ours), side(options.theirs)), options.repeat, _progress)
+
+
+def start_cpython(options: Options) -> Comparison:
+    """An empty broker's start beside that of Python itself, in CPU and wall time."""
+    serve_figures(0)  # writes the byte code
+    comparison = Comparison("Start beside bare CPython", "oncelog serve", "python -c pass", START_GOALS)
+    return paired(comparison, (serve_figures, bare_figures), options.repeat, _progress)
 
 
 def recovery(options: Options) -> Comparison:
@@ -454,6 +462,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "consume": consume_100,
     "latency": latency,
     "start": start,
+    "start-cpython": start_cpython,
     "recovery": recovery,
     "partitions": partitions,
     "sync": sync,
@@ -469,3 +478,5 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "arrow": arrow,
     "audit": audit,
 }
+WITHOUT_KAFKA: Final = frozenset({"start-cpython"})
+"""Those that run no Apache Kafka."""
