@@ -151,7 +151,7 @@ def test_a_program_on_a_broker_dies_with_its_process_and_its_peers_hear_of_it() 
 
 def test_a_broker_that_is_cut_off_from_the_tree_loses_its_session_and_the_others_do_not() -> None:
     world = world_of(2, TIMEOUT_MS)
-    sessions = [broker.session for broker in world.brokers]
+    epochs = [broker.node.cluster.broker_epoch for broker in world.brokers]
     ids = world.tree.tree.session()
 
     async def main() -> list[str]:
@@ -163,7 +163,9 @@ def test_a_broker_that_is_cut_off_from_the_tree_loses_its_session_and_the_others
         return left
 
     assert world.run(main()) == ["2"]
-    assert [session is not None and session.lost for session in sessions] == [True, False]
+    assert ids.children("/brokers/ids") == ["1", "2"]
+    assert [broker.node.cluster.broker_epoch for broker in world.brokers] == [max(epochs) + 1, epochs[1]]
+    assert [len(broker.reports) for broker in world.brokers] == [2, 0], "the first has lost its session and has another"
 
 
 @pytest.mark.parametrize("kind", sorted(OF_CLUSTERS))

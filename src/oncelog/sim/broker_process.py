@@ -7,11 +7,9 @@ dead one happens any more, because every completion is bound to the process that
 from __future__ import annotations
 
 import errno
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from oncelog.node import tree_access
 from oncelog.node.assembly import Assembled
 from oncelog.node.events import (
     Audit,
@@ -27,7 +25,6 @@ from oncelog.node.events import (
     Fatal,
     JobFinished,
     LoadMetadata,
-    MetadataChanged,
     Pause,
     Report,
     RequestReceived,
@@ -41,7 +38,7 @@ from oncelog.node.events import (
     Synced,
     WriteMetadata,
 )
-from oncelog.ports import CommittedChange, OpenFile
+from oncelog.ports import OpenFile
 from oncelog.sim.answer_kill import AnswerKill, KilledAtAnswer
 from oncelog.sim.broker_records import BrokerRecords
 from oncelog.sim.files import PowerLost
@@ -49,6 +46,7 @@ from oncelog.sim.kernel import ScheduledCall
 from oncelog.sim.machine import Machine
 from oncelog.sim.network.connection import Address, Connection
 from oncelog.sim.server_connection import ServerConnection
+from oncelog.sim.tree_accesses import TreeAccess, TreeAccesses
 from oncelog.sim.tree_session import TreeSession
 from oncelog.storage.file_range import FileRange
 from oncelog.wire.framing import FrameLimit
@@ -83,15 +81,14 @@ class BrokerProcess:
         self._alarm: ScheduledCall | None = None
         self._alarm_ms: int | None = None
         self._assembled = assembled
-        self._tree: deque[WriteMetadata | SettleMetadata | LoadMetadata] = deque()
-        """Accesses to the coordination tree that have no answer yet; the first of them is under way."""
+        self._tree = TreeAccesses(session, assembled.registration, machine.now_ms, self.dispatch)
         self._backlog: list[Event] = []
         """Events that came while the machine was frozen."""
 
     def start(self) -> None:
         """Report, start the node, and follow the tree."""
         self.carry_out([*self._assembled.reports, *self.node.start(self.machine.now_ms())])
-        self._follow(self.node.cluster.position)
+        self._tree.follow(self.node.cluster.position)
 
     def dispatch(self, event: Event) -> None:
         """Hand in an event and carry out what follows, unless the process is dead; later, while it is frozen."""
@@ -259,35 +256,8 @@ class BrokerProcess:
         else:
             self._later_slice(token, slices)
 
-    def _follow(self, after: int) -> None:
-        def changed(change: CommittedChange) -> None:
-            self.dispatch(MetadataChanged(change.position, change.token, change.changes))
-
-        self.session.reads.follow(after, changed)
-
-    def _access_tree(self, effect: WriteMetadata | SettleMetadata | LoadMetadata) -> None:
-        self._tree.append(effect)
-        if len(self._tree) == 1:
-            self._access_later()
-
-    def _access_later(self) -> None:
-        self._kernel.after(self.machine.takes(self.machine.latencies.metadata_us), self._tree_accessed)
-
-    def _tree_accessed(self) -> None:
-        if not self.alive:
-            return
-        effect, coordination = self._tree.popleft(), self.session.reads
-        if self._tree:
-            self._access_later()
-        if isinstance(effect, WriteMetadata):
-            self.dispatch(tree_access.write(coordination, effect))
-        elif isinstance(effect, SettleMetadata):
-            self.dispatch(tree_access.settle(coordination, effect))
-        else:
-            loaded = tree_access.load(coordination, effect, self._assembled.registration, self.machine.now_ms())
-            self.dispatch(loaded)
-            if loaded.nodes is not None:
-                self._follow(loaded.position)
+    def _access_tree(self, effect: TreeAccess) -> None:
+        self._tree.add(effect)
 
     def _send_to_broker(self, effect: SendToBroker) -> None:
         """There is no link to other brokers yet: as if none could be reached."""

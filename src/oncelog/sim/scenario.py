@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.plan import draw_plan
+from oncelog.sim.faults.tree import TREE_PATHS
 from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
 from oncelog.sim.workloads.hangs import draw_hangs
@@ -15,6 +17,8 @@ from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION, tig
 from oncelog.sim.workloads.old_copiers import kill_moments
 from oncelog.sim.workloads.selection import OLD_CLIENTS, draw_workloads, with_old_copiers, with_refused_batches
 from oncelog.sim.workloads.workload import Workload
+
+SESSION_TIMEOUT_MS: Final = 6_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,8 @@ class Scenario:
     disk_checks: float
     """Probability that the disk is checked after a crash; at the end it always is."""
     brokers: int = 1
+    session_timeout_ms: int | None = None
+    """Of the brokers' sessions with the coordination tree; None: they never end by themselves."""
 
 
 def draw_scenario(
@@ -50,6 +56,7 @@ def draw_scenario(
         workloads=with_refused_batches(draw_workloads(draws, transaction_version), refusals, transaction_version),
         plan=_suitable(drawn if plan is None else plan, transaction_version),
         disk_checks=draws.choice((0.0, 0.2)),
+        session_timeout_ms=_session_timeout_ms(plan or ()),
     )
     if hangs.random() >= SHARE:
         if not old_clients:
@@ -58,6 +65,11 @@ def draw_scenario(
         return _with_old_clients(scenario, old, kill_moments(old, length_ms) if plan is None else [])
     workload, config = draw_hangs("hang", hangs)
     return _hanging(scenario, workload, config, [*drawn, *tight_moments(hangs, length_ms)] if plan is None else plan)
+
+
+def _session_timeout_ms(plan: Sequence[Fault]) -> int | None:
+    """A time-out, and heartbeats, where a plan breaks the path to the tree; the seeds' own plans do not."""
+    return SESSION_TIMEOUT_MS if any(fault.kind in TREE_PATHS for fault in plan) else None
 
 
 def _with_old_clients(scenario: Scenario, entropy: random.Random, moments: Sequence[Fault]) -> Scenario:

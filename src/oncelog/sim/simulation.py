@@ -94,6 +94,7 @@ class Simulation:
             brokers=scenario.brokers,
             latencies=scenario.latencies,
             conditions=scenario.conditions,
+            session_timeout_ms=scenario.session_timeout_ms,
         )
         self.recorder = Recorder(self.world.kernel)
         self.context = WorkloadContext(self.world, self.recorder, scenario.transaction_version)

@@ -1,15 +1,17 @@
 """The coordination tree as a host of its own, and the sessions that brokers have with it over a path that may be cut.
 
-Between a broker's machine and the host of the tree lies a path of two directions (``Network.cut``). Over it go commits,
-heartbeats, answers, and the changes that others have committed, each direction in order. What follows from the rules of
-ZooKeeper, which these are:
+Between a broker's machine and the host of the tree lies a path of two directions (``Network.cut``). Over it go requests
+(commits, questions what became of one, loads), heartbeats, answers, and the changes that were committed, each direction
+in order. What follows from the rules of ZooKeeper, which these are:
 
 1. A session ends when the tree has heard nothing of it for its time-out (virtual time at the tree, whatever the clock
    of the machine says). Its ephemeral nodes vanish then, while the broker may believe in it for long.
 2. The broker learns of the end when an answer of the tree reaches it again, and not before.
 3. A broker that hears nothing from one heartbeat to the next (a third of the time-out) gives its connection up and
-   opens another: a commit that has no answer by then has an unknown outcome (done, and the answer lost; or not done).
+   opens another: a request that has no answer by then has an unknown outcome (done, and the answer lost; or not done).
 4. Once the tree has answered on a new connection, nothing of an older one can happen any more. Until then it can.
+5. A broker that has learnt of the end asks for a new session, which takes the place of the old one. When that answer is
+   lost, it asks again: the tree ends the session that the broker does not know of and begins another.
 
 A session without a time-out (None) sends no heartbeats and never ends by itself: the tree of a world of one broker.
 """
@@ -18,13 +20,14 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from oncelog.coordination.changes import Listener
 from oncelog.coordination.memory import MemorySession, MemoryTree
-from oncelog.ports import CommittedChange, Conflict, Operation
+from oncelog.ports import CommittedChange
 from oncelog.sim.kernel import Kernel, ScheduledCall
 from oncelog.sim.machine import Machine
 from oncelog.sim.network.conditions import RETRANSMISSION_US, HostPair
@@ -35,13 +38,11 @@ HEARTBEATS: Final = 3
 """In a time-out."""
 
 
-class CommitResult(Enum):
-    """The outcome of a commit as the broker knows it."""
+class NoAnswer(Enum):
+    """The reason why a request to the tree has no answer."""
 
-    DONE = "committed"
-    CONFLICT = "refused: a node is not as the commit expected it"
-    UNKNOWN = "the answer of the coordination tree was lost: committed or not"
-    SESSION_LOST = "the session with the coordination tree has ended: not committed"
+    UNKNOWN = "the answer of the coordination tree was lost: carried out or not"
+    SESSION_LOST = "the session with the coordination tree has ended: not carried out"
 
 
 class TreeUnreachable(Exception):
@@ -55,8 +56,16 @@ class Cuts(Protocol):
         """True while nothing gets through from a host to another."""
 
 
-Commit = tuple[Sequence[Operation], Callable[[CommitResult], None]]
-"""The operations, and who is told of the outcome."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """A request on its way. ``access`` is called at the tree, ``answered`` with what it returned, or with NoAnswer."""
+
+    access: Callable[[], Any]
+    answered: Callable[[Any], None]
+    renews: bool
 
 
 class TreeHost:
@@ -137,10 +146,12 @@ class TreeSession:
         """The broker's connection, by number; answers on older ones are not listened to."""
         self._connection_at_tree = 1
         """The newest from which the tree has heard; older ones are refused."""
-        self._pending: deque[Callable[[CommitResult], None]] = deque()
-        """Callbacks of the commits that have no answer yet."""
+        self._pending: deque[_Request] = deque()
+        """Requests that have no answer yet."""
         self._answer_to_lose: bool | None = None
-        """Of the next commit the answer is lost: after it was done (True), or together with the request (False)."""
+        """Of the next request the answer is lost: after it was done (True), or together with the request (False)."""
+        self._is_at_tree = False
+        """True while the tree carries out a request of this session."""
         self._heartbeat_unanswered = False
         """The broker has heard nothing of the tree since it sent its last heartbeat."""
         self._expiry: ScheduledCall | None = None
@@ -150,21 +161,27 @@ class TreeSession:
 
     # The broker's end
 
-    def commit(self, operations: Sequence[Operation], answered: Callable[[CommitResult], None]) -> None:
-        """Commit all operations or none. ``answered`` is called once, later, unless the process dies before."""
-        if self.lost:
-            self._kernel.soon(answered, CommitResult.SESSION_LOST)
+    def ask(self, access: Callable[[], T], answered: Callable[[T | NoAnswer], None], *, renews: bool = False) -> None:
+        """Call ``access`` at the tree, and ``answered`` with its result, or with NoAnswer: once, later, unless the
+        process dies before. With ``renews`` a new session is begun before, as ``access`` goes on to do with ``reads``.
+        """
+        if self.lost and not renews:
+            self._kernel.soon(answered, NoAnswer.SESSION_LOST)
             return
-        self._pending.append(answered)
-        connection, commit = self._connection, (operations, answered)
+        request, connection = _Request(access, answered, renews), self._connection
+        self._pending.append(request)
         delay_us = self._machine.takes(self._machine.latencies.metadata_us)
-        self._up.send(delay_us, lambda: self._commit_at_tree(connection, commit))
+        self._up.send(delay_us, lambda: self._request_at_tree(connection, request))
 
     def follow(self, after: int, listener: Listener) -> None:
-        """Deliver the committed changes behind a position, own ones too, in order, each after the delay of the path."""
-        self.reads.follow(
-            after, lambda change: self._down.send(self._one_way_us(), lambda: self._deliver(listener, change))
-        )
+        """Deliver the committed changes behind a position in order, each after the delay of the path; own ones
+        immediately before the answer to their commit, which has had its delay on the way up."""
+
+        def committed(change: CommittedChange) -> None:
+            delay_us = 0 if self._is_at_tree else self._one_way_us()
+            self._down.send(delay_us, lambda: self._deliver(listener, change))
+
+        self.reads.follow(after, committed)
 
     def close(self) -> None:
         """The process is gone: the session ends at once, and nobody is told of anything any more."""
@@ -177,8 +194,8 @@ class TreeSession:
             listener(change)
 
     def _heartbeat(self) -> None:
-        """Tell the tree that the process lives, and find out whether the tree can be reached."""
-        if self._closed or self.lost:
+        """Tell the tree that the process lives, and find out if the tree can be reached, without a session, too."""
+        if self._closed:
             return
         assert self.timeout_us is not None
         self._kernel.after(self.timeout_us // HEARTBEATS, self._heartbeat)
@@ -196,55 +213,60 @@ class TreeSession:
     def _reconnect(self) -> None:
         """Give the connection up: what is asked and not answered has an unknown outcome."""
         self._connection += 1
-        waiting, self._pending = self._pending, deque()
-        for answered in waiting:
-            answered(CommitResult.UNKNOWN)
+        self._give_up(NoAnswer.UNKNOWN)
 
-    def _answer(self, connection: int, answered: Callable[[CommitResult], None] | None, result: CommitResult) -> None:
+    def _give_up(self, reason: NoAnswer) -> None:
+        waiting, self._pending = self._pending, deque()
+        for request in waiting:
+            request.answered(reason)
+
+    def _answer(self, connection: int, request: _Request | None, answer: object) -> None:
         """An answer of the tree has arrived."""
         if self._closed or connection != self._connection:
             return
         self._heartbeat_unanswered = False
-        if result is CommitResult.SESSION_LOST:
+        if answer is NoAnswer.SESSION_LOST:
             self._learn_of_end()
-        elif answered is not None and answered in self._pending:
-            self._pending.remove(answered)
-            answered(result)
+        elif request is not None and request in self._pending:
+            self._pending.remove(request)
+            if request.renews:
+                self.lost = False
+            request.answered(answer)
 
     def _learn_of_end(self) -> None:
         if self.lost:
             return
         self.lost = True
-        waiting, self._pending = self._pending, deque()
-        for answered in waiting:
-            answered(CommitResult.SESSION_LOST)
+        self._give_up(NoAnswer.SESSION_LOST)
         self.on_lost()
 
     # The tree's end
 
-    def _commit_at_tree(self, connection: int, commit: Commit) -> None:
-        operations, answered = commit
-        if self._closed:
-            return
-        if not self._accepts(connection):
-            self._down.send(0, lambda: self._answer(connection, answered, CommitResult.SESSION_LOST))
+    def _request_at_tree(self, connection: int, request: _Request) -> None:
+        if self._closed or connection < self._connection_at_tree:
             return
         lose, self._answer_to_lose = self._answer_to_lose, None
-        result = CommitResult.UNKNOWN
-        if lose is not False:
-            try:
-                self.reads.commit(operations)
-                result = CommitResult.DONE
-            except Conflict:
-                result = CommitResult.CONFLICT
+        answer = None if lose is False else self._carry_out(connection, request)
         if lose is None:
-            self._down.send(0, lambda: self._answer(connection, answered, result))
+            self._down.send(0, lambda: self._answer(connection, request, answer))
         else:
             self._reconnect()
 
+    def _carry_out(self, connection: int, request: _Request) -> object:
+        if request.renews:
+            self._end_at_tree()
+            self.expired = False
+        if not self._accepts(connection):
+            return NoAnswer.SESSION_LOST
+        self._is_at_tree = True
+        try:
+            return request.access()
+        finally:
+            self._is_at_tree = False
+
     def _heartbeat_at_tree(self, connection: int) -> None:
-        result = CommitResult.DONE if self._accepts(connection) else CommitResult.SESSION_LOST
-        self._down.send(0, lambda: self._answer(connection, None, result))
+        answer = None if self._accepts(connection) else NoAnswer.SESSION_LOST
+        self._down.send(0, lambda: self._answer(connection, None, answer))
 
     def _accepts(self, connection: int) -> bool:
         """A request reached the tree: False when the session has ended, or has moved to a newer connection."""
@@ -275,5 +297,5 @@ class TreeSession:
             self._end_at_tree()
 
     def lose_next_answer(self, *, done: bool) -> None:
-        """Break the connection at the next commit: after it was carried out (``done``), or before."""
+        """Break the connection at the next request: after it was carried out (``done``), or before."""
         self._answer_to_lose = done

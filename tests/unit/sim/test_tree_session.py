@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from oncelog.coordination.memory import MemoryTree
-from oncelog.ports import Create
+from oncelog.ports import Conflict, Create
 from oncelog.sim.kernel import Kernel
 from oncelog.sim.machine import Latencies, Machine
 from oncelog.sim.network.conditions import NetworkConditions
 from oncelog.sim.network.network import Network
-from oncelog.sim.tree_session import TREE, CommitResult, TreeHost, TreeSession, TreeUnreachable
+from oncelog.sim.tree_session import TREE, NoAnswer, TreeHost, TreeSession, TreeUnreachable
 
 TIMEOUT_MS = 6_000
+DONE = "committed"
+CONFLICT = "conflict"
 
 
 @dataclass
@@ -49,12 +51,21 @@ class Cluster:
         return self.tree.session().children("/")
 
 
-def commit(session: TreeSession, path: str, into: list[CommitResult]) -> None:
-    session.commit([Create(path, b"")], into.append)
+def commit(session: TreeSession, path: str, into: list[str | NoAnswer]) -> None:
+    """Create a node; the answer is DONE, CONFLICT, or none."""
+
+    def access() -> str:
+        try:
+            session.reads.commit([Create(path, b"")])
+        except Conflict:
+            return CONFLICT
+        return DONE
+
+    session.ask(access, into.append)
 
 
 def test_a_commit_is_answered_after_the_latency_of_its_machine() -> None:
-    cluster, answers = Cluster(), list[CommitResult]()
+    cluster, answers = Cluster(), list[str | NoAnswer]()
     session = cluster.session()
     cluster.machines["broker-1"].latencies = Latencies(metadata_us=(700_000, 800_000))
     commit(session, "/a", answers)
@@ -63,7 +74,7 @@ def test_a_commit_is_answered_after_the_latency_of_its_machine() -> None:
     cluster.wait(0.3)
     commit(session, "/a", answers)
     cluster.wait(1)
-    assert answers == [CommitResult.DONE, CommitResult.CONFLICT]
+    assert answers == [DONE, CONFLICT]
 
 
 def test_heartbeats_keep_a_session_alive_and_without_them_it_expires() -> None:
@@ -81,14 +92,14 @@ def test_heartbeats_keep_a_session_alive_and_without_them_it_expires() -> None:
 
 
 def test_a_cut_shorter_than_the_time_out_costs_no_session() -> None:
-    cluster, answers = Cluster(), list[CommitResult]()
+    cluster, answers = Cluster(), list[str | NoAnswer]()
     session = cluster.session()
     cluster.network.cut("broker-1", TREE)
     commit(session, "/late", answers)
     cluster.wait(TIMEOUT_MS / 1000 / 3)
     cluster.network.heal("broker-1", TREE)
     cluster.wait(1)
-    assert (answers, session.expired, session.lost) == ([CommitResult.DONE], False, False)
+    assert (answers, session.expired, session.lost) == ([DONE], False, False)
 
 
 def test_the_broker_learns_of_the_end_only_when_the_tree_can_answer_it() -> None:
@@ -104,59 +115,103 @@ def test_the_broker_learns_of_the_end_only_when_the_tree_can_answer_it() -> None
 
 
 def test_a_commit_whose_answer_is_cut_off_was_done_and_its_outcome_is_unknown() -> None:
-    cluster, answers = Cluster(), list[CommitResult]()
+    cluster, answers = Cluster(), list[str | NoAnswer]()
     session = cluster.session()
     cluster.network.cut(TREE, "broker-1")
     commit(session, "/done", answers)
     cluster.wait(TIMEOUT_MS / 1000)
-    assert (answers, cluster.nodes()) == ([CommitResult.UNKNOWN], ["broker-1", "done"])
+    assert (answers, cluster.nodes()) == ([NoAnswer.UNKNOWN], ["broker-1", "done"])
     cluster.network.heal(TREE, "broker-1")
     cluster.wait(3)
     commit(session, "/more", answers)
     cluster.wait(1)
-    assert answers == [CommitResult.UNKNOWN, CommitResult.DONE], "the session has lived on: its heartbeats arrived"
+    assert answers == [NoAnswer.UNKNOWN, DONE], "the session has lived on: its heartbeats arrived"
 
 
 def test_a_commit_of_unknown_outcome_may_still_happen_until_the_tree_has_answered_again() -> None:
-    cluster, answers = Cluster(timeout_ms=30_000), list[CommitResult]()
+    cluster, answers = Cluster(timeout_ms=30_000), list[str | NoAnswer]()
     session = cluster.session()
     cluster.wait(9.9)  # a heartbeat was answered at 10 s
     cluster.wait(0.2)
     cluster.network.cut("broker-1", TREE)
     commit(session, "/held", answers)
     cluster.wait(25)
-    assert (answers, cluster.nodes()) == ([CommitResult.UNKNOWN], ["broker-1"])
+    assert (answers, cluster.nodes()) == ([NoAnswer.UNKNOWN], ["broker-1"])
     cluster.network.heal("broker-1", TREE)
     cluster.wait(3)
     assert cluster.nodes() == ["broker-1", "held"]
     commit(session, "/held", answers)
     cluster.wait(1)
-    assert answers == [CommitResult.UNKNOWN, CommitResult.CONFLICT]
+    assert answers == [NoAnswer.UNKNOWN, CONFLICT]
 
 
 @pytest.mark.parametrize("done", [True, False])
 def test_a_lost_answer_leaves_open_whether_the_commit_was_done(done: bool) -> None:
-    cluster, answers = Cluster(), list[CommitResult]()
+    cluster, answers = Cluster(), list[str | NoAnswer]()
     session = cluster.session()
     session.lose_next_answer(done=done)
     commit(session, "/a", answers)
     cluster.wait(1)
-    assert answers == [CommitResult.UNKNOWN]
+    assert answers == [NoAnswer.UNKNOWN]
     assert ("a" in cluster.nodes()) is done
     commit(session, "/b", answers)
     cluster.wait(1)
-    assert answers == [CommitResult.UNKNOWN, CommitResult.DONE]
+    assert answers == [NoAnswer.UNKNOWN, DONE]
 
 
 def test_commits_of_a_lost_session_are_refused() -> None:
-    cluster, answers = Cluster(), list[CommitResult]()
+    cluster, answers = Cluster(), list[str | NoAnswer]()
     session = cluster.session()
     session.expire()
     commit(session, "/a", answers)
     cluster.wait(1)
     commit(session, "/b", answers)
     cluster.wait(1)
-    assert (answers, session.lost, cluster.nodes()) == ([CommitResult.SESSION_LOST] * 2, True, [])
+    assert (answers, session.lost, cluster.nodes()) == ([NoAnswer.SESSION_LOST] * 2, True, [])
+
+
+def renew(session: TreeSession, into: list[str | NoAnswer]) -> None:
+    """Begin a new session with an ephemeral node, as a broker that registers again."""
+
+    def access() -> str:
+        session.reads.renew()
+        session.reads.commit([Create("/broker-1", b"", ephemeral=True)])
+        return DONE
+
+    session.ask(access, into.append, renews=True)
+
+
+def test_a_lost_session_is_renewed_and_kept_alive_from_then_on() -> None:
+    cluster, answers = Cluster(), list[str | NoAnswer]()
+    session, lost = cluster.session(), list[str]()
+    session.on_lost = lambda: lost.append("lost")
+    session.expire()
+    cluster.wait(TIMEOUT_MS / 1000)
+    assert (session.lost, cluster.nodes()) == (True, [])
+    renew(session, answers)
+    cluster.wait(10 * TIMEOUT_MS / 1000)
+    commit(session, "/a", answers)
+    cluster.wait(1)
+    assert (answers, lost, cluster.nodes()) == ([DONE, DONE], ["lost"], ["a", "broker-1"])
+    assert (session.expired, session.lost) == (False, False)
+    session.expire()
+    cluster.wait(TIMEOUT_MS / 1000)
+    assert (lost, cluster.nodes()) == (["lost"] * 2, ["a"])
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_renewed_session_that_the_broker_has_not_heard_of_gives_way_to_the_next(done: bool) -> None:
+    cluster, answers = Cluster(), list[str | NoAnswer]()
+    session = cluster.session()
+    session.expire()
+    cluster.wait(TIMEOUT_MS / 1000)
+    session.lose_next_answer(done=done)
+    renew(session, answers)
+    cluster.wait(1)
+    assert (answers, session.lost, cluster.nodes()) == ([NoAnswer.UNKNOWN], True, ["broker-1"] if done else [])
+    renew(session, answers)
+    cluster.wait(1)
+    assert (answers, session.lost, cluster.nodes()) == ([NoAnswer.UNKNOWN, DONE], False, ["broker-1"])
 
 
 def test_a_machine_that_stands_still_loses_its_session() -> None:
@@ -185,6 +240,16 @@ def test_changes_arrive_in_order_and_not_while_the_path_is_cut() -> None:
     cluster.network.heal(TREE, "broker-1")
     cluster.wait(1)
     assert seen[20:] == ["/cut"]
+
+
+def test_a_broker_has_its_own_change_before_the_answer_and_at_the_same_time() -> None:
+    cluster, seen = Cluster(), list[tuple[str, int]]()
+    session, kernel = cluster.session(), cluster.kernel
+    session.follow(session.reads.position(), lambda change: seen.append((change.changes[0].path, kernel.now_us)))
+    session.ask(lambda: session.reads.commit([Create("/a", b"")]), lambda _: seen.append(("answer", kernel.now_us)))
+    cluster.wait(1)
+    assert [what for what, _ in seen] == ["/a", "answer"]
+    assert len({at_us for _, at_us in seen}) == 1
 
 
 def test_one_broker_is_cut_off_and_the_others_are_not() -> None:

@@ -26,7 +26,7 @@ async def _tree_slow(world: World, fault: Fault) -> None:
 
 
 async def _lost_commit_answer(world: World, fault: Fault) -> None:
-    """The connection breaks at the next commit: after the tree has carried it out, or before."""
+    """The connection breaks at the next request: after the tree has carried it out, or before."""
     session = broker_of(world, fault).session
     if session is not None:
         session.lose_next_answer(done=bool(fault.choice & 1))
