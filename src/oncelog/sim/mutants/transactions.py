@@ -60,9 +60,9 @@ def _answered_early(kind: type[Any]) -> Any:
             if not isinstance(self, kind):
                 right(self, led, decision, token, now_ms)
                 return
-            self._reply_all(decision.released)
+            self._reply_all(led, decision.released)
             if token is not None and decision.reply is not None:
-                self._reply(token, decision.reply)
+                self._reply(led, token, decision.reply)
 
         return deliver
 
