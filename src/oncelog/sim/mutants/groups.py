@@ -69,6 +69,13 @@ def _offsets_not_loaded(right: Any) -> Any:
     return apply_end
 
 
+def _decided_passed_over(right: Any) -> Any:
+    def senders_of(*what: Any) -> Any:
+        return frozenset()
+
+    return senders_of
+
+
 # Clients
 
 
@@ -164,6 +171,13 @@ GROUPS: Final = (
         GroupShard,
         "apply_end_transaction",
         _offsets_not_loaded,
+    ),
+    Mutant(
+        "offset-goes-back",
+        "offsets of a decided transaction are passed over",
+        commits,
+        "_senders_of",
+        _decided_passed_over,
     ),
 )
 

@@ -44,8 +44,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 not draw it stay what they were without it: the last, because a choice by weight never comes to it then."""
 REFUSING: Final = 0.15
 """Of the seeds."""
-OLD_CLIENTS: Final = False
-"""Seeds draw clients of the old kind: off while a broker answers them the offset from before a decided transaction."""
+OLD_CLIENTS: Final = True
+"""Seeds draw clients of the old kind."""
 OLD: Final = 0.15
 """Of the seeds, where they do."""
 
