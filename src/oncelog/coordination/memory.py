@@ -156,7 +156,8 @@ class MemorySession:
         self._tree.stream.follow(self._session_id, after, listener)
 
     def renew(self) -> None:
-        """Begin a new session in place of one that was lost."""
+        """Begin a new session in place of this one, which ends if it has not."""
+        self._tree.end_session(self._session_id)
         self._session_id = self._tree.begin_session()
 
     def close(self) -> None:

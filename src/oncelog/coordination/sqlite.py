@@ -240,7 +240,8 @@ class SqliteSession:
             self._tree._stream.follow(self._session_id, after, listener)
 
     def renew(self) -> None:
-        """Begin a new session in place of one that was lost."""
+        """Begin a new session in place of this one, which ends if it has not."""
+        self._tree.end_session(self._session_id)
         self._session_id = self._tree.begin_session()
 
     def close(self) -> None:

@@ -267,6 +267,15 @@ class TestFollow:
         one.commit([Create("/e", b"again", ephemeral=True)])
         assert other.read("/e") == TreeNode("/e", b"again", 0)
 
+    def test_a_session_that_is_renewed_leaves_nothing_behind(self, tree: Tree) -> None:
+        """It may not know that it is alive: the answer to its registration was lost."""
+        one, other = tree.session(), tree.session()
+        one.commit([Create("/e", b"", ephemeral=True)])
+        one.renew()
+        assert other.read("/e") is None
+        one.commit([Create("/e", b"again", ephemeral=True)])
+        assert other.read("/e") == TreeNode("/e", b"again", 0)
+
     def test_an_unknown_outcome_is_settled_by_the_token(self, tree: Tree) -> None:
         one, other = tree.session(), tree.session()
         one.commit([Create("/a", b"")], "one/1")
