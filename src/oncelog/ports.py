@@ -116,8 +116,8 @@ class Coordination(Protocol):
         every one from now on. A gap shows in the positions. None ends it."""
 
     def renew(self) -> None:
-        """Begin a new session in place of this one, which ends if it has not: its ephemeral nodes would be in the way of
-        the next registration. The new one follows nothing yet. Raises TreeUnavailable."""
+        """Begin a new session in place of this one, which ends if it has not: its ephemeral nodes would be in the
+        way of the next registration. The new one follows nothing yet. Raises TreeUnavailable."""
 
     def close(self) -> None:
         """End the session; its ephemeral nodes disappear."""
