@@ -24,7 +24,7 @@ UNKNOWN_END: Final = Offset(-1)
 class LeaderReplicas:
     """In-sync set, ends of its members and high watermark of one partition."""
 
-    __slots__ = ("_ends", "_leader", "assigned", "high_watermark")
+    __slots__ = ("_ends", "_leader", "assigned", "high_watermark", "in_sync_count")
 
     def __init__(
         self, leader: BrokerId, assigned: Sequence[BrokerId], in_sync: Sequence[BrokerId], high_watermark: Offset
@@ -32,20 +32,18 @@ class LeaderReplicas:
         self._leader = leader
         self.assigned = tuple(assigned)
         """All replicas, in the order of preference."""
+        self.in_sync_count = 0
+        """The number of replicas in sync, the leader among them."""
         self._ends: dict[BrokerId, Offset] = {}
         self.high_watermark = high_watermark
         self.change_in_sync(assigned, in_sync)
-
-    @property
-    def in_sync_count(self) -> int:
-        """The number of replicas in sync, the leader among them."""
-        return len(self._ends)
 
     def change_in_sync(self, assigned: Sequence[BrokerId], in_sync: Sequence[BrokerId]) -> None:
         """Take over a committed in-sync set. Ends of members that stay are kept, those of new ones are unknown."""
         invariant(self._leader in in_sync, "the leader is not in its own in-sync set", in_sync=list(in_sync))
         self.assigned = tuple(assigned)
         self._ends = {replica: self._ends.get(replica, UNKNOWN_END) for replica in in_sync}
+        self.in_sync_count = len(self._ends)
 
     def least_in_sync(self, min_insync_replicas: int) -> int:
         """The number of replicas that have to be in sync for acks=all: never more than there are."""
@@ -53,7 +51,10 @@ class LeaderReplicas:
 
     def advance(self, replica: BrokerId, end: Offset) -> Offset:
         """Note that ``replica`` vouches for all before ``end``; the high watermark after that."""
-        if replica in self._ends:
-            self._ends[replica] = end
-            self.high_watermark = max(self.high_watermark, min(self._ends.values()))
+        ends = self._ends
+        if replica in ends:
+            ends[replica] = end
+            lowest = end if len(ends) == 1 else min(ends.values())
+            if lowest > self.high_watermark:
+                self.high_watermark = lowest
         return self.high_watermark
