@@ -62,7 +62,8 @@ def draw_scenario(
         if not old_clients:
             return scenario
         old = random.Random(f"{seed}/old clients")
-        return _with_old_clients(scenario, old, kill_moments(old, length_ms) if plan is None else [])
+        moments = kill_moments(old, length_ms)  # drawn with a plan too: the clients are those of the seed
+        return _with_old_clients(scenario, old, moments if plan is None else [])
     workload, config = draw_hangs("hang", hangs)
     return _hanging(scenario, workload, config, [*drawn, *tight_moments(hangs, length_ms)] if plan is None else plan)
 

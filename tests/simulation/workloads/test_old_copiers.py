@@ -52,3 +52,9 @@ def test_old_copiers_are_drawn_in_some_seeds_and_change_no_other() -> None:
         else:
             assert repr(with_old) == repr(plain)
     assert 3 <= drawn <= 15
+
+
+def test_a_seed_with_a_plan_of_its_own_has_the_clients_of_the_seed() -> None:
+    for seed in range(60):
+        drawn, planned = draw_scenario(seed, 1_000, None), draw_scenario(seed, 1_000, [])
+        assert [repr(one) for one in planned.workloads] == [repr(one) for one in drawn.workloads]
