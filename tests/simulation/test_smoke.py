@@ -7,10 +7,12 @@ from typing import Final
 
 import pytest
 
+from oncelog.sim.faults.brokers import AT_ANSWERS
 from oncelog.sim.faults.plan import KINDS
 from oncelog.sim.scenario import draw_scenario
 from oncelog.sim.simulation import simulate
 from oncelog.sim.workloads.hangs.workload import HangingTransactions
+from oncelog.sim.workloads.old_copiers import OldCopiers
 from oncelog.sim.workloads.selection import KINDS as WORKLOADS
 
 pytestmark = pytest.mark.slow
@@ -49,7 +51,8 @@ SEEDS: Final = chosen()
 
 def test_every_workload_and_every_fault_is_among_them() -> None:
     workloads = {type(kind.draw("name", random.Random(1), 2)).__name__ for kind in WORKLOADS.values()}
-    assert frozenset().union(*map(drawn, SEEDS)) == {*workloads, HangingTransactions.__name__, *KINDS}
+    beside = {HangingTransactions.__name__, OldCopiers.__name__, *AT_ANSWERS}
+    assert frozenset().union(*map(drawn, SEEDS)) == {*workloads, *beside, *KINDS}
 
 
 @pytest.mark.parametrize("seeds", [tuple(SEEDS[first::4]) for first in range(4)], ids=str)

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicPartition
 from oncelog.cli.main import invoke
 from oncelog.core.groups import commits
 from oncelog.core.transactions import decisions
 from oncelog.core.transactions.transaction import Transaction
-from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
-from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.node.coordinators.marker_sender import MarkerSender, MarkerToSend
+from oncelog.storage.log import append as log_append
+from oncelog.storage.log.state import LogState
 from tests.interop.consistency.copying_client import COPY
 
 _DIES_AT_BATCH: Final = 40
@@ -28,32 +28,32 @@ _KILLED: Final = 137
 
 def skip_a_marker() -> None:
     """One partition's markers are reported as written, and are not."""
-    write = TransactionCoordinators._write_marker
+    send = MarkerSender._send
 
-    def skips(self: Any, led: Any, markers: Any, partition: TopicPartition) -> None:
-        if partition == (COPY, 2):
-            self._written(led, markers, partition)
+    def skips(self: MarkerSender, sending: MarkerToSend) -> None:
+        if sending.partition == (COPY, 2):
+            self._done(sending)
         else:
-            write(self, led, markers, partition)
+            send(self, sending)
 
-    TransactionCoordinators._write_marker = skips  # type: ignore[method-assign]  # the fault
+    MarkerSender._send = skips  # type: ignore[method-assign]  # the fault
 
 
 def answer_before_append() -> None:
     """A batch is acknowledged, and the broker dies before it is written."""
-    write = PartitionLog._write
+    write = log_append._write
     seen = 0
 
-    def forgets(self: PartitionLog, *arguments: Any) -> None:
+    def forgets(log: LogState, *arguments: Any) -> None:
         nonlocal seen
-        seen += self.partition.topic == COPY
+        seen += log.partition.topic == COPY
         if seen == _DIES_AT_BATCH:
             seen += 1
             asyncio.get_running_loop().call_later(_UNTIL_ANSWERED_S, os._exit, _KILLED)
         else:
-            write(self, *arguments)
+            write(log, *arguments)
 
-    PartitionLog._write = forgets  # type: ignore[method-assign,assignment]  # the fault
+    log_append._write = forgets  # type: ignore[assignment]  # the fault
 
 
 def reuse_an_epoch() -> None:
