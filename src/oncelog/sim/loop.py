@@ -7,8 +7,11 @@ sockets, threads, subprocesses, signals; whatever asks for them gets NotImplemen
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from asyncio import events
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, cast
 
@@ -20,10 +23,33 @@ Ts = TypeVarTuple("Ts")
 
 
 _LAST_ROUNDS: Final = 100
+_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stuck(Exception):
     """Nothing will ever happen again, and what was waited for has not."""
+
+
+@contextmanager
+def _interrupted_between_calls(kernel: Kernel) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt between two calls of the kernel, where nothing catches it: within
+    them are clients, which take whatever a request raises for the end of a connection."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    def note_interrupt(*_: object) -> None:
+        kernel.soon(interrupted)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    taken = [one for one in _INTERRUPTS if in_main_thread and signal.getsignal(one) is signal.default_int_handler]
+    for one in taken:
+        signal.signal(one, note_interrupt)
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.default_int_handler)
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
@@ -46,11 +72,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         try:
             task = self.create_task(main)
             done, kernel, step = task.done, self.kernel, self.kernel.step
-            while not done():
-                if until_us is not None and kernel.now_us > until_us:
-                    raise TimeoutError(f"not done after {until_us / 1e6:.0f} s of virtual time")
-                if not step():
-                    raise Stuck("nothing is left that could happen")
+            with _interrupted_between_calls(kernel):
+                while not done():
+                    if until_us is not None and kernel.now_us > until_us:
+                        raise TimeoutError(f"not done after {until_us / 1e6:.0f} s of virtual time")
+                    if not step():
+                        raise Stuck("nothing is left that could happen")
             return task.result()
         finally:
             events._set_running_loop(None)

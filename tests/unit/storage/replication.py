@@ -27,19 +27,30 @@ def diverging(leader: PartitionLog, offset: int, epoch: int) -> Divergence | Non
     return None if found == epoch and end >= offset else (found, end)
 
 
+def must_begin_anew(leader: PartitionLog, follower: PartitionLog) -> bool:
+    """True if nothing that the follower has can be kept."""
+    end = follower.log_end_offset
+    return end < leader.log_start_offset or (end > leader.log_end_offset and follower.leader_epoch < 0)
+
+
+def truncation(leader: PartitionLog, follower: PartitionLog) -> int | None:
+    """The offset to which the follower must be cut before it can fetch, None where the two agree."""
+    if must_begin_anew(leader, follower):
+        return int(leader.log_start_offset)
+    end = follower.log_end_offset
+    if (parted := diverging(leader, end, follower.leader_epoch)) is None:
+        return None
+    epoch, leader_end = parted
+    return min(leader_end, follower.epoch_end_offset(epoch, follower.leader_epoch)[1], end)
+
+
 def fetch_once(leader: PartitionLog, follower: PartitionLog, max_bytes: int = 1 << 20, now_ms: int = NOW) -> bool:
     """One round of a fetcher: begin anew, truncate or append; False when nothing was left to do."""
-    end = follower.log_end_offset
-    if not leader.log_start_offset <= end <= leader.log_end_offset and (
-        end < leader.log_start_offset or follower.leader_epoch < 0
-    ):
-        follower.truncate_fully_and_start_at(leader.log_start_offset, now_ms)
+    if (offset := truncation(leader, follower)) is not None:
+        cut = follower.truncate_fully_and_start_at if must_begin_anew(leader, follower) else follower.truncate_to
+        cut(offset, now_ms)
         return True
-    if (parted := diverging(leader, end, follower.leader_epoch)) is not None:
-        epoch, leader_end = parted
-        follower.truncate_to(min(leader_end, follower.epoch_end_offset(epoch, follower.leader_epoch)[1], end), now_ms)
-        return True
-    data = answer(leader, end, max_bytes)
+    data = answer(leader, follower.log_end_offset, max_bytes)
     done = follower.append_replicated(data, now_ms=now_ms, leader_epoch=leader.leader_epoch)
     follower.follow(leader.high_watermark, leader.log_start_offset)
     return bool(done.batch_count)

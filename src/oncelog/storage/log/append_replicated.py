@@ -193,9 +193,9 @@ def _begin_epoch(log: LogState, header: BatchHeader) -> None:
     """Write down the leader epoch that begins with a batch, before the batch: they become durable in one sync."""
     if header.partition_leader_epoch != log.leader_epochs.latest:
         log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
-        if log.leader_epochs.changed:
-            log.write_leader_epochs(Sync.CONTENT)
-            log.unsynced.file_appeared(header.base_offset)
+    if log.leader_epochs.changed:
+        log.write_leader_epochs(Sync.CONTENT)
+        log.unsynced.file_appeared(header.base_offset)
 
 
 def _take_over(log: LogState, active: Segment, batch: _Batch, position: int, now_ms: int) -> None:

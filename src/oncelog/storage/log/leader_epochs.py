@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 UNDEFINED: Final = -1
@@ -13,6 +14,9 @@ class EpochStart(NamedTuple):
 
     epoch: int
     start_offset: int
+
+
+_start_offset: Final = attrgetter("start_offset")
 
 
 class LeaderEpochs:
@@ -60,12 +64,8 @@ class LeaderEpochs:
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote ``offset``, −1 when unknown."""
-        found = UNDEFINED
-        for entry in self.entries:
-            if entry.start_offset > offset:
-                break
-            found = entry.epoch
-        return found
+        at = bisect_right(self.entries, offset, key=_start_offset)
+        return self.entries[at - 1].epoch if at else UNDEFINED
 
     def truncate_from_start(self, offset: int) -> None:
         """Records before ``offset`` are gone: the epoch that holds ``offset`` begins there."""

@@ -17,7 +17,7 @@ from oncelog.base.units import INT32_MAX
 from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Buffer, Files
 from oncelog.records.batch import BatchHeader, CorruptBatch
-from oncelog.storage.checkpoints import read_leader_epochs
+from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import LEADER_EPOCHS, LOG, SNAPSHOT, TRANSACTION_INDEX, parse_segment_file, segment_file
@@ -67,6 +67,7 @@ class Recovery:
         self._now_ms = now_ms
         self._may_have_gaps = False
         self._epochs = LeaderEpochs()
+        self._epochs_contradicted = False
         self._producers = ProducerState()
         self._snapshots = Snapshots(files, directory)
 
@@ -97,6 +98,9 @@ class Recovery:
         self._snapshots.keep_only(segment.base_offset for segment in segments)
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(log_start)
+        if self._epochs_contradicted:
+            # The next recovery may begin after the batches that tell.
+            write_leader_epochs(self._files, self._directory, self._epochs.entries, Sync.ALL)
         return self._state(segments, log_start, max(log_end, log_start), durable, known)
 
     def _state(self, segments: list[Segment], start: int, end: int, durable: int, known: Checkpointed) -> RecoveredLog:
@@ -249,10 +253,17 @@ class Recovery:
         segment.rewrite_aborted()
         return expected
 
+    def _note_epoch(self, header: BatchHeader) -> None:
+        """Believe the batch where the file of leader epochs says otherwise: a power cut can keep records that were
+        written in the place of truncated ones, and lose the file's new content."""
+        if header.partition_leader_epoch != self._epochs.epoch_of(header.base_offset):
+            last = self._epochs.entries[-1:]
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self._epochs_contradicted |= last != self._epochs.entries[-2:-1]
+
     def _replay(self, segment: Segment, header: BatchHeader, buffer: Buffer, at: int, log_start: int) -> bool:
         """Carry a batch's effect on producers and leader epochs; False when a control batch cannot be read."""
-        if header.partition_leader_epoch > self._epochs.latest:
-            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self._note_epoch(header)
         if header.producer_id >= 0:
             try:
                 update = replayed(self._producers, header, buffer, at)

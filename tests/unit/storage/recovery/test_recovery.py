@@ -10,8 +10,10 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
+from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
 from oncelog.storage.config import StorageConfig
 from oncelog.storage.file_names import CLEAN_SHUTDOWN
+from oncelog.storage.log.leader_epochs import EpochStart
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import found_by
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content, headers, records
@@ -314,3 +316,16 @@ def test_segments_without_room_for_their_index_are_still_found() -> None:
     for clean in (True, False):
         world.reopen(clean=clean)
         assert read_all(world) == list(range(50))
+
+
+def test_batches_are_believed_where_the_file_of_leader_epochs_contradicts_them() -> None:
+    """A power cut keeps records that replaced truncated ones, and loses the epochs that were written with them."""
+    world = World()
+    for epoch in (0, 0, 2, 3):
+        world.leader_epoch = epoch
+        world.append(batch())
+    world.sync()
+    write_leader_epochs(world.files, str(PARTITION), [EpochStart(0, 0), EpochStart(1, 1)], Sync.ALL)
+    expected = [EpochStart(0, 0), EpochStart(2, 2), EpochStart(3, 3)]
+    assert world.reopen().leader_epochs.entries == expected
+    assert read_leader_epochs(world.files, str(PARTITION)) == expected
