@@ -98,7 +98,7 @@ class ReplicaMachine(RuleBasedStateMachine):
     def _fetch_once(self, max_bytes: int) -> bool:
         offset = truncation(self.leader.log, self.follower.log)
         if offset is not None:  # the power may be lost in the middle: nothing after it is promised any more
-            self._cut(self.follower, self._whole(offset))
+            self._cut(self.follower, _batch_start(self.follower, offset))
         return fetch_once(self.leader.log, self.follower.log, max_bytes)
 
     @rule(share=st.floats(0, 1))
@@ -148,10 +148,11 @@ class ReplicaMachine(RuleBasedStateMachine):
     def end_in_a_truncation(self, changes: int, seed: int, share: float, process: bool) -> None:
         world = self.follower
         offset = int(world.log.log_end_offset * share)
+        self._cut(world, _batch_start(world, offset))
         world.memory.lose_power_after(changes, only_process=process)
         with suppress(PowerLost):
             world.log.truncate_to(offset, NOW)
-        self._end(world, seed, offset, process)
+        self._end(world, seed, process)
 
     @rule(changes=st.integers(0, 25), seed=st.integers(0, 1 << 30), process=st.booleans())
     def end_while_following(self, changes: int, seed: int, process: bool) -> None:
@@ -159,20 +160,14 @@ class ReplicaMachine(RuleBasedStateMachine):
         world.memory.lose_power_after(changes, only_process=process)
         with suppress(PowerLost):
             self._follow(700)
-        self._end(world, seed, world.log.log_end_offset, process)
+        self._end(world, seed, process)
 
-    def _end(self, world: World, seed: int, offset: int, process: bool) -> None:
-        inside = [h.base_offset for _, h in iter_headers(log_bytes(self.leader.log, 0)) if h.next_offset > offset]
-        self._cut(world, min([offset, *inside]) if process else 0 if not offset else self._whole(offset))
+    def _end(self, world: World, seed: int, process: bool) -> None:
         world.memory.let_process_die()
         if process:
             world.reopen()
         else:
             self._crash(world, seed)
-
-    def _whole(self, offset: int) -> int:
-        """The last offset not above ``offset`` at which a batch of any leader begins."""
-        return max((base for _, base in self.written if base <= offset), default=0)
 
     def _crash(self, world: World, seed: int) -> None:
         world.memory.crash(seed)
@@ -221,6 +216,12 @@ class ReplicaMachine(RuleBasedStateMachine):
         if hasattr(self, "leader"):
             catch_up(self.leader.log, self.follower.log)
             assert log_bytes(self.follower.log) == log_bytes(self.leader.log)
+
+
+def _batch_start(world: World, offset: int) -> int:
+    """The offset at which the batch begins that holds ``offset``, or the log's end: a truncation cuts there."""
+    bases = [header.base_offset for _, header in iter_headers(log_bytes(world.log)) if header.next_offset > offset]
+    return min([offset, *bases])
 
 
 ReplicaMachine.TestCase.settings = settings(
