@@ -73,7 +73,7 @@ def _delete(targets: Sequence[Target], context: Context) -> Steps[DeleteTopicsRe
     def decide() -> Decided[TopicImage]:
         found = _resolve(context, wanted)
         topics = [topic for topic in found if isinstance(topic, TopicImage)]
-        return Decided(delete_topics(topics), found)
+        return Decided(delete_topics(context.cluster.image, topics), found)
 
     outcomes = yield from committed(decide)
     for (name, topic_id), outcome in zip(wanted, outcomes, strict=True):

@@ -87,7 +87,7 @@ def _meta_properties(outside: Outside, config: BrokerConfig) -> MetaProperties:
 
 def _registration(meta: MetaProperties, config: BrokerConfig, address: Address) -> Registration:
     rack, min_insync_replicas = config.get("broker.rack"), config.get("min.insync.replicas")
-    return Registration(meta.node_id, *address, rack, meta.cluster_id, min_insync_replicas)
+    return Registration(meta.node_id, *address, rack, meta.cluster_id, min_insync_replicas, meta.directory_id)
 
 
 def _join(coordination: Coordination, who: Registration, now_ms: int) -> tuple[int, ClusterImage]:

@@ -52,7 +52,7 @@ def decide(image: ClusterImage, kind: str, what: object, new_id: object) -> list
             wanted = [NewTopic(t, count, 1, configs=list(c.items())) for t, count, c in topics]
             return list(create_topics(image, CONFIG, wanted, new_id).operations)  # type: ignore[arg-type]  # a callable
         case "delete", list(topics):
-            return delete_topics([image.topics[TopicName(t)] for t in topics if t in image.topics])
+            return delete_topics(image, [image.topics[TopicName(t)] for t in topics if t in image.topics])
         case "grow", list(topics):
             return list(create_partitions(image, [MorePartitions(t, count) for t, count in topics]).operations)
         case "configure", list(topics):

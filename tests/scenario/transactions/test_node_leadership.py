@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import CONSUMER_OFFSETS, NO_BROKER, TRANSACTION_STATE, BrokerId, TopicName, TopicPartition
+from oncelog.base.ids import (
+    CONSUMER_OFFSETS,
+    NO_BROKER,
+    TRANSACTION_STATE,
+    BrokerId,
+    LeaderEpoch,
+    TopicName,
+    TopicPartition,
+)
 from oncelog.core.controller import layout
 from oncelog.core.controller.image import load_image
 from oncelog.ports import Set
@@ -38,7 +46,8 @@ def elect(driver: StepwiseDriver, topic: str, leader: BrokerId, index: int | Non
     operations = []
     for number, partition in enumerate(image.topics[TopicName(topic)].partitions):
         if index in (None, number):
-            value = layout.state_value(leader, partition.leader_epoch + 1, partition.isr, image.controller_epoch)
+            led = partition._replace(leader=leader, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))
+            value = layout.state_value(led, image.controller_epoch)
             operations.append(Set(layout.state_path(TopicName(topic), number), value, partition.version))
     session.commit(operations)
     driver.dispatch_changes()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, TopicName
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName
 from oncelog.base.tree import Operation, Set
 from oncelog.core.controller import layout
 from oncelog.core.controller.image import ClusterImage, PartitionImage
@@ -40,8 +40,13 @@ def elect(
             outcomes.append(refused.refusal)
             continue
         path = layout.state_path(topic, index)
-        value = layout.state_value(leader, partition.leader_epoch + 1, isr, image.controller_epoch)
-        operations[path] = Set(path, value, partition.version)
+        after = partition._replace(
+            leader=leader,
+            leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
+            isr=isr,
+            leader_broker_epoch=image.brokers[leader].epoch,
+        )
+        operations[path] = Set(path, layout.state_value(after, image.controller_epoch), partition.version)
         outcomes.append(leader)
     return Decided(list(operations.values()), outcomes)
 

@@ -24,6 +24,7 @@ from oncelog.base.tree import ANY_VERSION, Check, Create, Delete, Operation, Tre
 from oncelog.core.controller import layout
 from oncelog.core.controller.model import ABSENT as ABSENT
 from oncelog.core.controller.model import BrokerImage as BrokerImage
+from oncelog.core.controller.model import BrokerRecord as BrokerRecord
 from oncelog.core.controller.model import Change as Change
 from oncelog.core.controller.model import ConfigImage as ConfigImage
 from oncelog.core.controller.model import PartitionImage as PartitionImage
@@ -42,6 +43,8 @@ class ClusterImage:
     topics: Mapping[TopicName, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    broker_records: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
+    """What stays of the registrations of each broker that ever was."""
     broker_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     """By broker id as text; ``""`` holds the values set for all brokers."""
     group_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
@@ -162,6 +165,8 @@ class _Replay:
                 topics.change_config(path, value, change.version)
             elif path.startswith("/brokers/ids/"):
                 self._broker(path, value, change.version)
+            elif path.startswith("/oncelog/brokers/"):
+                self._broker_record(path, value, change.version)
             elif path.startswith("/config/") and path.count("/") == 3:
                 self._config(path, value, change.version)
             else:
@@ -209,6 +214,14 @@ class _Replay:
             broker = layout.read_broker(path, value, version)
             brokers[broker.broker_id] = broker
 
+    def _broker_record(self, path: str, value: bytes | None, version: int) -> None:
+        records = self._map("broker_records")
+        if value is None:
+            records.pop(BrokerId(int(path.rpartition("/")[2])), None)
+        else:
+            broker_id, record = layout.read_broker_record(path, value, version)
+            records[broker_id] = record
+
     def _config(self, path: str, value: bytes | None, version: int) -> None:
         _, _, kind, name = path.split("/")
         if kind not in _CONFIG_FIELDS:
@@ -251,6 +264,7 @@ _CONFIG_FIELDS: Final = {
 
 _CARRIED: Final = (
     "brokers",
+    "broker_records",
     "broker_configs",
     "group_configs",
     "client_metrics_configs",

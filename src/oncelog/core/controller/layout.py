@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from oncelog.base.ids import BrokerId, TopicId, TopicName, uuid_bytes, uuid_text
 from oncelog.base.tree import Create
-from oncelog.core.controller.model import BrokerImage
+from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH, Assignment, BrokerImage, BrokerRecord, PartitionImage
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
@@ -29,6 +29,11 @@ FEATURES: Final = "/feature"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 BROKER_EPOCH: Final = "/oncelog/broker_epoch"
 """The last broker epoch given out (ZooKeeper's own is a transaction id that other trees do not have)."""
+BROKER_RECORDS: Final = "/oncelog/brokers"
+"""Parent of what stays of each broker's registrations."""
+DELETED_TOPICS: Final = "/oncelog/deleted_topics"
+"""Its version rises when topics are deleted. A node made anew starts at version 0, so that a late write to a topic
+could hit its successor of the same name: whoever writes to a topic's nodes checks this one too."""
 
 BASE_PATHS: Final = (
     "/admin",
@@ -42,6 +47,8 @@ BASE_PATHS: Final = (
     GROUP_CONFIGS,
     TOPIC_CONFIGS,
     "/oncelog",
+    BROKER_RECORDS,
+    DELETED_TOPICS,
 )
 """Nodes without a value, the parents of all others."""
 
@@ -92,6 +99,11 @@ def broker_path(broker_id: BrokerId) -> str:
     return f"{BROKER_IDS}/{broker_id}"
 
 
+def broker_record_path(broker_id: BrokerId) -> str:
+    """The path of what stays of a broker's registrations."""
+    return f"{BROKER_RECORDS}/{broker_id}"
+
+
 def dumps(value: Mapping[str, Any]) -> bytes:
     """JSON without spaces, keys in the order given."""
     return json.dumps(value, separators=(",", ":")).encode()
@@ -108,40 +120,87 @@ def loads(path: str, value: bytes) -> dict[str, Any]:
     return found
 
 
-def topic_value(topic_id: TopicId, replicas: Iterable[tuple[BrokerId, ...]]) -> bytes:
+def topic_value(topic_id: TopicId, assignments: Iterable[Assignment]) -> bytes:
     """The value of a topic's node."""
-    partitions = {str(partition): list(brokers) for partition, brokers in enumerate(replicas)}
+    partitions: dict[str, list[int]] = {}
+    adding: dict[str, list[int]] = {}
+    removing: dict[str, list[int]] = {}
+    for partition, assignment in enumerate(assignments):
+        name = str(partition)
+        partitions[name] = list(assignment.replicas)
+        if assignment.adding:
+            adding[name] = list(assignment.adding)
+        if assignment.removing:
+            removing[name] = list(assignment.removing)
     facts = {
         "partitions": partitions,
         "topic_id": uuid_text(topic_id),
-        "adding_replicas": {},
-        "removing_replicas": {},
+        "adding_replicas": adding,
+        "removing_replicas": removing,
         "version": 3,
     }
     return dumps(facts)
 
 
-def read_topic(path: str, value: bytes) -> tuple[TopicId, list[tuple[BrokerId, ...]]]:
+def read_topic(path: str, value: bytes) -> tuple[TopicId, list[Assignment]]:
     """A topic's id and its replicas by partition."""
     facts = loads(path, value)
     try:
-        assignment = facts["partitions"]
-        replicas = [tuple(map(BrokerId, assignment[str(partition)])) for partition in range(len(assignment))]
-        return TopicId(uuid_bytes(facts["topic_id"])), replicas
+        partitions, adding, removing = (facts.get(key) or {} for key in _ASSIGNMENT_KEYS)
+        assignments = [
+            Assignment(_brokers(partitions[name]), _brokers(adding.get(name, ())), _brokers(removing.get(name, ())))
+            for name in map(str, range(len(partitions)))
+        ]
+        return TopicId(uuid_bytes(facts["topic_id"])), assignments
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedFact(path, value) from error
 
 
-def state_value(leader: BrokerId, leader_epoch: int, isr: tuple[BrokerId, ...], controller_epoch: int) -> bytes:
-    """The value of a partition's state node."""
-    facts = {
+_ASSIGNMENT_KEYS: Final = ("partitions", "adding_replicas", "removing_replicas")
+
+
+def _brokers(numbers: Iterable[Any]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))
+
+
+def state_value(partition: PartitionImage, controller_epoch: int) -> bytes:
+    """The value of a partition's state node. The first five are Apache Kafka's; the others are ours and left out where
+    they say nothing."""
+    facts: dict[str, Any] = {
         "controller_epoch": controller_epoch,
-        "leader": leader,
+        "leader": partition.leader,
         "version": 1,
-        "leader_epoch": leader_epoch,
-        "isr": list(isr),
+        "leader_epoch": partition.leader_epoch,
+        "isr": list(partition.isr),
     }
+    if partition.leader_broker_epoch != UNKNOWN_BROKER_EPOCH:
+        facts["leader_broker_epoch"] = partition.leader_broker_epoch
+    if partition.elr:
+        facts["elr"] = list(partition.elr)
     return dumps(facts)
+
+
+_NO_REPLICAS: Final = Assignment(())
+
+
+def read_state(path: str, value: bytes, version: int, assignment: Assignment = _NO_REPLICAS) -> PartitionImage:
+    """A partition as its state node says, with the replicas of ``assignment``, which stand in the topic's node."""
+    facts = loads(path, value)
+    try:
+        isr, elr = facts["isr"], facts.get("elr")
+        return PartitionImage(
+            facts["leader"],
+            facts["leader_epoch"],
+            assignment.replicas,
+            tuple(isr),
+            version,
+            facts.get("leader_broker_epoch", UNKNOWN_BROKER_EPOCH),
+            tuple(elr) if elr else (),
+            assignment.adding,
+            assignment.removing,
+        )
+    except (KeyError, TypeError) as error:
+        raise DamagedFact(path, value) from error
 
 
 def config_value(configs: Mapping[str, str]) -> bytes:
@@ -157,22 +216,31 @@ def read_config(path: str, value: bytes) -> dict[str, str]:
     return {str(key): str(text) for key, text in configs.items()}
 
 
-def broker_value(host: str, port: int, rack: str | None, epoch: int, now_ms: int) -> bytes:
-    """The value of a broker's registration. ``epoch`` is ours; the rest is as Apache Kafka writes it."""
+def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
+    """The value of a broker's registration as Apache Kafka writes it, and what is ours: ``epoch``, ``directory_id``,
+    and what keeps the broker from leading where that is so."""
     facts: dict[str, Any] = {
         "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
-        "endpoints": [f"PLAINTEXT://{host}:{port}"],
+        "endpoints": [f"PLAINTEXT://{broker.host}:{broker.port}"],
         "jmx_port": -1,
         "features": {},
-        "host": host,
+        "host": broker.host,
         "timestamp": str(now_ms),
-        "port": port,
+        "port": broker.port,
         "version": 5,
-        "epoch": epoch,
+        "epoch": broker.epoch,
     }
-    if rack is not None:
-        facts["rack"] = rack
+    if broker.rack is not None:
+        facts["rack"] = broker.rack
+    if broker.directory_id:
+        facts["directory_id"] = broker.directory_id
+    for key in _BROKER_FLAGS:
+        if getattr(broker, key):
+            facts[key] = True
     return dumps(facts)
+
+
+_BROKER_FLAGS: Final = ("fenced", "in_controlled_shutdown", "is_new_directory")
 
 
 def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
@@ -181,8 +249,30 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
     try:
         broker_id = BrokerId(int(path.rpartition("/")[2]))
         return BrokerImage(
-            broker_id, str(facts["host"]), int(facts["port"]), facts.get("rack"), int(facts.get("epoch", -1)), version
+            broker_id,
+            str(facts["host"]),
+            int(facts["port"]),
+            facts.get("rack"),
+            int(facts.get("epoch", UNKNOWN_BROKER_EPOCH)),
+            version,
+            str(facts.get("directory_id", "")),
+            *(facts.get(key) is True for key in _BROKER_FLAGS),
         )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def broker_record_value(record: BrokerRecord) -> bytes:
+    """The value of what stays of a broker's registrations."""
+    return dumps({"version": 1, "directory_id": record.directory_id, "epoch": record.epoch})
+
+
+def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId, BrokerRecord]:
+    """What stays of a broker's registrations, and the broker."""
+    facts = loads(path, value)
+    try:
+        record = BrokerRecord(str(facts["directory_id"]), int(facts["epoch"]), version)
+        return BrokerId(int(path.rpartition("/")[2])), record
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFact(path, value) from error
 

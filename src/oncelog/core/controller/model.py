@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
 from oncelog.base.tree import ABSENT as ABSENT
 from oncelog.base.tree import Change as Change
+
+UNKNOWN_BROKER_EPOCH: Final = -1
+"""A registration that is not known: a state node of an earlier version does not say in which one its leader leads."""
+
+
+class Assignment(NamedTuple):
+    """The replicas of a partition in order of preference, those being added and removed (KIP-455) among them."""
+
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
 
 
 class PartitionImage(NamedTuple):
@@ -19,6 +30,17 @@ class PartitionImage(NamedTuple):
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     version: int = 0
+    leader_broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    """Epoch of the leader's registration at its election: a leader that has restarted does not lead by this one."""
+    elr: tuple[BrokerId, ...] = ()
+    """Eligible leaders: replicas out of the in-sync set that have all below the high watermark (KIP-966)."""
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+    @property
+    def assignment(self) -> Assignment:
+        """The part of the partition that its topic's node holds."""
+        return Assignment(self.replicas, self.adding, self.removing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,29 @@ class BrokerImage:
     host: str
     port: int
     rack: str | None
+    epoch: int
+    version: int = 0
+    directory_id: str = ""
+    """Of its data directory; empty: registered by an earlier version."""
+    fenced: bool = False
+    """True until the controller has taken it out of the in-sync sets: it leads nothing and joins none."""
+    in_controlled_shutdown: bool = False
+    """True from when it asked the controller to move its leaderships away."""
+    is_new_directory: bool = False
+    """True if its directory never held what the replicas of this id had."""
+
+    @property
+    def may_lead(self) -> bool:
+        """True if partitions may be given to it to lead."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRecord:
+    """What stays of a broker's registrations when it is gone. ``version`` rises with each of them: a Check of it names
+    one registration, which a Check of the ephemeral node, made anew at version 0, does not."""
+
+    directory_id: str
     epoch: int
     version: int = 0
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, TopicId, TopicName
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
 from oncelog.base.tree import Create
 from oncelog.core.controller import layout
 from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.model import PartitionImage
 from oncelog.core.controller.outcomes import Refused
 
 Replicas = tuple[BrokerId, ...]
@@ -63,6 +64,9 @@ def partition_nodes(image: ClusterImage, topic: TopicName, first: int, assignmen
     operations = []
     for partition, replicas in enumerate(assignment, first):
         operations.append(Create(layout.partition_path(topic, partition), b""))
-        state = layout.state_value(replicas[0], 0, replicas, image.controller_epoch)
-        operations.append(Create(layout.state_path(topic, partition), state))
+        leader = replicas[0]
+        epoch = image.brokers[leader].epoch
+        state = PartitionImage(leader, LeaderEpoch(0), replicas, replicas, leader_broker_epoch=epoch)
+        value = layout.state_value(state, image.controller_epoch)
+        operations.append(Create(layout.state_path(topic, partition), value))
     return operations

@@ -14,6 +14,7 @@ from oncelog.base.tree import Create, Operation, Set
 from oncelog.core.controller import layout
 from oncelog.core.controller.features import INITIAL_FEATURES
 from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.model import BrokerImage, BrokerRecord
 from oncelog.core.controller.resources import (
     ALL_BROKERS,
     MIN_INSYNC_REPLICAS,
@@ -40,6 +41,8 @@ class Registration:
     """The id the cluster gets if it has none yet."""
     min_insync_replicas: int = 1
     """As the broker is configured: the cluster's, if it has none yet and none was set for the broker while it ran."""
+    directory_id: str = ""
+    """Of its data directory."""
 
 
 def register(
@@ -56,8 +59,10 @@ def register(
         operations.append(Create(layout.CLUSTER_ID, layout.cluster_id_value(broker.cluster_id)))
     epoch = image.broker_epoch + 1
     operations.append(_counted(image, layout.BROKER_EPOCH, epoch))
-    value = layout.broker_value(broker.host, broker.port, broker.rack, epoch, now_ms)
+    here = BrokerImage(broker.broker_id, broker.host, broker.port, broker.rack, epoch, directory_id=broker.directory_id)
+    value = layout.broker_value(here, now_ms)
     operations.append(Create(layout.broker_path(broker.broker_id), value, ephemeral=True))
+    operations.append(_record(image, broker, epoch))
     if image.controller_id not in image.brokers:
         operations.append(_counted(image, layout.CONTROLLER_EPOCH, image.controller_epoch + 1))
         controller = layout.controller_value(broker.broker_id, now_ms)
@@ -82,6 +87,13 @@ def _min_insync_replicas(image: ClusterImage, broker: Registration) -> list[Oper
             configs = {key: text for key, text in entity.configs.items() if key != MIN_INSYNC_REPLICAS}
             operations.append(write_configs(current(image, Resource(ConfigResourceType.BROKER, name)), configs))
     return operations
+
+
+def _record(image: ClusterImage, broker: Registration, epoch: int) -> Operation:
+    path = layout.broker_record_path(broker.broker_id)
+    value = layout.broker_record_value(BrokerRecord(broker.directory_id, epoch))
+    known = image.broker_records.get(broker.broker_id)
+    return Create(path, value) if known is None else Set(path, value, known.version)
 
 
 def _counted(image: ClusterImage, path: str, number: int) -> Operation:

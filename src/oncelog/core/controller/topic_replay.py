@@ -9,16 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from oncelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicName
+from oncelog.base.ids import NO_BROKER, LeaderEpoch, TopicId, TopicName
 from oncelog.core.controller import layout
-from oncelog.core.controller.model import ABSENT, PartitionImage, TopicImage
+from oncelog.core.controller.model import ABSENT, Assignment, PartitionImage, TopicImage
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 _TOPIC_PREFIX = len(layout.TOPICS) + 1
 _CONFIG_PREFIX = len(layout.TOPIC_CONFIGS) + 1
-
-_State = tuple[BrokerId, LeaderEpoch, tuple[BrokerId, ...], int]
-"""Leader, leader epoch, in-sync replicas, version of the node."""
 
 
 @dataclass(slots=True)
@@ -29,9 +26,10 @@ class _Draft:
     """The topic this one continues; None once it is new."""
     deleted: TopicImage | None = None
     topic_id: TopicId | None = None
-    replicas: list[tuple[BrokerId, ...]] | None = None
+    assignments: list[Assignment] | None = None
     version: int = 0
-    states: dict[int, _State] = field(default_factory=dict)
+    states: dict[int, PartitionImage] = field(default_factory=dict)
+    """By partition, without replicas: those stand in the topic's node."""
     configs: Mapping[str, str] | None = None
     config_version: int = ABSENT
 
@@ -60,13 +58,13 @@ class TopicReplay:
         draft = self._draft(TopicName(parts[0]))
         if len(parts) == 4:
             if value is not None:
-                draft.states[int(parts[2])] = _read_state(path, value, version)
+                draft.states[int(parts[2])] = layout.read_state(path, value, version)
         elif len(parts) > 1:
             return  # holds nothing: partitions and their states hang from it
         elif value is None:
             self._delete(draft)
         else:
-            draft.topic_id, draft.replicas = layout.read_topic(path, value)
+            draft.topic_id, draft.assignments = layout.read_topic(path, value)
             draft.version = version
 
     def change_config(self, path: str, value: bytes | None, version: int) -> None:
@@ -107,18 +105,18 @@ class TopicReplay:
     def _delete(self, draft: _Draft) -> None:
         if draft.before is not None:
             draft.deleted, draft.before = draft.before, None
-        draft.topic_id = draft.replicas = None
+        draft.topic_id = draft.assignments = None
         draft.states.clear()
 
 
 def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
     """The topic that a draft describes, None when it does not exist."""
     before = draft.before
-    if draft.replicas is not None and draft.topic_id is not None:
-        topic_id, version, replicas = draft.topic_id, draft.version, draft.replicas
+    if draft.assignments is not None and draft.topic_id is not None:
+        topic_id, version, assignments = draft.topic_id, draft.version, draft.assignments
     elif before is not None:
         topic_id, version = before.topic_id, before.version
-        replicas = [partition.replicas for partition in before.partitions]
+        assignments = [partition.assignment for partition in before.partitions]
     else:
         return None
     old = before.partitions if before is not None else ()
@@ -126,28 +124,21 @@ def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
     if configs is None:
         configs, config_version = (_NO_CONFIGS, ABSENT) if before is None else (before.configs, before.config_version)
     states = draft.states
-    if states or draft.replicas is not None:
-        partitions = tuple(_partition(i, brokers, states, old) for i, brokers in enumerate(replicas))
+    if states or draft.assignments is not None:
+        partitions = tuple(_partition(i, assignment, states, old) for i, assignment in enumerate(assignments))
     else:
         partitions = old
     return TopicImage(name, topic_id, partitions, configs, version, config_version)
 
 
 def _partition(
-    index: int, replicas: tuple[BrokerId, ...], states: Mapping[int, _State], old: tuple[PartitionImage, ...]
+    index: int, assignment: Assignment, states: Mapping[int, PartitionImage], old: tuple[PartitionImage, ...]
 ) -> PartitionImage:
-    state = states.get(index)
-    if state is not None:
-        leader, leader_epoch, isr, version = state
-        return PartitionImage(leader, leader_epoch, replicas, isr, version)
-    if index < len(old):
-        return old[index]._replace(replicas=replicas)
-    return PartitionImage(NO_BROKER, LeaderEpoch(0), replicas, (), ABSENT)
-
-
-def _read_state(path: str, value: bytes, version: int) -> _State:
-    facts = layout.loads(path, value)
-    try:
-        return facts["leader"], facts["leader_epoch"], tuple(facts["isr"]), version
-    except (KeyError, TypeError) as error:
-        raise layout.DamagedFact(path, value) from error
+    found = states.get(index)
+    if found is None:
+        if index >= len(old):
+            return PartitionImage(NO_BROKER, LeaderEpoch(0), version=ABSENT, isr=(), **assignment._asdict())
+        found = old[index]
+        if found.assignment == assignment:
+            return found
+    return found._replace(**assignment._asdict())

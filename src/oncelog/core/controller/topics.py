@@ -18,7 +18,9 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.topic import check_topic_configs
 from oncelog.core.controller import layout
+from oncelog.core.controller.fencing import topics_check
 from oncelog.core.controller.image import ABSENT, ClusterImage, TopicImage
+from oncelog.core.controller.model import Assignment
 from oncelog.core.controller.names import collisions, may_collide, name_refusal, unified
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
 from oncelog.core.controller.placement import Replicas, check_replicas, partition_nodes, place
@@ -169,7 +171,7 @@ def _manual_assignment(image: ClusterImage, topic: NewTopic) -> list[Replicas]:
 
 def _topic_nodes(image: ClusterImage, topic: CreatedTopic) -> list[Operation]:
     operations: list[Operation] = [
-        Create(layout.topic_path(topic.name), layout.topic_value(topic.topic_id, topic.assignment)),
+        Create(layout.topic_path(topic.name), layout.topic_value(topic.topic_id, map(Assignment, topic.assignment))),
         Create(layout.partitions_path(topic.name), b""),
         *partition_nodes(image, topic.name, 0, topic.assignment),
     ]
@@ -178,9 +180,12 @@ def _topic_nodes(image: ClusterImage, topic: CreatedTopic) -> list[Operation]:
     return operations
 
 
-def delete_topics(topics: Sequence[TopicImage]) -> list[Operation]:
+def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Operation]:
     """Operations that delete topics of the image, with their configs."""
     operations: list[Operation] = []
+    deletions = image.versions.get(layout.DELETED_TOPICS)
+    if topics and deletions is not None:
+        operations.append(Set(layout.DELETED_TOPICS, b"", deletions))
     for topic in topics:
         for index, partition in enumerate(topic.partitions):
             if partition.version != ABSENT:
@@ -213,7 +218,7 @@ def create_partitions(image: ClusterImage, topics: Sequence[MorePartitions]) -> 
             continue
         operations.extend(_grow(image, topic, assignment))
         outcomes.append(topic.name)
-    return Decided(operations, outcomes)
+    return Decided([*topics_check(image), *operations] if operations else [], outcomes)
 
 
 def _additional(topic: TopicImage, wanted: MorePartitions) -> int:
@@ -243,9 +248,9 @@ def _more_replicas(image: ClusterImage, topic: TopicImage, wanted: MorePartition
 
 
 def _grow(image: ClusterImage, topic: TopicImage, assignment: Sequence[Replicas]) -> list[Operation]:
-    replicas = [partition.replicas for partition in topic.partitions]
-    value = layout.topic_value(topic.topic_id, [*replicas, *assignment])
+    present = [partition.assignment for partition in topic.partitions]
+    value = layout.topic_value(topic.topic_id, [*present, *map(Assignment, assignment)])
     return [
         Set(layout.topic_path(topic.name), value, topic.version),
-        *partition_nodes(image, topic.name, len(replicas), assignment),
+        *partition_nodes(image, topic.name, len(present), assignment),
     ]

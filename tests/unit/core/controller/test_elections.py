@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_BROKER, BrokerId, TopicName
+from oncelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicName
 from oncelog.core.controller import layout
 from oncelog.core.controller.elections import ElectionType, elect
-from oncelog.core.controller.image import Change, ClusterImage
+from oncelog.core.controller.image import Change, ClusterImage, PartitionImage
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics import NewTopic
 from tests.unit.core.controller.cluster import applied, cluster
@@ -15,7 +15,8 @@ T = TopicName("t")
 def led_by(leader: int, isr: list[int], gone: int | None = None) -> ClusterImage:
     """Topic t with one partition on brokers 1 and 2, led by ``leader``; broker ``gone`` is not alive."""
     image = cluster(brokers=2, topics=[NewTopic("t", assignments=[(0, [1, 2])])])
-    state = layout.state_value(BrokerId(leader), 4, tuple(map(BrokerId, isr)), 1)
+    in_sync = tuple(map(BrokerId, isr))
+    state = layout.state_value(PartitionImage(BrokerId(leader), LeaderEpoch(4), (), in_sync), 1)
     changes = [Change(layout.state_path(T, 0), state, 1)]
     if gone is not None:
         changes.append(Change(layout.broker_path(BrokerId(gone)), None, -1))

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from oncelog.base.ids import NO_BROKER, BrokerId, TopicName
+from oncelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicName
 from oncelog.base.tree import Delete, Set, TreeNode
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.controller import layout
@@ -47,11 +47,11 @@ def test_what_changed_is_named() -> None:
     assert (made.created, made.deleted, made.altered, made.configs) == (("t", "u"), (), (), ())
     image = made.image
     topic = image.topics[T]
-    state = layout.state_value(BrokerId(1), 5, (BrokerId(1),), 1)
+    state = layout.state_value(topic.partitions[0]._replace(leader_epoch=LeaderEpoch(5)), 1)
     changed = image.apply(changes_of([Set(layout.state_path(T, 0), state, topic.partitions[0].version)]))
     assert (changed.created, changed.altered) == ((), ("t",))
     assert changed.image.topics[T].partitions[0].leader_epoch == 5
-    gone = image.apply(changes_of(delete_topics([topic])))
+    gone = image.apply(changes_of(delete_topics(image, [topic])))
     assert (gone.deleted, gone.created) == ((topic,), ())
     assert gone.image.topic_of_id(topic.topic_id) is None
 
@@ -59,9 +59,9 @@ def test_what_changed_is_named() -> None:
 def test_a_topic_deleted_and_created_again_is_another() -> None:
     image = cluster(topics=[NewTopic("t", 2, 1, configs=[("retention.ms", "5")])])
     old = image.topics[T]
-    without = applied(image, delete_topics([old]))
+    without = applied(image, delete_topics(image, [old]))
     again = create_topics(without, CONFIG, [NewTopic("t", 1, 1)], lambda: old.topic_id[::-1])  # type: ignore[arg-type, return-value]  # bytes
-    both = image.apply([*changes_of(delete_topics([old])), *changes_of(again.operations)])
+    both = image.apply([*changes_of(delete_topics(image, [old])), *changes_of(again.operations)])
     assert (both.deleted, both.created) == ((old,), ("t",))
     new = both.image.topics[T]
     assert (len(new.partitions), dict(new.configs)) == (1, {})
@@ -72,7 +72,7 @@ def test_a_topic_deleted_and_created_again_is_another() -> None:
 def test_an_image_is_not_changed_by_what_follows() -> None:
     image = cluster(topics=[NewTopic("t")])
     before = (dict(image.topics), dict(image.topic_names), dict(image.brokers))
-    image.apply(changes_of(delete_topics(list(image.topics.values()))))
+    image.apply(changes_of(delete_topics(image, list(image.topics.values()))))
     image.apply(changes_of([Delete(layout.broker_path(BrokerId(1)), 0)]))
     assert (image.topics, image.topic_names, image.brokers) == before
 
@@ -86,10 +86,10 @@ def test_topics_that_did_not_change_are_the_same_objects_and_what_was_derived_fr
         return object()
 
     known = image.remembered(image.topics[T], describe)
-    later = applied(image, delete_topics([image.topics[TopicName("u")]]))
+    later = applied(image, delete_topics(image, [image.topics[TopicName("u")]]))
     assert later.remembered(later.topics[T], describe) is known
     assert len(calls) == 1
-    gone = applied(later, delete_topics([later.topics[T]]))
+    gone = applied(later, delete_topics(later, [later.topics[T]]))
     assert not [key for key in gone.memory if key[1] == T]
 
 

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicName
+from oncelog.base.tree import Conflict
+from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller import layout
+from oncelog.core.controller.image import EMPTY_IMAGE, ClusterImage, load_image
 from oncelog.core.controller.outcomes import Refusal
+from oncelog.core.controller.registration import Registration, register
 from oncelog.core.controller.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     CreatedTopic,
@@ -163,7 +169,24 @@ def test_a_hostile_number_of_partitions_costs_nothing() -> None:
 def test_a_deleted_topic_leaves_nothing_behind() -> None:
     empty = cluster()
     image = cluster(topics=[NewTopic("t", 3, 1, configs=[("retention.ms", "5")])])
-    assert applied(image, delete_topics(list(image.topics.values()))) == empty
+    after = applied(image, delete_topics(image, list(image.topics.values())))
+    assert after.versions[layout.DELETED_TOPICS] == empty.versions[layout.DELETED_TOPICS] + 1
+    assert replace(after, versions=empty.versions) == empty
+
+
+def test_a_decision_on_a_deleted_topic_does_not_hit_its_successor() -> None:
+    """A node made anew starts at version 0, as the node did that the decision was made on."""
+    tree = MemoryTree().session()
+    image = EMPTY_IMAGE
+    tree.commit(register(image, Registration(BrokerId(1), "h", 1, None, "c"), now_ms=0))
+    image = load_image(tree.subtree("/"))
+    tree.commit(create_topics(image, CONFIG, [NewTopic("t", 1, 1)], ids()).operations)
+    image = load_image(tree.subtree("/"))
+    late = create_partitions(image, [MorePartitions("t", 2)]).operations
+    tree.commit(delete_topics(image, list(image.topics.values())))
+    tree.commit(create_topics(load_image(tree.subtree("/")), CONFIG, [NewTopic("t", 1, 1)], ids()).operations)
+    with pytest.raises(Conflict):
+        tree.commit(late)
 
 
 def test_added_partitions_follow_those_there_are() -> None:

@@ -1,0 +1,37 @@
+"""Rights to write: the checks that make a commit fail when what it was decided on is no longer so.
+
+An expected version names one state of a node, yet a node made anew starts at version 0 again. So a write to a topic
+also checks that no topic was deleted since (``topics_check``), and a write that stands on a broker's registration
+checks its record, whose version rises with each registration (``registration_checks``).
+"""
+
+from __future__ import annotations
+
+from oncelog.base.tree import Check
+from oncelog.core.controller import layout
+from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.model import BrokerImage
+
+
+def controller_check(image: ClusterImage) -> list[Check]:
+    """Nobody became controller since: what a controller commits (KAFKA-6082)."""
+    return _standing(image, layout.CONTROLLER_EPOCH)
+
+
+def topics_check(image: ClusterImage) -> list[Check]:
+    """No topic was deleted since: what anybody commits who writes to the nodes of a topic."""
+    return _standing(image, layout.DELETED_TOPICS)
+
+
+def registration_checks(image: ClusterImage, broker: BrokerImage) -> list[Check]:
+    """The broker is alive in this registration, with the same flags (KIP-841, KIP-903)."""
+    checks = [Check(layout.broker_path(broker.broker_id), broker.version)]
+    record = image.broker_records.get(broker.broker_id)
+    if record is not None:
+        checks.append(Check(layout.broker_record_path(broker.broker_id), record.version))
+    return checks
+
+
+def _standing(image: ClusterImage, path: str) -> list[Check]:
+    version = image.versions.get(path)
+    return [] if version is None else [Check(path, version)]
