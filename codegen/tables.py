@@ -71,6 +71,12 @@ EXTENSIONS = {
         # Only with a start offset: also one that its coordinator knows as live.
         Field(name="ends_live", type="bool", versions=VersionRange(1, 2), tag=10001, default="False"),
     ),
+    ("list_transactions", "ListTransactionsRequest"): (
+        # The partitions of __transaction_state that a broker believes the receiver leads, and in which epochs: the
+        # receiver refuses to answer about fewer. Clients do not say it.
+        Field(name="led_partitions", type="int32", versions=VersionRange(0, 2), is_array=True, tag=10000),
+        Field(name="leader_epochs", type="int32", versions=VersionRange(0, 2), is_array=True, tag=10001),
+    ),
     ("describe_producers", "ProducerState"): (
         # What the leader knows of an open transaction beyond Apache Kafka's answer: whose it is, and what it found out
         # about it when it grew old (specification of hanging transactions). Clients pass over both.

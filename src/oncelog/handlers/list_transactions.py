@@ -3,6 +3,9 @@
 Filters by state, producer id, duration (1) and a pattern (2) that the whole id has to match. States are named exactly;
 those that do not exist come back. A pattern is RE2's, whose time is linear in the text: clients send it. One sees the
 ids one may describe.
+
+A broker that waits for markers (``node.broker_requests.awaited_markers``) names in tags of ours the partitions of
+``__transaction_state`` that it believes this one to lead, with their epochs; it is answered only if that is so.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "a part of the transactions is still being read from the log; try again",
+    ErrorCode.NOT_COORDINATOR: "(broker) other partitions of the transactions are led here than the broker believes",
     ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is not one of RE2, or is too large (version 2)",
 }
 
@@ -43,6 +47,8 @@ def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTran
     led = 0 if topic is None else sum(partition.leader == context.cluster.broker_id for partition in topic.partitions)
     if len(shards) < led:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    if not _are_led(request, shards):
+        return ListTransactionsResponse(error_code=ErrorCode.NOT_COORDINATOR)
     matches = _matcher(request.transactional_id_pattern)
     if matches is None:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
@@ -69,6 +75,13 @@ def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTran
     for shard in shards:
         list_in(shard)
     return response
+
+
+def _are_led(request: ListTransactionsRequest, shards: Sequence[TransactionShard]) -> bool:
+    """True if this broker leads all that the requester believes, in the epochs it believes."""
+    led = {shard.partition: int(shard.coordinator_epoch) for shard in shards}
+    believed = zip(request.led_partitions, request.leader_epochs, strict=False)
+    return all(led.get(partition) == leader_epoch for partition, leader_epoch in believed)
 
 
 def _in_slices(

@@ -1,18 +1,16 @@
 """Messages between brokers, as values; the one way by which markers and verifications travel.
 
 A message to this broker comes back in the same step of the loop, never over a socket: one code path for one broker and
-for many. A message to another broker leaves as a ``SendToBroker`` effect, and its answer is an event.
+for many. A message to another broker travels as a request of Kafka's (``broker_requests``), over a link.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import BrokerId, ProducerId, TopicPartition
-from oncelog.node.events import BrokerAnswered, Effect, SendToBroker
 
 if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest
@@ -24,6 +22,7 @@ UNREACHABLE: Final = object()
 Answered = Callable[[Any], None]
 Forget = Callable[[], object]
 Receiver = Callable[[Any, Answered], Forget]
+Sender = Callable[[BrokerId, Any, Answered], Forget]
 
 
 def nothing_to_forget() -> None:
@@ -61,38 +60,25 @@ Message = WriteMarker | AddPartitions | AwaitMarkers
 
 
 class BrokerMessages:
-    """Sends messages and takes in their answers. Who receives them here is registered once, by type of message."""
+    """Sends messages, to this broker and others. Who receives them here, and who carries them elsewhere, is registered
+    once, by type of message."""
 
     def __init__(self, broker_id: BrokerId) -> None:
         self._broker_id = broker_id
         self._receivers: dict[type, Receiver] = {}
-        self._unanswered: dict[int, Answered] = {}
-        self._next_token = 1
-        self._outgoing: list[Effect] = []
+        self._senders: dict[type, Sender] = {}
 
     def receive_with(self, kind: type, receiver: Receiver) -> None:
         """Let ``receiver(message, answered)`` take in messages of one type; it returns how to forget the question."""
         self._receivers[kind] = receiver
+
+    def send_with(self, kind: type, sender: Sender) -> None:
+        """Let ``sender(broker_id, message, answered)`` carry messages of one type to other brokers."""
+        self._senders[kind] = sender
 
     def send(self, broker_id: BrokerId, message: Message, answered: Answered) -> Forget:
         """Send to a broker, this one included; ``answered`` is called once, perhaps before this returns. The result
         forgets the question: nobody waits for its answer any more."""
         if broker_id == self._broker_id:
             return self._receivers[type(message)](message, answered)
-        token = self._next_token
-        self._next_token += 1
-        self._unanswered[token] = answered
-        self._outgoing.append(SendToBroker(token, broker_id, message))
-        return partial(self._unanswered.pop, token, None)
-
-    def take_outgoing(self, effects: list[Effect]) -> None:
-        """Hand out what is to leave this broker."""
-        if self._outgoing:
-            effects += self._outgoing
-            self._outgoing.clear()
-
-    def answered(self, event: BrokerAnswered) -> None:
-        """An answer came, or it is known that none will."""
-        answered = self._unanswered.pop(event.token, None)
-        if answered is not None:
-            answered(UNREACHABLE if event.unreachable else event.answer)
+        return self._senders[type(message)](broker_id, message, answered)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelog.base.ids import BrokerId
 from oncelog.base.tree import Change, CommitOutcome, Operation, TreeNode
 from oncelog.ports import Buffer, OpenFile
 from oncelog.storage.file_range import FileRange as FileRange
@@ -94,12 +93,27 @@ class MetadataLoaded:
 
 
 @dataclass(slots=True)
-class BrokerAnswered:
-    """The answer to a :class:`SendToBroker`; ``unreachable`` where none came."""
+class BrokerConnected:
+    """A connection that :class:`ConnectToBroker` asked for is there."""
 
-    token: int
-    answer: object = None
-    unreachable: bool = False
+    link_id: int
+
+
+@dataclass(slots=True)
+class BrokerSent:
+    """Bytes of another broker, as they arrived. The buffer is the node's until the event has been handled."""
+
+    link_id: int
+    data: Buffer
+
+
+@dataclass(slots=True)
+class BrokerDisconnected:
+    """A connection to another broker has ended by itself, or could not be made. Nothing more comes of it."""
+
+    link_id: int
+    refused: bool = False
+    """Nobody listens at the address: the broker's process is dead."""
 
 
 @dataclass(slots=True)
@@ -128,7 +142,9 @@ Event = (
     | MetadataChanged
     | MetadataWritten
     | MetadataLoaded
-    | BrokerAnswered
+    | BrokerConnected
+    | BrokerSent
+    | BrokerDisconnected
     | DeadlineReached
     | Continued
     | Shutdown
@@ -209,12 +225,28 @@ class LoadMetadata:
 
 
 @dataclass(slots=True)
-class SendToBroker:
-    """Send a message (``broker_messages``) to another broker; answered by :class:`BrokerAnswered`."""
+class ConnectToBroker:
+    """Connect to another broker; answered by :class:`BrokerConnected` or :class:`BrokerDisconnected`. ``link_id`` is
+    the number of the connection, which no other ever has."""
 
-    token: int
-    broker_id: BrokerId
-    message: object
+    link_id: int
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class SendToBroker:
+    """Send bytes to another broker, in order."""
+
+    link_id: int
+    chunks: Sequence[Chunk]
+
+
+@dataclass(slots=True)
+class DisconnectFromBroker:
+    """End a connection, whatever state it is in. Nothing is to come of it any more."""
+
+    link_id: int
 
 
 @dataclass(slots=True)
@@ -260,7 +292,9 @@ Effect = (
     | WriteMetadata
     | SettleMetadata
     | LoadMetadata
+    | ConnectToBroker
     | SendToBroker
+    | DisconnectFromBroker
     | Continue
     | Report
     | Audit

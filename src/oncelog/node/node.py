@@ -35,6 +35,7 @@ from oncelog.handlers.support.waits import (
     UntilReadable,
 )
 from oncelog.node.broker_messages import BrokerMessages
+from oncelog.node.broker_requests.requests import BrokerRequests
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
 from oncelog.node.coordinators.markers import MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
@@ -43,7 +44,9 @@ from oncelog.node.coordinators.settings import group_settings, transaction_setti
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import (
-    BrokerAnswered,
+    BrokerConnected,
+    BrokerDisconnected,
+    BrokerSent,
     ConnectionClosed,
     ConnectionOpened,
     Continue,
@@ -62,6 +65,7 @@ from oncelog.node.events import (
     Synced,
 )
 from oncelog.node.hanging.watch import HangingTransactionWatch
+from oncelog.node.links.broker_links import BrokerLinks
 from oncelog.node.metadata import Metadata
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.monitoring.audit_trail import AuditTrail
@@ -129,14 +133,16 @@ class Node:
             self.cluster,
         )
         self._producer_ids = ProducerIds(broker_id, self.cluster, self._metadata_log, self._runnable)
+        self.links = BrokerLinks(self.cluster, self._deadlines)
         self._messages = BrokerMessages(broker_id)
+        self._broker_requests = BrokerRequests(self._messages, self.links, self.cluster, self._deadlines)
         self.audit_trail = AuditTrail(self._outbox)
         self.groups = GroupCoordinators(group_settings(config), services)
         self.transactions = TransactionCoordinators(
             transaction_settings(config, image),
             services,
             self._producer_ids,
-            MarkerWriter(self._group_commit, self.groups, self._deadlines),
+            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests.awaited_markers),
             self._messages,
             self.audit_trail,
         )
@@ -214,6 +220,8 @@ class Node:
                 self.requests.receive(connection, event.frame)
         elif isinstance(event, Synced):
             self._group_commit.synced(event, effects)
+        elif isinstance(event, BrokerSent):
+            self.links.received(event)
         elif isinstance(event, DeadlineReached):
             self._deadlines.run_due(self.now_ms)
         elif isinstance(event, ConnectionOpened):
@@ -229,8 +237,10 @@ class Node:
             self._metadata_log.written(event)
         elif isinstance(event, MetadataLoaded):
             self._metadata_log.loaded(event)
-        elif isinstance(event, BrokerAnswered):
-            self._messages.answered(event)
+        elif isinstance(event, BrokerConnected):
+            self.links.connected(event)
+        elif isinstance(event, BrokerDisconnected):
+            self.links.disconnected(event)
         elif isinstance(event, JobFinished):
             if not self._offloaded.finished(event):
                 self._maintenance.job_finished(event, effects)
@@ -263,7 +273,8 @@ class Node:
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
         self.hanging_watch.notice(self.now_ms, effects)
-        self._messages.take_outgoing(effects)
+        self._broker_requests.send_queued()
+        self.links.take_outgoing(effects)
         self._maintenance.start_jobs(effects)
         self._offloaded.start(effects)
         self._group_commit.start_syncs(effects)
@@ -297,6 +308,8 @@ class Node:
                 coordinators.partitions_deleted(gone)
         self._follow_internal_topics()
         self.transactions.settings.transaction_version = transaction_version(self.cluster.image)
+        if delta.brokers:
+            self.links.take_over(delta.image)
 
     def _follow_internal_topics(self) -> None:
         for coordinators in (self.groups, self.transactions):

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.node import tree_access
 from oncelog.node.events import (
     Audit,
-    BrokerAnswered,
     Close,
+    ConnectToBroker,
     Continue,
     Continued,
     DeadlineReached,
+    DisconnectFromBroker,
     Effect,
     Event,
     Fatal,
@@ -42,6 +43,7 @@ from oncelog.node.events import (
 )
 from oncelog.ports import Clock, CommittedChange
 from oncelog.runtime.audit_log import AuditLog
+from oncelog.runtime.broker_links import BrokerSockets
 from oncelog.runtime.peer import Peer
 from oncelog.runtime.workers import Workers
 
@@ -81,6 +83,7 @@ class EffectRunner:
         """Called by a worker before each sync; may wait, or raise as the disk would: for tests of slow disks."""
         self.stopped: asyncio.Future[str | None] = loop.create_future()
         """Done when the node has stopped: None after a clean shutdown, else the reason."""
+        self.brokers = BrokerSockets(loop, self.dispatch)
         self.disk = Workers(loop, SYNC_WORKERS, "disk")
         self._jobs = Workers(loop, 1, "jobs")
         self._metadata = Workers(loop, 1, "metadata")
@@ -97,7 +100,9 @@ class EffectRunner:
             WriteMetadata: self._write_metadata,
             SettleMetadata: self._settle_metadata,
             LoadMetadata: self._load_metadata,
-            SendToBroker: self._send_to_broker,
+            ConnectToBroker: self.brokers.connect,
+            SendToBroker: self.brokers.send,
+            DisconnectFromBroker: self.brokers.disconnect,
             Continue: self._continue,
             Report: self._report,
             Audit: self._audit.write,
@@ -136,6 +141,7 @@ class EffectRunner:
     def shut(self) -> None:
         """Stop the workers once their queues are empty; a running job ends with its present slice."""
         self._ending = True
+        self.brokers.close()
         if self._alarm is not None:
             self._alarm.cancel()
         self._audit.write_repeats()
@@ -240,10 +246,6 @@ class EffectRunner:
             return lambda: self.dispatch(event)
 
         self._metadata.submit(work)
-
-    def _send_to_broker(self, effect: SendToBroker) -> None:
-        """There is no link to other brokers yet: as if none could be reached."""
-        self._loop.call_soon(self.dispatch, BrokerAnswered(effect.token, unreachable=True))
 
     def _continue(self, _effect: Continue) -> None:
         self._continues += 1

@@ -217,6 +217,7 @@ class Server:
             effect_runner.stopped.set_result("abandoned")
         if self._listening is not None:
             self._listening.close()
+        effect_runner.brokers.abort()
         connections = list(effect_runner.connections.values())
         effect_runner.connections.clear()
         for connection in connections:

@@ -141,7 +141,7 @@ class BrokerHost:
             assembled = assemble(outside, self.settings, self.address, self.now_ms())
             self.kernel.trace(f"broker {self.broker_id} starts")
             self._process = process = BrokerProcess(
-                self.machine, assembled, session, self.address, self._limit, self.records, self._ended
+                self.machine, self.network, assembled, session, self.address, self._limit, self.records, self._ended
             )
             self.network.host_started(self.name)
             self.network.listen(self.address, self._accept)

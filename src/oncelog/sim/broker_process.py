@@ -13,13 +13,14 @@ from typing import Any, Final
 from oncelog.node.assembly import Assembled
 from oncelog.node.events import (
     Audit,
-    BrokerAnswered,
     Close,
     ConnectionClosed,
     ConnectionOpened,
+    ConnectToBroker,
     Continue,
     Continued,
     DeadlineReached,
+    DisconnectFromBroker,
     Effect,
     Event,
     Fatal,
@@ -40,11 +41,13 @@ from oncelog.node.events import (
 )
 from oncelog.ports import OpenFile
 from oncelog.sim.answer_kill import AnswerKill, KilledAtAnswer
+from oncelog.sim.broker_links import BrokerWires
 from oncelog.sim.broker_records import BrokerRecords
 from oncelog.sim.files import PowerLost
 from oncelog.sim.kernel import ScheduledCall
 from oncelog.sim.machine import Machine
 from oncelog.sim.network.connection import Address, Connection
+from oncelog.sim.network.network import Network
 from oncelog.sim.server_connection import ServerConnection
 from oncelog.sim.tree_accesses import TreeAccess, TreeAccesses
 from oncelog.sim.tree_session import TreeSession
@@ -58,6 +61,7 @@ class BrokerProcess:
     def __init__(
         self,
         machine: Machine,
+        network: Network,
         assembled: Assembled,
         session: TreeSession,
         address: Address,
@@ -82,6 +86,7 @@ class BrokerProcess:
         self._alarm_ms: int | None = None
         self._assembled = assembled
         self._tree = TreeAccesses(session, assembled.registration, machine.now_ms, self.dispatch)
+        self._wires = BrokerWires(network, machine.name, self.dispatch)
         self._backlog: list[Event] = []
         """Events that came while the machine was frozen."""
 
@@ -112,6 +117,7 @@ class BrokerProcess:
         """The process is gone; ``disconnect`` breaks each of its connections."""
         if self._alarm is not None:
             self._alarm.cancel()
+        self._wires.end()
         self.session.close()
         for peer in list(self.peers.values()):
             disconnect(peer.connection)
@@ -259,9 +265,14 @@ class BrokerProcess:
     def _access_tree(self, effect: TreeAccess) -> None:
         self._tree.add(effect)
 
+    def _connect_to_broker(self, effect: ConnectToBroker) -> None:
+        self._wires.connect(effect)
+
     def _send_to_broker(self, effect: SendToBroker) -> None:
-        """There is no link to other brokers yet: as if none could be reached."""
-        self._kernel.soon(self.dispatch, BrokerAnswered(effect.token, unreachable=True))
+        self._wires.send(effect)
+
+    def _disconnect_from_broker(self, effect: DisconnectFromBroker) -> None:
+        self._wires.disconnect(effect)
 
     def _continue(self, _effect: Continue) -> None:
         self._kernel.soon(self.dispatch, Continued())
@@ -307,7 +318,9 @@ _CARRY_OUT: Final[dict[type, Callable[[BrokerProcess, Any], None]]] = {
     WriteMetadata: BrokerProcess._access_tree,
     SettleMetadata: BrokerProcess._access_tree,
     LoadMetadata: BrokerProcess._access_tree,
+    ConnectToBroker: BrokerProcess._connect_to_broker,
     SendToBroker: BrokerProcess._send_to_broker,
+    DisconnectFromBroker: BrokerProcess._disconnect_from_broker,
     Continue: BrokerProcess._continue,
     Report: BrokerProcess._report,
     Audit: BrokerProcess._audit,

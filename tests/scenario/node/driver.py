@@ -20,13 +20,15 @@ from oncelog.node import tree_access
 from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import (
     Audit,
-    BrokerAnswered,
+    BrokerDisconnected,
     Close,
     ConnectionClosed,
     ConnectionOpened,
+    ConnectToBroker,
     Continue,
     Continued,
     DeadlineReached,
+    DisconnectFromBroker,
     Fatal,
     JobFinished,
     LoadMetadata,
@@ -53,13 +55,14 @@ from oncelog.storage.file_range import FileRange
 from oncelog.wire.header import RequestHeader, decode_response_header, encode_request
 
 START_MS = 1_700_000_000_000
+CLUSTER_ID = uuid_text(bytes(15) + b"\7")
 
 
 class CountingEntropy:
-    """Ids that count up: the same in every run."""
+    """Ids that count up from ``first``: the same in every run."""
 
-    def __init__(self) -> None:
-        self._next = itertools.count(1)
+    def __init__(self, first: int = 1) -> None:
+        self._next = itertools.count(first)
 
     def token(self, size: int) -> bytes:
         return next(self._next).to_bytes(16, "big")[-size:].rjust(size, b"\1")
@@ -112,12 +115,21 @@ class Peer:
 class Driver:
     """One node and its outside world."""
 
-    def __init__(self, config: Mapping[str, str] | None = None) -> None:
-        self.config = BrokerConfig({"log.sync.policy": "commit", **(config or {})})
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        *,
+        broker_id: int = 1,
+        address: tuple[str, int] = ("localhost", 9092),
+        tree: MemoryTree | None = None,
+    ) -> None:
+        self.broker_id = BrokerId(broker_id)
+        self.address = address
+        self.config = BrokerConfig({"log.sync.policy": "commit", "node.id": str(broker_id), **(config or {})})
         self.files = MemoryFiles(now_ms=lambda: self.now_ms)
-        self.tree = MemoryTree()
+        self.tree = MemoryTree() if tree is None else tree
         self.now_ms = START_MS
-        self.entropy = CountingEntropy()
+        self.entropy = CountingEntropy((broker_id - 1 << 32) + 1)
         self.hold_syncs = False
         self.hold_facts = False
         self.hold_loads = False
@@ -136,7 +148,7 @@ class Driver:
         self.fatal, self.stopped = None, False
         self.session = self.tree.session()
         image = load_image(self.session.subtree("/"))
-        self.registration = who = Registration(BrokerId(1), "localhost", 9092, None, uuid_text(bytes(15) + b"\7"))
+        self.registration = who = Registration(self.broker_id, *self.address, None, CLUSTER_ID)
         self.session.commit(register(image, who, self.now_ms))
         position = self.session.position()
         self._changes: deque[MetadataChanged] = deque()
@@ -149,7 +161,7 @@ class Driver:
             return log_config(configs.of({} if topic is None else topic.configs))
 
         logs = LogDirectory.open(self.files, config_of=config_of, now_ms=self.now_ms)
-        self.node = Node(BrokerId(1), self.config, image, position, logs, self.entropy, AllowAll())
+        self.node = Node(self.broker_id, self.config, image, position, logs, self.entropy, AllowAll())
         self._carry_out(self.node.start(self.now_ms))
 
     def crash_and_restart(self, seed: int) -> None:
@@ -163,7 +175,7 @@ class Driver:
         """A new client connection."""
         peer = Peer(self, next(self._connection_ids))
         self.peers[peer.id] = peer
-        self.dispatch(ConnectionOpened(peer.id, "/127.0.0.1", ("localhost", 9092)))
+        self.dispatch(ConnectionOpened(peer.id, "/127.0.0.1", self.address))
         return peer
 
     def disconnect(self, peer: Peer) -> None:
@@ -231,8 +243,12 @@ class Driver:
                 self.held.append(effect)
             case LoadMetadata():
                 self._load_metadata(effect)
+            case ConnectToBroker():
+                return self._connect_to_broker(effect)
             case SendToBroker():
-                return BrokerAnswered(effect.token, unreachable=True)
+                self._send_to_broker(effect)
+            case DisconnectFromBroker():
+                self._disconnect_from_broker(effect)
             case RunJob() if self.hold_jobs:
                 self.held.append(effect)
             case RunJob():
@@ -255,6 +271,16 @@ class Driver:
             case Stopped():
                 self.stopped = True
         return None
+
+    def _connect_to_broker(self, effect: ConnectToBroker) -> BrokerDisconnected | None:
+        """There is no other broker here; a cluster's drivers have (``tests.scenario.cluster``)."""
+        return BrokerDisconnected(effect.link_id, refused=True)
+
+    def _send_to_broker(self, effect: SendToBroker) -> None:
+        raise AssertionError("there is no other broker")
+
+    def _disconnect_from_broker(self, effect: DisconnectFromBroker) -> None:
+        pass
 
     def _sync(self, effect: Sync) -> Synced:
         try:

@@ -19,6 +19,9 @@ SERVER_KEYS: Final = (
     ConfigKey(
         "request.timeout.ms", INT, "30000", documentation=("How long a broker waits for what it asks of another.")
     ),
+    ConfigKey("socket.connection.setup.timeout.ms", LONG, "10000"),
+    ConfigKey("socket.connection.setup.timeout.max.ms", LONG, "30000"),
+    ConfigKey("replica.socket.timeout.ms", INT, "30000"),
     ConfigKey(
         "broker.rack",
         STRING,
@@ -124,7 +127,6 @@ SERVER_KEYS: Final = (
         INT,
         "10485760",
         at_least(0),
-        inert=True,
     ),
     ConfigKey(
         "unclean.leader.election.enable",

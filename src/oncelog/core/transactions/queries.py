@@ -57,9 +57,10 @@ class ShardQueries:
     ) -> list[TransactionListing]:
         """ListTransactions; None: any. As in Apache Kafka an id without a transaction has been open since the epoch.
         Patterns are the caller's."""
+        at_rest = states is None or not AT_REST.isdisjoint(states)
         return [
             TransactionListing(tid, producer_id, STATE_NAMES[state])
-            for tid, state, producer_id, start_ms in self._transactions.states()
+            for tid, state, producer_id, start_ms in self._transactions.states(at_rest=at_rest)
             if (states is None or state in states)
             and (producer_ids is None or producer_id in producer_ids)
             and (longer_than_ms < 0 or now_ms - start_ms > longer_than_ms)

@@ -108,35 +108,38 @@ class Verification:
             return
         partitions = list(dict.fromkeys(each.partition for each in self._appends))
         request = AddRequest(self._transactional_id, self._identity, partitions, 2 if adds else 0)
-        error_code = yield from _ask(request, adds=adds)
-        if error_code is ErrorCode.NONE:
-            refused = _refused(request, context)
+        reply = yield from _ask(request, adds=adds)
+        if reply.error_code is ErrorCode.NONE:
+            refused = _refused(request, reply, context)
         else:
-            refused = dict.fromkeys(partitions, error_for_version(error_code, context.version))
+            refused = dict.fromkeys(partitions, error_for_version(reply.error_code, context.version))
         for each in self._appends:
             each.unverified = refused.get(each.partition, ErrorCode.NONE)
         if refused:
             context.transactions.verification_failed(len(refused))
 
 
-def _ask(request: AddRequest, *, adds: bool) -> Steps[ErrorCode]:
+def _ask(request: AddRequest, *, adds: bool) -> Steps[AddReply | VerifyReply]:
     """Add the partitions, or see that they were added; durably, or a crash could leave a transaction nobody ends."""
     try:
         reply: AddReply | VerifyReply = yield AddToTransaction(request, verify_only=not adds)
     except CoordinatorRefusal as refusal:
-        return refusal.error_code
-    return reply.error_code
+        return AddReply(refusal.error_code)
+    return reply
 
 
-def _refused(request: AddRequest, context: Context) -> Mapping[TopicPartition, ErrorCode]:
+def _refused(
+    request: AddRequest, reply: AddReply | VerifyReply, context: Context
+) -> Mapping[TopicPartition, ErrorCode]:
+    """The partitions that do not take part. A coordinator here is asked anew; another broker's may have added or
+    verified what has ended since, against which the guards in the logs are."""
     shard = context.transactions.shard_of(request.transactional_id)
-    if shard is None:  # it is not this broker, or not any more: the guards in the logs have to do
-        return {}
-    reply = cast("VerifyReply", shard.verify_partitions(request, 0, context.now_ms).reply)
-    if reply.error_code is not ErrorCode.NONE:
-        return dict.fromkeys(request.partitions, error_for_version(reply.error_code, context.version))
-    found = reply.partitions.items()
-    return {p: error_for_version(error, context.version) for p, error in found if error is not ErrorCode.NONE}
+    if shard is not None:
+        reply = cast("VerifyReply", shard.verify_partitions(request, 0, context.now_ms).reply)
+        if reply.error_code is not ErrorCode.NONE:
+            return dict.fromkeys(request.partitions, error_for_version(reply.error_code, context.version))
+    outcomes = reply.partitions.items() if isinstance(reply, VerifyReply) else ()
+    return {p: error_for_version(error, context.version) for p, error in outcomes if error is not ErrorCode.NONE}
 
 
 def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:

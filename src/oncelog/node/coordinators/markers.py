@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
@@ -16,16 +16,24 @@ from oncelog.storage.errors import AppendRefused
 if TYPE_CHECKING:
     from oncelog.handlers.support.leadership import LeaderLog
     from oncelog.handlers.support.ports import Marker
+    from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
     from oncelog.storage.log.partition_log import PartitionLog
 
 
 class MarkerWriter:
     """Writes markers to led partitions, whoever asks: a coordinator here or elsewhere, or an administrator."""
 
-    def __init__(self, group_commit: GroupCommit, groups: GroupCoordinators, deadlines: Deadlines) -> None:
+    def __init__(
+        self,
+        group_commit: GroupCommit,
+        groups: GroupCoordinators,
+        deadlines: Deadlines,
+        awaited: AwaitedMarkers,
+    ) -> None:
         self._group_commit = group_commit
         self._groups = groups
         self._deadlines = deadlines
+        self._awaited = awaited
 
     def write(self, leader_log: LeaderLog, marker: Marker) -> Offset:
         """Append ``marker``; the high watermark at which it is durable. Offsets committed in the transaction become
@@ -35,6 +43,9 @@ class MarkerWriter:
         self._group_commit.appended(log)
         if partition.topic == CONSUMER_OFFSETS:
             self._groups.transaction_ended(partition.partition, marker.producer_id, committed=marker.committed)
+        if self._awaited.is_awaited(partition, marker.producer_id):
+            told = partial(self._awaited.marked, partition, marker.producer_id)
+            self._group_commit.when_durable(log, end, told)
         return end
 
 

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.base.tree import Change, CommitOutcome, TreeNode
 from oncelog.node.events import (
-    BrokerAnswered,
+    BrokerConnected,
+    BrokerDisconnected,
+    BrokerSent,
     ConnectionClosed,
     ConnectionOpened,
     Continued,
@@ -31,6 +33,7 @@ from oncelog.node.events import (
     MetadataWritten,
     RequestReceived,
     Send,
+    SendToBroker,
     Shutdown,
     Synced,
 )
@@ -53,7 +56,9 @@ _EVENTS: Final[dict[str, type]] = {
         MetadataChanged,
         MetadataWritten,
         MetadataLoaded,
-        BrokerAnswered,
+        BrokerConnected,
+        BrokerSent,
+        BrokerDisconnected,
         DeadlineReached,
         Continued,
         Shutdown,
@@ -210,9 +215,9 @@ def digest_of(effects: Sequence[Effect]) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for effect in effects:
         digest.update(type(effect).__name__.encode())
-        for name in ("token", "connection_id", "message"):
+        for name in ("token", "connection_id", "link_id", "message"):
             digest.update(str(getattr(effect, name, "")).encode())
-        if isinstance(effect, Send):
+        if isinstance(effect, (Send, SendToBroker)):
             for chunk in effect.chunks:
                 digest.update(str(chunk.size_bytes).encode() if isinstance(chunk, FileRange) else bytes(chunk))  # type: ignore[arg-type]
     return digest.hexdigest()
@@ -283,6 +288,8 @@ def _decode_event(content: dict[str, Any]) -> Event:
     kind = _EVENTS[content["event"]]
     if kind is RequestReceived:
         fields["frame"] = memoryview(bytearray(_bytes(fields["frame"])))
+    if kind is BrokerSent:
+        fields["data"] = _bytes(fields["data"])
     if kind is ConnectionOpened:
         fields["listener"] = tuple(fields["listener"])
     if fields.get("failure") is not None:

@@ -81,6 +81,8 @@ class ListTransactionsRequest(Request[ListTransactionsResponse]):
     producer_id_filters: list[int] = field(default_factory=list)
     duration_filter: int = -1
     transactional_id_pattern: str | None = None
+    led_partitions: list[int] = field(default_factory=list)
+    leader_epochs: list[int] = field(default_factory=list)
 
     @classmethod
     def response_class(cls) -> type[ListTransactionsResponse]:
@@ -95,15 +97,26 @@ class ListTransactionsRequest(Request[ListTransactionsResponse]):
             message.duration_filter = reader.int64()
         if version >= 2:
             message.transactional_id_pattern = reader.nullable_string()
-        reader.skip_tags()
+        for tag in reader.tags():
+            if tag == 10000:
+                message.led_partitions = reader.integer_array("i", 4)
+            elif tag == 10001:
+                message.leader_epochs = reader.integer_array("i", 4)
         return message
 
     def write(self, writer: Writer, version: int) -> None:
-        buffer = writer.buffer
         writer.string_array(self.state_filters)
         writer.integer_array("q", self.producer_id_filters)
         if version >= 1:
             writer.int64(self.duration_filter)
         if version >= 2:
             writer.nullable_string(self.transactional_id_pattern)
-        buffer.append(0)
+        tags = writer.begin_tags()
+        if self.led_partitions:
+            start = writer.begin_tag(tags, 10000)
+            writer.integer_array("i", self.led_partitions)
+            writer.end_tag(start)
+        if self.leader_epochs:
+            start = writer.begin_tag(tags, 10001)
+            writer.integer_array("i", self.leader_epochs)
+            writer.end_tag(start)

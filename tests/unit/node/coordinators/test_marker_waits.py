@@ -28,10 +28,9 @@ from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.handlers.support.waits import UntilMarked
-from oncelog.node.broker_messages import AwaitMarkers, BrokerMessages
+from oncelog.node.broker_messages import UNREACHABLE, Answered, AwaitMarkers, BrokerMessages, Forget
 from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import BrokerAnswered, SendToBroker
 
 ME, OTHER = BrokerId(1), BrokerId(2)
 HERE = TopicPartition(CONSUMER_OFFSETS, 0)
@@ -53,6 +52,9 @@ class Bench:
         topic = TopicImage(TRANSACTION_STATE, b"t" * 16, tuple(image))  # type: ignore[arg-type]  # any id does
         self.metadata: Any = SimpleNamespace(image=ClusterImage(topics={TRANSACTION_STATE: topic} if image else {}))
         self.messages = BrokerMessages(ME)
+        self.messages.send_with(AwaitMarkers, self.send)
+        self.elsewhere: list[tuple[BrokerId, AwaitMarkers, Answered]] = []
+        """What other brokers were asked."""
         self.deadlines = Deadlines()
         self.deadlines.now_ms = NOW_MS
         self.loading = False
@@ -80,10 +82,10 @@ class Bench:
         self.shard.markers_written(self.markers, [partition], NOW_MS)
         self.waits.marked(partition, DECIDED)
 
-    def sent(self) -> list[SendToBroker]:
-        effects: list[Any] = []
-        self.messages.take_outgoing(effects)
-        return effects
+    def send(self, broker_id: BrokerId, message: AwaitMarkers, answered: Answered) -> Forget:
+        asked = broker_id, message, answered
+        self.elsewhere.append(asked)
+        return lambda: self.elsewhere.remove(asked)
 
 
 def test_only_a_decided_transaction_without_its_marker_is_waited_for() -> None:
@@ -134,10 +136,10 @@ def test_who_left_is_forgotten() -> None:
 def test_every_broker_that_coordinates_transactions_is_asked_once() -> None:
     bench = Bench(ME, OTHER, ME, OTHER)
     bench.ask(OPEN)
-    (question,) = bench.sent()
-    assert (question.broker_id, question.message) == (OTHER, AwaitMarkers(HERE, frozenset({OPEN})))
+    ((broker_id, message, answered),) = bench.elsewhere
+    assert (broker_id, message) == (OTHER, AwaitMarkers(HERE, frozenset({OPEN})))
     assert bench.outcomes() == [], "the other one has not answered"
-    bench.messages.answered(BrokerAnswered(question.token, None))
+    answered(None)
     assert bench.outcomes() == [True]
 
 
@@ -145,8 +147,8 @@ def test_every_broker_that_coordinates_transactions_is_asked_once() -> None:
 def test_a_broker_that_cannot_be_reached_may_have_decided(answers_first: bool) -> None:
     bench = Bench(ME, OTHER)
     bench.ask(OPEN if answers_first else DECIDED)
-    (question,) = bench.sent()
-    bench.messages.answered(BrokerAnswered(question.token, unreachable=True))
+    ((_, _, answered),) = bench.elsewhere
+    answered(UNREACHABLE)
     assert bench.outcomes() == [False]
     assert bench.waits._questions == {}
 

@@ -1,0 +1,38 @@
+"""All requests that carry messages to other brokers, and who sends which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.node.broker_messages import AddPartitions, Answered, AwaitMarkers, BrokerMessages, Forget, WriteMarker
+from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
+from oncelog.node.broker_requests.marker_requests import MarkerRequests
+from oncelog.node.broker_requests.partition_requests import PartitionRequests
+from oncelog.node.links.broker_links import BrokerLinks, LinkPurpose
+
+if TYPE_CHECKING:
+    from oncelog.base.ids import BrokerId
+    from oncelog.node.deadlines import Deadlines
+    from oncelog.node.metadata import Metadata
+
+
+class BrokerRequests:
+    """Sends the messages of one event together."""
+
+    def __init__(self, messages: BrokerMessages, links: BrokerLinks, metadata: Metadata, deadlines: Deadlines) -> None:
+        timeout_ms = int(metadata.config.get("request.timeout.ms"))
+        self._markers = MarkerRequests(links, timeout_ms)
+        self._adding = PartitionRequests(links, LinkPurpose.TRANSACTIONS, timeout_ms)
+        self._verifying = PartitionRequests(links, LinkPurpose.VERIFICATION, timeout_ms)
+        self.awaited_markers = AwaitedMarkers(links, metadata, deadlines)
+        messages.send_with(WriteMarker, self._markers.send)
+        messages.send_with(AddPartitions, self._send_partitions)
+        messages.send_with(AwaitMarkers, self.awaited_markers.send)
+
+    def _send_partitions(self, broker_id: BrokerId, message: AddPartitions, answered: Answered) -> Forget:
+        return (self._verifying if message.verify_only else self._adding).send(broker_id, message, answered)
+
+    def send_queued(self) -> None:
+        """Send what the event has queued."""
+        for queued in (self._markers, self._adding, self._verifying):
+            queued.send_queued()

@@ -1,0 +1,1 @@
+"""Links: the connections by which this broker asks others, as a machine without sockets."""

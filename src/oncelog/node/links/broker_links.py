@@ -1,0 +1,152 @@
+"""The links of this broker to all others: requests out, responses back, over bytes that the outside carries.
+
+A broker is reached where its registration in the cluster's image says, with one connection for each purpose, because
+responses come in the order of the requests: what may wait long must not hold up what may not. When a broker
+registers anew, or leaves, its links are dropped and their requests answered None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.base.ids import BrokerId
+from oncelog.base.units import MIB
+from oncelog.node.links.link import Answered, Link, LinkSettings
+from oncelog.node.links.wires import Wires
+from oncelog.wire.message import Request
+
+if TYPE_CHECKING:
+    from oncelog.core.controller.image import ClusterImage
+    from oncelog.node.deadlines import Deadlines
+    from oncelog.node.events import BrokerConnected, BrokerDisconnected, BrokerSent, Effect
+    from oncelog.node.metadata import Metadata
+
+Forget = Callable[[], object]
+Refused = Callable[[BrokerId], object]
+
+MAX_CONTROL_RESPONSE_BYTES: Final = 64 * MIB
+"""Largest response to anything but a replica's Fetch."""
+
+
+class LinkPurpose(Enum):
+    """The purpose of a connection to another broker."""
+
+    FETCH = "fetch"
+    """Records of partitions that the other leads."""
+    CONTROL = "control"
+    """Questions that are answered at once."""
+    VERIFICATION = "verification"
+    """Questions about transactions that the other coordinates; they wait for what it has decided to be durable."""
+    TRANSACTIONS = "transactions"
+    """Partitions for transactions that the other coordinates; they wait, too, for a transaction to be completed."""
+    MARKERS = "markers"
+    """Markers for partitions that the other leads: it waits until they are durable."""
+
+
+class BrokerLinks:
+    """See the module. Each callback in ``on_refused`` is called with a broker whose port refuses connections: its
+    process is dead, whatever its session says."""
+
+    def __init__(self, metadata: Metadata, deadlines: Deadlines) -> None:
+        self.on_refused: list[Refused] = []
+        self._metadata = metadata
+        self._deadlines = deadlines
+        self._wires = Wires()
+        self._links: dict[tuple[BrokerId, LinkPurpose], Link] = {}
+
+    # Asking
+
+    def request(
+        self,
+        broker_id: BrokerId,
+        purpose: LinkPurpose,
+        message: Request[Any],
+        answered: Answered,
+        timeout_ms: int | None = None,
+    ) -> Forget:
+        """Send a request in the highest version that both have. ``answered(response)`` is called once, never before
+        this returns; with None where no response came: the request may have been carried out or not.
+
+        ``timeout_ms`` is by default ``request.timeout.ms``, of fetches ``replica.socket.timeout.ms``. The result
+        forgets the request: nobody waits for its answer any more.
+        """
+        link = self._link(broker_id, purpose)
+        if link is None:
+            alarm = self._deadlines.at(self._deadlines.now_ms, lambda _now_ms: answered(None))
+            return partial(self._deadlines.cancel, alarm)
+        return link.request(message, answered, self._timeout_ms(purpose) if timeout_ms is None else timeout_ms)
+
+    def connect(self, broker_id: BrokerId, purpose: LinkPurpose) -> None:
+        """Connect to a broker though there is nothing to ask: its death is noticed at once then (``on_refused``)."""
+        link = self._link(broker_id, purpose)
+        if link is not None:
+            link.connect()
+
+    def _link(self, broker_id: BrokerId, purpose: LinkPurpose) -> Link | None:
+        link = self._links.get((broker_id, purpose))
+        broker = self._metadata.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        if link is None:
+            refused = partial(self._refused, broker_id)
+            link = Link(broker, self._settings(purpose), self._wires, self._deadlines, refused)
+            self._links[broker_id, purpose] = link
+        return link
+
+    def _settings(self, purpose: LinkPurpose) -> LinkSettings:
+        config = self._metadata.config
+        largest = MAX_CONTROL_RESPONSE_BYTES
+        if purpose is LinkPurpose.FETCH:
+            # One batch more than the limit may come, and no batch is larger than a request that brought it.
+            largest = int(config.get("replica.fetch.response.max.bytes")) + int(config.get("socket.request.max.bytes"))
+        return LinkSettings(
+            client_id=f"broker-{self._metadata.broker_id}-{purpose.value}",
+            setup_timeout_ms=int(config.get("socket.connection.setup.timeout.ms")),
+            setup_timeout_max_ms=int(config.get("socket.connection.setup.timeout.max.ms")),
+            max_response_bytes=largest,
+        )
+
+    def _timeout_ms(self, purpose: LinkPurpose) -> int:
+        is_fetch = purpose is LinkPurpose.FETCH
+        return int(self._metadata.config.get("replica.socket.timeout.ms" if is_fetch else "request.timeout.ms"))
+
+    def _refused(self, broker_id: BrokerId) -> None:
+        for told in self.on_refused:
+            told(broker_id)
+
+    # The cluster
+
+    def take_over(self, image: ClusterImage) -> None:
+        """Drop the links to brokers that have left or registered anew."""
+        for key, link in list(self._links.items()):
+            broker = image.brokers.get(key[0])
+            if broker is None or broker.epoch != link.broker.epoch:
+                del self._links[key]
+                link.drop()
+
+    # Events and effects
+
+    def connected(self, event: BrokerConnected) -> None:
+        """A connection is there."""
+        link = self._wires.link_of(event.link_id)
+        if link is not None:
+            link.connected()
+
+    def received(self, event: BrokerSent) -> None:
+        """Bytes of a broker have arrived."""
+        link = self._wires.link_of(event.link_id)
+        if link is not None:
+            link.received(event.data)
+
+    def disconnected(self, event: BrokerDisconnected) -> None:
+        """A connection has ended, or could not be made."""
+        link = self._wires.link_of(event.link_id)
+        if link is not None:
+            link.disconnected(refused=event.refused)
+
+    def take_outgoing(self, effects: list[Effect]) -> None:
+        """Hand out what is to happen outside."""
+        self._wires.take_outgoing(effects)

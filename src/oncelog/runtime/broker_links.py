@@ -1,0 +1,150 @@
+"""Connections to other brokers: bytes out, bytes in. What they mean is the node's business (``node.links``).
+
+All connections of a loop receive into one buffer: the node copies what arrives into the frame it belongs to, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from oncelog.base.units import KIB
+from oncelog.node.events import (
+    BrokerConnected,
+    BrokerDisconnected,
+    BrokerSent,
+    ConnectToBroker,
+    DisconnectFromBroker,
+    Event,
+    SendToBroker,
+)
+from oncelog.wire.chunks import join_chunks
+
+RECEIVE_BUFFER_SIZE: Final = 256 * KIB
+
+Dispatch = Callable[[Event], None]
+
+
+class BrokerSockets:
+    """The outbound connections of one node, by link id."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch) -> None:
+        self._loop = loop
+        self._dispatch = dispatch
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._connected: dict[int, asyncio.Transport] = {}
+        self._receive_buffer: memoryview | None = None
+
+    def connect(self, effect: ConnectToBroker) -> None:
+        """Begin to connect."""
+        self._connecting[effect.link_id] = self._loop.create_task(self._connect(effect))
+
+    def send(self, effect: SendToBroker) -> None:
+        """Send bytes on a connection, if it is still there."""
+        transport = self._connected.get(effect.link_id)
+        if transport is not None:
+            transport.write(join_chunks(effect.chunks))
+
+    def disconnect(self, effect: DisconnectFromBroker) -> None:
+        """End a connection at once, or the attempt at one."""
+        self._end(effect.link_id, asyncio.Transport.abort)
+
+    def close(self) -> None:
+        """End all connections in order: what was sent still arrives."""
+        self._end_all(asyncio.Transport.close)
+
+    def abort(self) -> None:
+        """End all connections at once."""
+        self._end_all(asyncio.Transport.abort)
+
+    def _end_all(self, end: Callable[[asyncio.Transport], None]) -> None:
+        for link_id in [*self._connecting, *self._connected]:
+            self._end(link_id, end)
+
+    def _end(self, link_id: int, end: Callable[[asyncio.Transport], None]) -> None:
+        attempt = self._connecting.pop(link_id, None)
+        if attempt is not None:
+            attempt.cancel()
+        transport = self._connected.pop(link_id, None)
+        if transport is not None:
+            end(transport)
+
+    async def _connect(self, effect: ConnectToBroker) -> None:
+        """Try the addresses of the host in turn, as asyncio does, which does not say if all have refused."""
+        failures: list[OSError | UnicodeError] = []
+        try:
+            found = await self._loop.getaddrinfo(effect.host, effect.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            failures.append(error)
+            found = []
+        for *_, address in found:
+            try:
+                await self._loop.create_connection(lambda: self._protocol(effect.link_id), str(address[0]), effect.port)
+            except OSError as error:
+                failures.append(error)
+            else:
+                return
+        if self._connecting.pop(effect.link_id, None) is not None:
+            refused = all(isinstance(failure, ConnectionRefusedError) for failure in failures)
+            self._dispatch(BrokerDisconnected(effect.link_id, refused=refused))
+
+    def _protocol(self, link_id: int) -> BrokerConnection:
+        if self._receive_buffer is None:
+            self._receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
+        return BrokerConnection(self, link_id, self._receive_buffer)
+
+    # The connections
+
+    def made(self, link_id: int, transport: asyncio.Transport) -> None:
+        """A connection is there, if it is still wanted."""
+        if self._connecting.pop(link_id, None) is None:
+            transport.abort()
+            return
+        self._connected[link_id] = transport
+        self._dispatch(BrokerConnected(link_id))
+
+    def received(self, link_id: int, data: memoryview) -> None:
+        """Bytes have arrived."""
+        if link_id in self._connected:
+            self._dispatch(BrokerSent(link_id, data))
+
+    def lost(self, link_id: int) -> None:
+        """A connection has ended; the node is told unless it ended it."""
+        if self._connected.pop(link_id, None) is not None:
+            self._dispatch(BrokerDisconnected(link_id))
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """One connection to another broker."""
+
+    def __init__(self, sockets: BrokerSockets, link_id: int, receive_buffer: memoryview) -> None:
+        self._sockets = sockets
+        self._link_id = link_id
+        self._receive_buffer = receive_buffer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is there."""
+        sock: Any = transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError):  # it has ended already
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sockets.made(self._link_id, cast("asyncio.Transport", transport))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: where to put what arrives; used up before another connection's turn."""
+        return self._receive_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """asyncio: ``nbytes`` have arrived."""
+        self._sockets.received(self._link_id, self._receive_buffer[:nbytes])
+
+    def eof_received(self) -> bool:
+        """asyncio: the other broker has closed."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection is gone."""
+        self._sockets.lost(self._link_id)
