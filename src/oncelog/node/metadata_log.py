@@ -50,11 +50,13 @@ Done = Callable[[CommitOutcome], None]
 @dataclass(slots=True)
 class _Commit:
     done: Done
-    gives_up_ms: int
-    """From when on a lost answer is not waited for: ``request.timeout.ms`` after it was asked for."""
+    gives_up_ms: int | None
+    """From when on a lost answer is not waited for: ``request.timeout.ms`` after it was asked for; None: never."""
     outcome: CommitOutcome = CommitOutcome.UNKNOWN
     position: int = 0
     """Once it has an outcome: where the image has to be before that is told."""
+    is_settling: bool = False
+    """The answer was lost."""
 
 
 class MetadataLog:
@@ -86,16 +88,17 @@ class MetadataLog:
         """Keep ``task`` until its commit has an outcome."""
         self.commit(wait.operations, partial(self._runnable.wake, task))
 
-    def commit(self, operations: Sequence[Operation], done: Done) -> None:
+    def commit(self, operations: Sequence[Operation], done: Done, *, gives_up: bool = True) -> None:
         """Write ``operations``; call ``done`` with COMMITTED after the image has them, with CONFLICT after it has what
-        they conflicted with, or with UNAVAILABLE."""
+        they conflicted with, or with UNAVAILABLE: nothing was written, or (``gives_up``) it is not known after
+        ``request.timeout.ms``."""
         if not self.has_session:
             done(CommitOutcome.UNAVAILABLE)
             return
         self._last_token += 1
         token = f"{self._metadata.broker_id}/{self._metadata.broker_epoch}/{self._last_token}"
         timeout_ms = int(self._metadata.config.get("request.timeout.ms"))
-        self._commits[token] = _Commit(done, self._deadlines.now_ms + timeout_ms)
+        self._commits[token] = _Commit(done, self._deadlines.now_ms + timeout_ms if gives_up else None)
         self._outbox.effects.append(WriteMetadata(token, operations))
 
     def is_idle(self) -> bool:
@@ -134,7 +137,8 @@ class MetadataLog:
             return
         lost = event.outcome is CommitOutcome.SESSION_LOST
         commit.outcome = CommitOutcome.UNAVAILABLE if lost else event.outcome
-        commit.position = event.position
+        # What a lost answer and a lost session leave open, the tree says as it is loaded in the next session.
+        commit.position = self._metadata.position + 1 if lost and commit.is_settling else event.position
         self._tell_outcomes()
 
     def loaded(self, event: MetadataLoaded) -> None:
@@ -172,8 +176,9 @@ class MetadataLog:
                 commit.done(commit.outcome)
 
     def _settle_later(self, token: str, commit: _Commit) -> None:
+        commit.is_settling = True
         now_ms = self._deadlines.now_ms
-        if now_ms >= commit.gives_up_ms:
+        if commit.gives_up_ms is not None and now_ms >= commit.gives_up_ms:
             del self._commits[token]
             commit.done(CommitOutcome.UNAVAILABLE)
         else:

@@ -75,6 +75,9 @@ from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.high_watermark import HighWatermarks
 from oncelog.node.partitions.maintenance import Maintenance
 from oncelog.node.partitions.manager import PartitionManager
+from oncelog.node.replication.followers import Followers
+from oncelog.node.replication.in_sync_sets import InSyncSets
+from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.dispatch import Handle, ParkingTable, Requests
 from oncelog.node.requests.offload import OffloadedWork
@@ -121,8 +124,27 @@ class Node:
             commit=config.get("log.sync.policy") == COMMIT,
         )
         self._maintenance = Maintenance(logs, self.cluster, self._delayed_fetches, self._deadlines, self._group_commit)
+        self.links = BrokerLinks(self.cluster, self._deadlines)
+        self.in_sync_sets = InSyncSets(self.cluster, self._metadata_log, self._deadlines, self._group_commit)
+        self.followers = Followers(
+            ReplicationServices(
+                self.links,
+                self.cluster,
+                self._deadlines,
+                self._group_commit,
+                self._delayed_fetches,
+                self._outbox,
+            )
+        )
         self.partitions = PartitionManager(
-            logs, self.cluster, self._group_commit, self._delayed_fetches, self._maintenance, self._deadlines
+            logs,
+            self.cluster,
+            self._group_commit,
+            self._delayed_fetches,
+            self._maintenance,
+            self._deadlines,
+            self.in_sync_sets,
+            self.followers,
         )
         services = CoordinatorServices(
             int(config.get("offsets.commit.timeout.ms")),
@@ -133,7 +155,6 @@ class Node:
             self.cluster,
         )
         self._producer_ids = ProducerIds(broker_id, self.cluster, self._metadata_log, self._runnable)
-        self.links = BrokerLinks(self.cluster, self._deadlines)
         self._messages = BrokerMessages(broker_id)
         self._broker_requests = BrokerRequests(self._messages, self.links, self.cluster, self._deadlines)
         self.audit_trail = AuditTrail(self._outbox)
@@ -274,6 +295,7 @@ class Node:
         self._producer_ids.prefetch(effects)
         self.hanging_watch.notice(self.now_ms, effects)
         self._broker_requests.send_queued()
+        self.followers.fetch()
         self.links.take_outgoing(effects)
         self._maintenance.start_jobs(effects)
         self._offloaded.start(effects)

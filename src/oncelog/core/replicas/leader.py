@@ -1,13 +1,18 @@
-"""The in-sync set of a partition as its leader sees it, and the high watermark that follows from it (KIP-966).
+"""The replicas of a partition as its leader sees them: ends, in-sync set and high watermark (KIP-497, KIP-966).
 
-The high watermark is the smallest end among the in-sync replicas: every record below it is on all of them, so that any
-of them may lead next. An end is how far a replica vouches for its log: the leader up to what is on its disk, or in its
-log, by ``log.sync.policy``; a follower up to the offset that it fetches from.
+The high watermark is the smallest end among the replicas that may lead next, so that every record below it is on all of
+them. An end is how far a replica vouches for its log: the leader up to what is on its disk, or in its log, by
+``log.sync.policy``; a follower up to the offset that it fetches from.
 
 Invariants:
 1. The high watermark never falls while the leader leads: a replica that joins has reached it.
-2. It stays where it is while the end of an in-sync replica is not known.
+2. It stays where it is while the end of an in-sync replica is not known, and while fewer than ``min.insync.replicas``
+   are in sync (KIP-966).
 3. The leader is in sync with itself.
+4. While a change of the in-sync set is on its way to the tree, the high watermark counts the *maximal* set: the
+   committed one and the proposed one together. Whichever of them a controller elects from, nothing is missing there.
+5. A follower joins when it has fetched, in this leader epoch, from the high watermark and from the start of the epoch
+   or later (KAFKA-7128).
 """
 
 from __future__ import annotations
@@ -19,42 +24,188 @@ from oncelog.base.ids import BrokerId, Offset
 from oncelog.base.invariant import invariant
 
 UNKNOWN_END: Final = Offset(-1)
+UNKNOWN_EPOCH: Final = -1
+_NEVER_MS: Final = -1
+_FIRST: Final = Offset(0)
+
+
+class Follower:
+    """A follower by what it has fetched in this leader epoch."""
+
+    __slots__ = ("broker_epoch", "caught_up_ms", "end", "fetched_ms", "is_joining", "leader_end")
+
+    def __init__(self, caught_up_ms: int) -> None:
+        self.end = UNKNOWN_END
+        self.broker_epoch = UNKNOWN_EPOCH
+        """Epoch of the registration in which it fetched; −1: it did not say."""
+        self.caught_up_ms = caught_up_ms
+        """The last time at which it had all that the leader had (KIP-16)."""
+        self.fetched_ms = _NEVER_MS
+        self.leader_end = UNKNOWN_END
+        """The leader's log end offset at the last fetch."""
+        self.is_joining = False
+        """True if it is caught up and may become a member: the high watermark waits for it, which it would never reach
+        otherwise while producers write."""
+
+    def fetched(self, end: Offset, leader_end: Offset, broker_epoch: int, now_ms: int) -> None:
+        """Take note of a fetch from ``end``, which may be lower than the one before: a restarted broker begins anew."""
+        if end >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif self.fetched_ms != _NEVER_MS and end >= self.leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.end, self.broker_epoch = end, broker_epoch
+        self.fetched_ms, self.leader_end = now_ms, leader_end
+
+    def is_caught_up(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
+        """True if it has all, or had ``lag_ms`` ago at most (``replica.lag.time.max.ms``)."""
+        return self.end == leader_end or now_ms - self.caught_up_ms <= lag_ms
 
 
 class LeaderReplicas:
-    """In-sync set, ends of its members and high watermark of one partition."""
+    """In-sync set, ends of its members and high watermark of one partition in one leader epoch.
 
-    __slots__ = ("_ends", "_leader", "assigned", "high_watermark", "in_sync_count")
+    ``epoch_start`` is the log end offset at the election, ``now_ms`` its time: followers in sync have from then on to
+    catch up.
+    """
+
+    __slots__ = (
+        "_end",
+        "_followers",
+        "_leader",
+        "_proposed",
+        "assigned",
+        "epoch_start",
+        "high_watermark",
+        "in_sync",
+        "min_insync_replicas",
+    )
 
     def __init__(
-        self, leader: BrokerId, assigned: Sequence[BrokerId], in_sync: Sequence[BrokerId], high_watermark: Offset
+        self,
+        leader: BrokerId,
+        assigned: Sequence[BrokerId],
+        in_sync: Sequence[BrokerId],
+        high_watermark: Offset,
+        *,
+        epoch_start: Offset = _FIRST,
+        min_insync_replicas: int = 1,
+        now_ms: int = 0,
     ) -> None:
         self._leader = leader
-        self.assigned = tuple(assigned)
+        self._end = UNKNOWN_END
+        self._followers: dict[BrokerId, Follower] = {}
+        self._proposed: tuple[BrokerId, ...] | None = None
+        self.assigned: tuple[BrokerId, ...] = ()
         """All replicas, in the order of preference."""
-        self.in_sync_count = 0
-        """The number of replicas in sync, the leader among them."""
-        self._ends: dict[BrokerId, Offset] = {}
+        self.in_sync: tuple[BrokerId, ...] = ()
+        """The committed in-sync set."""
         self.high_watermark = high_watermark
-        self.change_in_sync(assigned, in_sync)
+        self.epoch_start = epoch_start
+        self.min_insync_replicas = min_insync_replicas
+        self.change_in_sync(assigned, in_sync, now_ms)
 
-    def change_in_sync(self, assigned: Sequence[BrokerId], in_sync: Sequence[BrokerId]) -> None:
-        """Take over a committed in-sync set. Ends of members that stay are kept, those of new ones are unknown."""
-        invariant(self._leader in in_sync, "the leader is not in its own in-sync set", in_sync=list(in_sync))
-        self.assigned = tuple(assigned)
-        self._ends = {replica: self._ends.get(replica, UNKNOWN_END) for replica in in_sync}
-        self.in_sync_count = len(self._ends)
+    @property
+    def in_sync_count(self) -> int:
+        """The number of replicas in the committed in-sync set, the leader among them."""
+        return len(self.in_sync)
 
-    def least_in_sync(self, min_insync_replicas: int) -> int:
+    @property
+    def has_followers(self) -> bool:
+        """True if other brokers copy the partition."""
+        return len(self.assigned) > 1
+
+    def follower(self, replica: BrokerId) -> Follower | None:
+        """A follower by its id; None for brokers that are none."""
+        return self._followers.get(replica)
+
+    def least_in_sync(self) -> int:
         """The number of replicas that have to be in sync for acks=all: never more than there are."""
-        return min(min_insync_replicas, len(self.assigned))
+        return min(self.min_insync_replicas, len(self.assigned))
+
+    def has_enough_in_sync(self) -> bool:
+        """True if at least ``min.insync.replicas`` are in sync, or all replicas where those are fewer."""
+        return len(self.in_sync) >= self.least_in_sync()
+
+    # The in-sync set
+
+    def change_in_sync(self, assigned: Sequence[BrokerId], in_sync: Sequence[BrokerId], now_ms: int = 0) -> None:
+        """Take over a committed state: it settles what was proposed. What followers have fetched stays known."""
+        invariant(self._leader in in_sync, "the leader is not in its own in-sync set", in_sync=list(in_sync))
+        self.assigned, self.in_sync = tuple(assigned), tuple(in_sync)
+        known = self._followers
+        self._followers = {
+            replica: known.get(replica) or Follower(now_ms) for replica in assigned if replica != self._leader
+        }
+        self._proposed = None
+
+    @property
+    def has_proposed(self) -> bool:
+        """True while a change of the in-sync set is on its way to the tree."""
+        return self._proposed is not None
+
+    def propose(self, in_sync: Sequence[BrokerId]) -> None:
+        """Count ``in_sync`` too from now on: it is on its way to the tree. One at a time."""
+        invariant(self._proposed is None, "a second proposal of an in-sync set", proposed=list(in_sync))
+        invariant(self._leader in in_sync, "the leader leaves its own in-sync set", in_sync=list(in_sync))
+        self._proposed = tuple(in_sync)
+
+    def withdraw(self) -> None:
+        """Count what was proposed no more: the tree has refused it, and never carries it out."""
+        self._proposed = None
+
+    def may_join(self, replica: BrokerId) -> bool:
+        """True if a follower outside the maximal set has all that a member must have (invariant 5)."""
+        follower = self._followers.get(replica)
+        return (
+            follower is not None
+            and replica not in self._maximal()
+            and follower.end >= self.high_watermark
+            and follower.end >= self.epoch_start
+        )
+
+    def lagging(self, leader_end: Offset, now_ms: int, lag_ms: int) -> list[BrokerId]:
+        """Members of the in-sync set that were not caught up for more than ``lag_ms`` milliseconds."""
+        return [
+            replica
+            for replica in self.in_sync
+            if (follower := self._followers.get(replica)) is not None
+            and not follower.is_caught_up(leader_end, now_ms, lag_ms)
+        ]
+
+    def let_go_of_joining(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
+        """Wait no longer for followers that have stopped to catch up; True if there were such."""
+        stopped = [
+            follower
+            for follower in self._followers.values()
+            if follower.is_joining and not follower.is_caught_up(leader_end, now_ms, lag_ms)
+        ]
+        for follower in stopped:
+            follower.is_joining = False
+        return bool(stopped)
+
+    # The high watermark
 
     def advance(self, replica: BrokerId, end: Offset) -> Offset:
         """Note that ``replica`` vouches for all before ``end``; the high watermark after that."""
-        ends = self._ends
-        if replica in ends:
-            ends[replica] = end
-            lowest = end if len(ends) == 1 else min(ends.values())
-            if lowest > self.high_watermark:
-                self.high_watermark = lowest
+        if replica == self._leader:
+            self._end = end
+        elif (follower := self._followers.get(replica)) is not None:
+            follower.end = end
+        return self.settle()
+
+    def settle(self) -> Offset:
+        """The high watermark by what is known now."""
+        if not self.has_enough_in_sync():
+            return self.high_watermark
+        lowest = self._end
+        if self._followers:
+            maximal = self._maximal()
+            for replica, follower in self._followers.items():
+                if follower.end < lowest and (follower.is_joining or replica in maximal):
+                    lowest = follower.end
+        if lowest > self.high_watermark:
+            self.high_watermark = lowest
         return self.high_watermark
+
+    def _maximal(self) -> tuple[BrokerId, ...]:
+        return self.in_sync if self._proposed is None else (*self.in_sync, *self._proposed)

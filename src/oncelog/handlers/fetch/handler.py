@@ -5,8 +5,8 @@ up to the high watermark, or with read_committed up to the last stable offset an
 Where nothing else is there, appended records on their way to the disk are waited for, also with ``max_wait_ms=0``.
 Nothing is read from disk here: records are ranges of files that are sent when the socket has room.
 
-Requests of other brokers (``replica_id`` ≥ 0) need the right of a broker; until partitions have followers, none of
-them is a replica of anything. Preferred replicas are not chosen: every answer says −1.
+Requests of other brokers (``replica_id`` ≥ 0) need the right of a broker. A follower reads up to the log end offset,
+and says by the offset it fetches from that it has all before. Preferred replicas are not chosen: every answer says −1.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicId, TopicName, TopicPartition
+from oncelog.base.ids import BrokerId, TopicId, TopicName, TopicPartition
+from oncelog.base.units import INT64_MAX
 from oncelog.core.sessions.fetch import FetchContext
 from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
-from oncelog.handlers.fetch.reads import FetchReads, failed, topic_name
+from oncelog.handlers.fetch.reads import UNKNOWN, FetchReads, Replica, failed, topic_name
 from oncelog.handlers.support.appended_records import LEAST_WAIT_MS, until_readable
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.waits import NextSlice, Steps, UntilReadable
@@ -61,19 +62,19 @@ _STORAGE_ERROR_SINCE: Final = 6
 def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     """Read what was asked for, or wait for it."""
     by_id = context.version >= _TOPIC_IDS_SINCE
-    replica_id = request.replica_state.replica_id if request.replica_state is not None else request.replica_id
+    replica = _replica(request)
     session = context.partitions.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
         _asked(request, context, by_id=by_id),
         _forgotten(request, by_id=by_id),
         uses_topic_ids=by_id,
-        privileged=replica_id >= 0,
+        privileged=replica is not None,
         now_ms=context.now_ms,
     )
     if session.error_code != ErrorCode.NONE:
         return FetchResponse(error_code=session.error_code)
-    sorting = _Sorting(context, from_broker=replica_id >= 0)
+    sorting = _Sorting(context, replica)
     if len(session.partitions) > _MANY:
         return (yield from _in_slices(request, context, session, sorting))
     sorting.sort_out(session.partitions)
@@ -86,6 +87,14 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     return (yield from _wait(request, context, session, reads, sorting.refused))
 
 
+def _replica(request: FetchRequest) -> Replica | None:
+    """The broker that asks, None for consumers."""
+    state = request.replica_state
+    if state is not None and state.replica_id >= 0:
+        return Replica(BrokerId(state.replica_id), state.replica_epoch)
+    return Replica(BrokerId(request.replica_id), UNKNOWN) if request.replica_id >= 0 else None
+
+
 def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchReads | None:
     """The reads of the request, None where the isolation level does not exist."""
     if sorting.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
@@ -95,7 +104,8 @@ def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchR
         sorting.readable,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, context.cluster.config.get("fetch.max.bytes")),
-        read_committed=request.isolation_level == READ_COMMITTED,
+        read_committed=request.isolation_level == READ_COMMITTED and sorting.replica is None,
+        replica=sorting.replica,
     )
 
 
@@ -169,7 +179,7 @@ def _asked(request: FetchRequest, context: Context, *, by_id: bool) -> Iterator[
         topic_id = TopicId(topic.topic_id)
         name = topic_name(context.cluster, topic_id) if by_id else TopicName(topic.topic)
         for partition in topic.partitions:
-            yield FetchPartition(
+            asked = FetchPartition(
                 topic_id,
                 name,
                 partition.partition,
@@ -178,6 +188,9 @@ def _asked(request: FetchRequest, context: Context, *, by_id: bool) -> Iterator[
                 partition.current_leader_epoch,
                 partition.last_fetched_epoch,
             )
+            if partition.high_watermark != INT64_MAX:  # a follower's own (KIP-1166)
+                asked.told_high_watermark = partition.high_watermark
+            yield asked
 
 
 def _forgotten(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey]:
@@ -190,12 +203,14 @@ def _forgotten(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey]:
 class _Sorting:
     """Sorts partitions into those to read and the answers for the others."""
 
-    __slots__ = ("_allowed", "_context", "_from_broker", "_is_broker", "readable", "refused")
+    __slots__ = ("_allowed", "_context", "_is_broker", "readable", "refused", "replica")
 
-    def __init__(self, context: Context, *, from_broker: bool) -> None:
+    def __init__(self, context: Context, replica: Replica | None) -> None:
         self._context = context
-        self._from_broker = from_broker
-        self._is_broker = from_broker and context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        self.replica = replica
+        self._is_broker = replica is not None and context.allows(
+            Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        )
         self._allowed: dict[TopicName, bool] = {}
         self.readable: list[tuple[TopicPartition, FetchPartition]] = []
         self.refused: list[tuple[FetchPartition, PartitionData]] = []
@@ -207,7 +222,7 @@ class _Sorting:
             topic = asked.topic
             if topic is None:
                 topic = asked.topic = topic_name(cluster, asked.topic_id)
-            if topic is None and (self._is_broker or not self._from_broker):
+            if topic is None and (self._is_broker or self.replica is None):
                 self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, read=False)))
                 continue
             topic = topic or TopicName("")
@@ -216,8 +231,6 @@ class _Sorting:
                 self.refused.append((asked, failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED, read=False)))
             elif not cluster.image.has_partition(name):
                 self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, read=False)))
-            elif self._from_broker:
-                self.refused.append((asked, failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)))
             else:
                 self.readable.append((name, asked))
 
@@ -225,7 +238,7 @@ class _Sorting:
         allowed = self._allowed.get(topic)
         if allowed is None:
             allowed = self._is_broker
-            if not self._from_broker:
+            if self.replica is None:
                 allowed = self._context.allows(Operation.READ, ResourceType.TOPIC, topic)
             self._allowed[topic] = allowed
         return allowed

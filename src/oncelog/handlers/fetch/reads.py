@@ -8,10 +8,10 @@ nothing where not even their first batch fits: what they leave is there for the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, BrokerId, Offset, TopicId, TopicName, TopicPartition
 from oncelog.core.sessions.fetch_cache import FetchPartition
 from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.handlers.support.ports import ClusterView, Partitions
@@ -23,10 +23,18 @@ NO_RECORDS: Final = b""
 UNKNOWN: Final = -1
 
 
+class Replica(NamedTuple):
+    """The follower that fetches, in the registration ``broker_epoch`` (−1: it does not say)."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+
+
 class FetchReads:
     """The partitions of one request that are there and may be read, with the request's limits.
 
-    ``max_bytes`` is of the whole answer; ``min_bytes`` is what a waiting request waits for.
+    ``max_bytes`` is of the whole answer; ``min_bytes`` is what a waiting request waits for. A ``replica`` reads up to
+    the log end offset, and with each read it says what it has.
     """
 
     __slots__ = (
@@ -37,6 +45,7 @@ class FetchReads:
         "_min_bytes",
         "_partitions",
         "_read_committed",
+        "_replica",
         "_sizes",
         "_total",
         "_urgent",
@@ -52,8 +61,10 @@ class FetchReads:
         min_bytes: int,
         max_bytes: int,
         read_committed: bool,
+        replica: Replica | None = None,
     ) -> None:
         self._partitions = port
+        self._replica = replica
         self.partitions = partitions
         self._max_bytes = max_bytes
         self._min_bytes = min(min_bytes, max_bytes)
@@ -81,6 +92,8 @@ class FetchReads:
             self._left = max(0, self._left - size)
             if answer.error_code or answer.diverging_epoch is not None:
                 self._urgent = True
+            elif self._replica is not None and asked.told_high_watermark != answer.high_watermark:
+                self._urgent = True  # followers move their high watermark by it
             self.answers.append((asked, answer))
 
     def urgent(self) -> bool:
@@ -120,8 +133,9 @@ class FetchReads:
         offset = asked.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return None
-        end = log.last_stable_offset if self._read_committed else log.high_watermark
-        return self._size_bytes(log, asked) if offset < end else 0
+        if self._replica is not None and asked.told_high_watermark != log.high_watermark:
+            return None
+        return self._size_bytes(log, asked) if offset < self._end(log) else 0
 
     def _size_bytes(self, log: PartitionLog, asked: FetchPartition) -> int:
         """The bytes a partition could give; as much as is waited for, when waiting would not make it more."""
@@ -133,6 +147,7 @@ class FetchReads:
                 max_bytes=asked.max_bytes,
                 isolation_read_committed=self._read_committed,
                 minimum_one=False,
+                up_to_log_end=self._replica is not None,
             )
         except (OffsetOutOfRange, OSError):
             return self._min_bytes
@@ -140,9 +155,18 @@ class FetchReads:
 
     def _leader_log(self, name: TopicPartition, asked: FetchPartition) -> LeaderLog | ErrorCode:
         leader = self._partitions.leader_log(name, max(asked.leader_epoch, UNKNOWN))
-        if not isinstance(leader, ErrorCode) and asked.topic_id not in (NO_TOPIC_ID, leader.log.topic_id):
+        if isinstance(leader, ErrorCode):
+            return leader
+        if asked.topic_id not in (NO_TOPIC_ID, leader.log.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        if self._replica is not None and leader.replicas.follower(self._replica.broker_id) is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return leader
+
+    def _end(self, log: PartitionLog) -> Offset:
+        if self._replica is not None:
+            return log.log_end_offset
+        return log.last_stable_offset if self._read_committed else log.high_watermark
 
     def _read_one(
         self, name: TopicPartition, asked: FetchPartition, max_bytes: int, minimum_one: bool
@@ -156,7 +180,9 @@ class FetchReads:
             if diverged is not None:
                 return diverged, 0
         offset = asked.fetch_offset
-        end = log.last_stable_offset if self._read_committed else log.high_watermark
+        if self._replica is not None and log.log_start_offset <= offset <= log.log_end_offset:
+            self._partitions.replica_fetched(leader, *self._replica, Offset(offset))
+        end = self._end(log)
         answer = PartitionData(
             partition_index=asked.partition,
             high_watermark=log.high_watermark,
@@ -166,7 +192,7 @@ class FetchReads:
             records=NO_RECORDS,
         )
         if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
-            if log.high_watermark < log.log_end_offset > offset:
+            if leader.appended_end is not None and log.log_end_offset > offset:
                 self._appended[name] = log.log_end_offset
             return answer, 0
         if max_bytes < 0:
@@ -177,6 +203,7 @@ class FetchReads:
                 max_bytes=max_bytes,
                 isolation_read_committed=self._read_committed,
                 minimum_one=minimum_one,
+                up_to_log_end=self._replica is not None,
             )
         except OffsetOutOfRange:
             return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE), 0

@@ -29,12 +29,13 @@ class LeaderLog:
 
     @property
     def appended_end(self) -> Offset | None:
-        """The log end offset while records before it wait for the disk and cannot be read; None as a rule."""
+        """The log end offset while records before it wait for this broker's disk and cannot be read; None as a rule,
+        and where other replicas have to have them too: acks=1 promises nothing about those."""
         log = self.log
-        return None if log.high_watermark >= log.log_end_offset else log.log_end_offset
+        if log.high_watermark >= log.log_end_offset or self.replicas.in_sync_count > 1:
+            return None
+        return log.log_end_offset
 
     def has_enough_in_sync(self) -> bool:
-        """True if acks=all may be acknowledged: at least ``min.insync.replicas``, or all replicas where those are
-        fewer, are in sync."""
-        replicas = self.replicas
-        return replicas.in_sync_count >= replicas.least_in_sync(self.log.config.min_insync_replicas)
+        """True if acks=all may be acknowledged (``min.insync.replicas``)."""
+        return self.replicas.has_enough_in_sync()

@@ -92,6 +92,7 @@ class GroupCommit:
         self._next_token = 1
         self._waits: dict[TopicPartition, deque[tuple[Offset, _DurableWait | _Callback]]] = {}
         self._unflushed: dict[TopicPartition, tuple[Offset, int]] = {}
+        self._synced_calls: dict[TopicPartition, list[tuple[Offset, Callable[[], None]]]] = {}
 
     def lead(self, partition: TopicPartition, replicas: LeaderReplicas) -> None:
         """Move the high watermark of a partition that this broker leads from now on."""
@@ -104,7 +105,9 @@ class GroupCommit:
             wait.dropped()
 
     def appended(self, log: PartitionLog) -> None:
-        """``log`` grew: sync it by the policy and move what may move at once."""
+        """``log`` grew: sync it by the policy and move what may move at once; followers copy it meanwhile."""
+        if self._high_watermarks.has_followers(log.partition):
+            self._delayed_fetches.changed(log.partition)
         if self._commit:
             self._dirty[log.partition] = log
             return
@@ -132,6 +135,27 @@ class GroupCommit:
         if self._unflushed.pop(log.partition, None) is not None:
             self._dirty[log.partition] = log
 
+    def when_synced(self, log: PartitionLog, call: Callable[[], None]) -> None:
+        """Call back when all that ``log`` holds now is on disk; at once where the policy does not ask for that."""
+        if not self._commit or log.durable_offset >= log.log_end_offset:
+            call()
+            return
+        self._synced_calls.setdefault(log.partition, []).append((log.log_end_offset, call))
+        self._dirty[log.partition] = log
+
+    def _tell_synced(self, log: PartitionLog) -> None:
+        waiting = self._synced_calls.pop(log.partition, None)
+        if waiting is None:
+            return
+        # A truncation may have taken the end that was waited for.
+        left = [each for each in waiting if log.durable_offset < min(each[0], log.log_end_offset)]
+        if left:
+            self._synced_calls[log.partition] = left
+            self._dirty[log.partition] = log
+        for each in waiting:
+            if each not in left:
+                each[1]()
+
     def start_syncs(self, effects: list[Effect]) -> None:
         """One sync effect for every partition that is dirty and has none under way."""
         if not self._dirty:
@@ -156,12 +180,21 @@ class GroupCommit:
             return
         log.synced(upto)
         if self._commit:
-            self._advance(log, upto)
+            self._advance(log, log.durable_offset)
+        self._tell_synced(log)
 
     def _advance(self, log: PartitionLog, offset: Offset) -> None:
         if self._high_watermarks.vouch(log, offset):
-            self._wake_waiting(log.partition, log.high_watermark)
-            self._delayed_fetches.changed(log.partition)
+            self._high_watermark_moved(log)
+
+    def replicas_changed(self, log: PartitionLog) -> None:
+        """A follower has fetched, or the in-sync set is another: move what may move."""
+        if self._high_watermarks.settle(log):
+            self._high_watermark_moved(log)
+
+    def _high_watermark_moved(self, log: PartitionLog) -> None:
+        self._wake_waiting(log.partition, log.high_watermark)
+        self._delayed_fetches.changed(log.partition)
 
     def _wake_waiting(self, partition: TopicPartition, high_watermark: Offset) -> None:
         queue = self._waits.get(partition)
@@ -209,6 +242,7 @@ class GroupCommit:
         self._dirty.pop(partition, None)
         self._in_flight.pop(partition, None)
         self._unflushed.pop(partition, None)
+        self._synced_calls.pop(partition, None)
         self.resign(partition)
 
     def is_idle(self) -> bool:

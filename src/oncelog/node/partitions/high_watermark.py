@@ -26,7 +26,17 @@ class HighWatermarks:
         """Move it no more."""
         self._replicas.pop(partition, None)
 
+    def has_followers(self, partition: TopicPartition) -> bool:
+        """True if the partition is led here and copied by other brokers."""
+        replicas = self._replicas.get(partition)
+        return replicas is not None and replicas.has_followers
+
     def vouch(self, log: PartitionLog, end: Offset) -> bool:
         """This broker vouches for all of ``log`` before ``end``; True if the high watermark has moved."""
         replicas = self._replicas.get(log.partition)
         return replicas is not None and log.set_high_watermark(replicas.advance(self._broker_id, end))
+
+    def settle(self, log: PartitionLog) -> bool:
+        """Move the high watermark of ``log`` by what its replicas have fetched; True if it has moved."""
+        replicas = self._replicas.get(log.partition)
+        return replicas is not None and log.set_high_watermark(replicas.settle())

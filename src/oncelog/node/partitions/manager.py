@@ -3,6 +3,10 @@
 Topics are created, altered, deleted and configured in the image; here it is done to the logs, and only here.
 Leadership is the only road to a log: a partition is led in one epoch, or the answer is the error to tell.
 
+A partition has one role here at a time: it is led in one leader epoch, copied from its leader (``replication``), or
+neither while nobody leads. A broker that was restarted leads again only what it was elected for since: records that it
+had lost would else be replaced by others of the same epoch.
+
 Logs of new partitions are created in slices, or when somebody asks for one: a directory and a few files each are
 milliseconds on a busy disk, and a topic may have thousands of partitions.
 """
@@ -14,9 +18,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_LEADER_EPOCH, Offset, TopicPartition
+from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Offset, TopicPartition
 from oncelog.core.controller.model import PartitionImage, TopicImage
-from oncelog.core.replicas.leader import LeaderReplicas
+from oncelog.core.replicas.leader import UNKNOWN_EPOCH, LeaderReplicas
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.node.deadlines import Deadlines
@@ -25,6 +29,8 @@ from oncelog.node.partitions.delayed_fetches import DelayedFetches
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.log_configs import log_config, storage_config
 from oncelog.node.partitions.maintenance import Maintenance
+from oncelog.node.replication.followers import Followers
+from oncelog.node.replication.in_sync_sets import InSyncSets
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image import ImageDelta
@@ -47,6 +53,8 @@ class PartitionManager:
         delayed_fetches: DelayedFetches,
         maintenance: Maintenance,
         deadlines: Deadlines,
+        in_sync_sets: InSyncSets,
+        followers: Followers,
     ) -> None:
         self.logs = logs
         self._metadata = metadata
@@ -54,6 +62,9 @@ class PartitionManager:
         self._delayed_fetches = delayed_fetches
         self._maintenance = maintenance
         self._deadlines = deadlines
+        self._in_sync_sets = in_sync_sets
+        self._followers = followers
+        self._broker_epoch = metadata.broker_epoch
         self._leaders: dict[TopicPartition, LeaderLog] = {}
         self._missing: dict[TopicPartition, None] = {}
         self.fetch_sessions = FetchSessions(
@@ -84,7 +95,9 @@ class PartitionManager:
         for partition in gone:
             self._delete(partition)
         topics = self._metadata.image.topics
-        for name in (*delta.created, *delta.altered):
+        registered_anew = self._broker_epoch != self._metadata.broker_epoch
+        self._broker_epoch = self._metadata.broker_epoch
+        for name in topics if registered_anew else (*delta.created, *delta.altered):
             self._note_replicas(topics[name])
         touched = topics if delta.broker_configs else (*delta.created, *delta.altered, *delta.configs)
         for name in touched:
@@ -100,28 +113,58 @@ class PartitionManager:
     def _note_replicas(self, topic: TopicImage) -> None:
         for index, image in enumerate(topic.partitions):
             partition = TopicPartition(topic.name, index)
-            if self._metadata.broker_id not in image.replicas:
-                continue
             log = self.logs.logs.get(partition)
-            if log is None:
+            if self._metadata.broker_id not in image.replicas:
+                if log is not None or partition in self._missing:
+                    self._delete(partition)  # reassigned to other brokers
+            elif log is None:
                 self._missing[partition] = None
             else:
-                self._lead_or_resign(partition, log, image)
+                self._take_role(partition, log, image)
 
-    def _lead_or_resign(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> None:
-        led = self._leaders.get(partition)
-        if not self.leads(image):
-            if led is not None:
-                self._resign(partition)
-        elif led is not None and led.leader_epoch == image.leader_epoch:
-            led.replicas.change_in_sync(image.replicas, image.isr)
+    def _take_role(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> None:
+        if self.leads(image):
+            self._followers.stop(partition)
+            self._lead(partition, log, image)
+            return
+        if partition in self._leaders:
+            self._resign(partition)
+        if image.leader not in (NO_BROKER, self._metadata.broker_id):
+            self._followers.follow(partition, log, image.leader, image.leader_epoch)
         else:
-            replicas = LeaderReplicas(image.leader, image.replicas, image.isr, log.high_watermark)
-            self._leaders[partition] = LeaderLog(partition, log, image.leader_epoch, replicas)
-            self._group_commit.lead(partition, replicas)
+            self._followers.stop(partition)
+
+    def _lead(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> None:
+        led = self._leaders.get(partition)
+        if led is not None and led.leader_epoch == image.leader_epoch:
+            led.replicas.change_in_sync(image.replicas, image.isr, self._deadlines.now_ms)
+        else:
+            led = self._begin_to_lead(partition, log, image)
+        self._in_sync_sets.lead(led)
+        self._group_commit.replicas_changed(log)
+
+    def _begin_to_lead(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> LeaderLog:
+        has_followers = len(image.replicas) > 1
+        if has_followers:
+            log.begin_epoch(image.leader_epoch)
+        replicas = LeaderReplicas(
+            image.leader,
+            image.replicas,
+            image.isr,
+            log.high_watermark,
+            epoch_start=log.log_end_offset,
+            min_insync_replicas=log.config.min_insync_replicas,
+            now_ms=self._deadlines.now_ms,
+        )
+        led = self._leaders[partition] = LeaderLog(partition, log, image.leader_epoch, replicas)
+        self._group_commit.lead(partition, replicas)
+        if has_followers:
+            self._group_commit.appended(log)  # this broker vouches for its log, which needs no new record
+        return led
 
     def _resign(self, partition: TopicPartition) -> None:
         self._leaders.pop(partition, None)
+        self._in_sync_sets.resign(partition)
         self._group_commit.resign(partition)
         self._delayed_fetches.changed(partition)
 
@@ -130,11 +173,13 @@ class PartitionManager:
         topic = self._metadata.image.topics[partition.topic]
         config = log_config(self._metadata.topic_config(topic))
         log = self.logs.create(partition, topic.topic_id, config, now_ms=self._deadlines.now_ms)
-        self._lead_or_resign(partition, log, topic.partitions[partition.partition])
+        self._take_role(partition, log, topic.partitions[partition.partition])
 
     def _delete(self, partition: TopicPartition) -> None:
         self._missing.pop(partition, None)
         self._leaders.pop(partition, None)
+        self._in_sync_sets.resign(partition)
+        self._followers.stop(partition)
         if partition in self.logs.logs:
             self._maintenance.add(self.logs.delete(partition, self._metadata.random_bytes(16)))
             self._group_commit.dropped(partition)
@@ -155,6 +200,13 @@ class PartitionManager:
             log.set_topic_id(topic.topic_id)  # a power cut may have taken the file that says it
             if log.config != config:
                 log.config = config
+                self._config_changed(log)
+
+    def _config_changed(self, log: PartitionLog) -> None:
+        led = self._leaders.get(log.partition)
+        if led is not None and led.replicas.min_insync_replicas != log.config.min_insync_replicas:
+            led.replicas.min_insync_replicas = log.config.min_insync_replicas
+            self._group_commit.replicas_changed(log)
 
     def park_until_durable(self, task: Task, until: UntilDurable) -> None:
         """Keep ``task`` until every high watermark in ``until`` is reached."""
@@ -185,8 +237,10 @@ class PartitionManager:
         return iter(self._leaders.values())
 
     def leads(self, image: PartitionImage) -> bool:
-        """True if this broker leads the partition."""
-        return image.leader == self._metadata.broker_id
+        """True if this broker leads the partition: it was elected since it registered, or is the only replica."""
+        if image.leader != self._metadata.broker_id:
+            return False
+        return len(image.replicas) == 1 or image.leader_broker_epoch in (UNKNOWN_EPOCH, self._metadata.broker_epoch)
 
     def has_log(self, partition: TopicPartition) -> bool:
         """True if the partition has a log on disk already."""
@@ -208,6 +262,10 @@ class PartitionManager:
         self.records_in += record_count
         self.record_bytes_in += size_bytes
         self._group_commit.appended(leader_log.log)
+
+    def replica_fetched(self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset) -> None:
+        """See ``handlers.support.ports.Partitions``."""
+        self._in_sync_sets.fetched(leader_log, replica, broker_epoch, offset)
 
     def readable_changed(self, partition: TopicPartition) -> None:
         """See ``handlers.support.ports.Partitions``."""

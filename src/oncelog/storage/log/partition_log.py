@@ -12,7 +12,7 @@ from collections.abc import Generator
 from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.ports import OpenFile
-from oncelog.storage.checkpoints import Sync, write_topic_id
+from oncelog.storage.checkpoints import write_topic_id
 from oncelog.storage.config import LogConfig
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.jobs import Job
@@ -57,18 +57,13 @@ class PartitionLog(LogState):
         return record_validation.validate_records(data, self.config, now_ms, limit, self.partition)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Write down, durably, that ``epoch`` begins at the log's end: done at election, before any record (KIP-101).
+        """Note that ``epoch`` begins at the log's end: done at election, before any record (KIP-101).
 
-        Followers that have records of an epoch which this log never saw learn from it where theirs must be cut.
+        Followers that have records of an epoch which this log never saw learn from it where theirs must be cut. It is
+        not written down before the first record: an epoch without records parts no logs, and the batches say the rest.
         """
         self.has_replicas = True
-        before = self.leader_epochs.entries[:]
         self.leader_epochs.assign(epoch, self.log_end_offset)
-        try:
-            self.write_leader_epochs(Sync.ALL)
-        except OSError:
-            self.leader_epochs.entries = before
-            raise
 
     # As a follower
 

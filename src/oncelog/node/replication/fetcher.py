@@ -1,0 +1,332 @@
+"""Copies partitions from one leader: fetches, appends, truncates where the two logs part (KIP-101, KIP-279, KIP-595).
+
+The rule that makes a high watermark safe against a power cut of all brokers: **a follower asks for more only when what
+it has is on its disk** (``log.sync.policy=commit``). Its fetch offset tells the leader that it has all before, and the
+leader moves the high watermark by that. So the next request leaves when the syncs of the last answer are done.
+
+Phase          in the request  next
+-------------  --------------  ---------------------------------------------------------------
+``SYNCING``    no              its log is on disk                                → ``FETCHING``
+``FETCHING``   yes             records                                           → ``SYNCING``
+                               the logs part: truncated                          → ``FETCHING``
+                               its offset is out of the leader's range           → ``LOOKING_UP``
+                               another error                                     → ``WAITING``
+``LOOKING_UP`` no              the leader's first and last offset: truncated     → ``FETCHING``
+``WAITING``    no              after a while, or in another leader epoch         → ``FETCHING``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from oncelog.node.events import Fatal, Report
+from oncelog.node.links.broker_links import LinkPurpose
+from oncelog.node.replication.fetch_requests import FetchFrom, FetchRequests, Key
+from oncelog.node.replication.services import ReplicationServices
+from oncelog.storage.errors import AppendRefused
+from oncelog.wire.messages.fetch import FetchResponse, PartitionData
+from oncelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+if TYPE_CHECKING:
+    from oncelog.storage.log.partition_log import PartitionLog
+
+FIRST_WAIT_MS: Final = 20
+"""Before the second try: most errors are an image that is a moment behind. It doubles up to
+``replica.fetch.backoff.ms``."""
+ADDED_MS: Final = 20
+"""A fetch that the leader has held longer than this is given up when another partition is to be fetched: it does not
+know of that one, and may hold it for ``replica.fetch.wait.max.ms``."""
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+
+
+class Phase(Enum):
+    """The state of one copy; see the module's table."""
+
+    FETCHING = "fetching"
+    SYNCING = "syncing"
+    LOOKING_UP = "looking up"
+    WAITING = "waiting"
+
+
+class _Copy:
+    """A partition that is copied."""
+
+    __slots__ = ("key", "leader_end", "leader_epoch", "log", "partition", "phase", "wait_ms")
+
+    def __init__(self, partition: TopicPartition, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
+        self.partition = partition
+        self.key: Key = (log.topic_id, partition.partition)
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.phase = Phase.SYNCING
+        self.wait_ms = FIRST_WAIT_MS
+        self.leader_end = 0
+        """The leader's high watermark as it was last told."""
+
+
+class LeaderFetcher:
+    """See the module."""
+
+    def __init__(self, leader: BrokerId, services: ReplicationServices) -> None:
+        self._leader = leader
+        self._services = services
+        self._requests = FetchRequests()
+        self._copies: dict[Key, _Copy] = {}
+        self._by_partition: dict[TopicPartition, _Copy] = {}
+        self._syncing = 0
+        self._request = 0
+        """Number of the request under way, and of the last one."""
+        self._is_under_way = False
+        self._sent_ms = 0
+        self._not_before_ms = 0
+        self._wait_ms = FIRST_WAIT_MS
+
+    # Partitions
+
+    def follow(self, partition: TopicPartition, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
+        """Copy a partition in ``leader_epoch``; nothing changes where that is the one already."""
+        known = self._by_partition.get(partition)
+        if known is not None and known.leader_epoch == leader_epoch and known.log is log:
+            return
+        if known is not None:
+            self.stop(partition)
+        copy = _Copy(partition, log, leader_epoch)
+        self._by_partition[partition] = self._copies[copy.key] = copy
+        self._sync(copy)
+        if self._is_under_way:
+            deadlines = self._services.deadlines
+            deadlines.at(max(deadlines.now_ms, self._sent_ms + ADDED_MS), partial(self._give_up_held, self._request))
+
+    def stop(self, partition: TopicPartition) -> None:
+        """Copy a partition no more."""
+        copy = self._by_partition.pop(partition, None)
+        if copy is None:
+            return
+        del self._copies[copy.key]
+        self._requests.want_no_more(copy.key)
+        if copy.phase is Phase.SYNCING:
+            self._syncing -= 1
+        copy.phase = Phase.WAITING
+
+    def max_lag(self) -> int:
+        """The largest number of records by which a copy is behind."""
+        return max((copy.leader_end - copy.log.log_end_offset for copy in self._copies.values()), default=0)
+
+    def _is_current(self, copy: _Copy) -> bool:
+        return self._copies.get(copy.key) is copy
+
+    def _sync(self, copy: _Copy) -> None:
+        copy.phase = Phase.SYNCING
+        self._syncing += 1
+        self._services.group_commit.when_synced(copy.log, partial(self._synced, copy))
+
+    def _synced(self, copy: _Copy) -> None:
+        if self._is_current(copy) and copy.phase is Phase.SYNCING:
+            self._syncing -= 1
+            self._go_on(copy)
+
+    def _go_on(self, copy: _Copy) -> None:
+        log = copy.log
+        copy.phase = Phase.FETCHING
+        start, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
+        self._requests.want(copy.key, FetchFrom(end, log.leader_epoch, copy.leader_epoch, start, high_watermark))
+
+    def _wait(self, copy: _Copy) -> None:
+        """Leave a partition out for a while."""
+        copy.phase = Phase.WAITING
+        self._requests.want_no_more(copy.key)
+        longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
+        deadlines = self._services.deadlines
+        deadlines.at(deadlines.now_ms + min(copy.wait_ms, longest_ms), partial(self._waited, copy))
+        copy.wait_ms = min(2 * copy.wait_ms, max(longest_ms, FIRST_WAIT_MS))
+
+    def _waited(self, copy: _Copy, _now_ms: int) -> None:
+        if self._is_current(copy) and copy.phase is Phase.WAITING:
+            self._go_on(copy)
+
+    # Requests
+
+    def fetch(self) -> None:
+        """Send the next request, when the last one is answered and its records are on disk."""
+        services = self._services
+        now_ms = services.deadlines.now_ms
+        if self._is_under_way or self._syncing or self._requests.is_empty() or now_ms < self._not_before_ms:
+            return
+        config = services.metadata.config
+        request = self._requests.next_request(services.metadata.broker_id, services.metadata.broker_epoch, config)
+        self._request += 1
+        self._is_under_way, self._sent_ms = True, now_ms
+        services.links.request(
+            self._leader,
+            LinkPurpose.FETCH,
+            request,
+            partial(self._answered, self._request),
+            int(config.get("replica.socket.timeout.ms")),
+        )
+
+    def _give_up_held(self, request: int, _now_ms: int) -> None:
+        """The leader holds the request and does not know of a partition that is to be fetched: ask again."""
+        if self._is_under_way and self._request == request:
+            self._is_under_way = False
+            self._requests.reset()
+            self._services.links.drop(self._leader, LinkPurpose.FETCH)
+
+    def _answered(self, request: int, response: FetchResponse | None) -> None:
+        if request != self._request or not self._is_under_way:
+            return
+        self._is_under_way = False
+        if response is None:
+            self._requests.reset()
+            self._pause()
+            return
+        self._wait_ms = FIRST_WAIT_MS
+        if not self._requests.answered(response):
+            return
+        if response.error_code:
+            self._pause()
+            return
+        for topic in response.responses:
+            for data in topic.partitions:
+                self._take(topic.topic_id, data)
+
+    def _pause(self) -> None:
+        """The leader cannot be reached, or refuses all: try again after a while."""
+        deadlines = self._services.deadlines
+        self._not_before_ms = deadlines.now_ms + self._wait_ms
+        longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
+        self._wait_ms = min(2 * self._wait_ms, max(longest_ms, FIRST_WAIT_MS))
+        deadlines.at(self._not_before_ms, lambda _now: None)  # the event's end sends what is due
+
+    # Answers
+
+    def _take(self, topic_id: bytes, data: PartitionData) -> None:
+        key = (topic_id, data.partition_index)
+        copy = self._copies.get(key)  # type: ignore[arg-type]  # bytes of a topic id
+        if copy is None or copy.phase is not Phase.FETCHING:
+            return
+        sent = self._requests.sent.get(copy.key)
+        if sent is None or sent.leader_epoch != copy.leader_epoch or sent.offset != copy.log.log_end_offset:
+            return  # asked for under another leadership
+        try:
+            self._take_in(copy, data)
+        except AppendRefused as refused:
+            self._report("error", f"cannot append what the leader of {copy.partition} sent: {refused.message}")
+            self._wait(copy)
+        except OSError as error:
+            self._failed(copy, error)
+
+    def _take_in(self, copy: _Copy, data: PartitionData) -> None:
+        log, services = copy.log, self._services
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._look_up(copy)
+        elif data.error_code:
+            self._wait(copy)
+        elif data.diverging_epoch is not None:
+            self._truncate(copy, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+        else:
+            copy.wait_ms, copy.leader_end = FIRST_WAIT_MS, data.high_watermark
+            appended = None
+            if data.records:
+                records = _contiguous(data.records)
+                appended = log.append_replicated(
+                    records, now_ms=services.deadlines.now_ms, leader_epoch=copy.leader_epoch
+                )
+            if log.follow(data.high_watermark, data.log_start_offset):
+                services.delayed_fetches.changed(copy.partition)
+            if appended is not None and appended.batch_count:
+                self._sync(copy)
+            else:
+                self._go_on(copy)
+
+    def _truncate(self, copy: _Copy, epoch: int, leader_end: int) -> None:
+        """Cut where the logs part: the leader's end of the last epoch that both have, or this log's."""
+        log = copy.log
+        own_epoch, own_end = log.epoch_end_offset(epoch, log.leader_epoch)
+        offset = min(leader_end, log.log_end_offset if own_epoch < 0 else own_end, log.log_end_offset)
+        self._cut(copy, partial(log.truncate_to, max(offset, 0), self._services.deadlines.now_ms))
+
+    def _cut(self, copy: _Copy, cut: Callable[[], object]) -> None:
+        """Truncate. A failure leaves open what is on the disk: nobody may go on from there."""
+        try:
+            cut()
+        except OSError as error:
+            self._services.outbox.effects.append(Fatal(f"could not truncate {copy.partition}: {error}"))
+            return
+        self._services.delayed_fetches.changed(copy.partition)
+        self._sync(copy)
+
+    # Out of the leader's range
+
+    def _look_up(self, copy: _Copy) -> None:
+        """Ask for the first and last offset of the leader's log: this one begins anew, or is cut."""
+        copy.phase = Phase.LOOKING_UP
+        self._requests.want_no_more(copy.key)
+        found: dict[int, int] = {}
+        for timestamp in (_EARLIEST, _LATEST):
+            asked = ListOffsetsPartition(
+                partition_index=copy.partition.partition,
+                current_leader_epoch=copy.leader_epoch,
+                timestamp=timestamp,
+            )
+            services = self._services
+            services.links.request(
+                self._leader,
+                LinkPurpose.CONTROL,
+                ListOffsetsRequest(
+                    replica_id=services.metadata.broker_id,
+                    topics=[ListOffsetsTopic(name=copy.partition.topic, partitions=[asked])],
+                ),
+                partial(self._looked_up, copy, found, timestamp),
+                int(services.metadata.config.get("replica.socket.timeout.ms")),
+            )
+
+    def _looked_up(
+        self, copy: _Copy, found: dict[int, int], timestamp: int, response: ListOffsetsResponse | None
+    ) -> None:
+        if not self._is_current(copy) or copy.phase is not Phase.LOOKING_UP:
+            return
+        answer = _only_partition(response)
+        if answer is None or answer.error_code:
+            self._wait(copy)
+            return
+        found[timestamp] = answer.offset
+        if len(found) < 2:
+            return
+        log, now_ms = copy.log, self._services.deadlines.now_ms
+        if found[_EARLIEST] <= log.log_end_offset:
+            self._cut(copy, partial(log.truncate_to, found[_LATEST], now_ms))
+        else:
+            self._cut(copy, partial(log.truncate_fully_and_start_at, found[_EARLIEST], now_ms))
+
+    # Trouble
+
+    def _failed(self, copy: _Copy, error: OSError) -> None:
+        self._report("error", f"cannot append to {copy.partition}: {error}")
+        self._wait(copy)
+
+    def _report(self, level: str, message: str) -> None:
+        self._services.outbox.effects.append(Report(level, message))
+
+
+def _contiguous(records: object) -> memoryview | bytes:
+    if isinstance(records, bytes | bytearray | memoryview):
+        return memoryview(records)
+    return b"".join(records)  # type: ignore[arg-type]  # buffers, as an answer from a socket has them
+
+
+def _only_partition(response: ListOffsetsResponse | None) -> ListOffsetsPartitionResponse | None:
+    if response is None or len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
+        return None
+    return response.topics[0].partitions[0]

@@ -1,0 +1,50 @@
+"""The partitions that this broker copies from their leaders, by leader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from oncelog.node.replication.fetcher import LeaderFetcher
+from oncelog.node.replication.services import ReplicationServices
+
+if TYPE_CHECKING:
+    from oncelog.storage.log.partition_log import PartitionLog
+
+
+class Followers:
+    """One fetcher for each leader that this broker follows; see ``fetcher``."""
+
+    def __init__(self, services: ReplicationServices) -> None:
+        self._services = services
+        self._fetchers: dict[BrokerId, LeaderFetcher] = {}
+        self._leaders: dict[TopicPartition, BrokerId] = {}
+
+    def follow(self, partition: TopicPartition, log: PartitionLog, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Copy a partition from its leader in ``leader_epoch`` from now on."""
+        if self._leaders.get(partition) not in (None, leader):
+            self.stop(partition)
+        self._leaders[partition] = leader
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = LeaderFetcher(leader, self._services)
+        fetcher.follow(partition, log, leader_epoch)
+
+    def stop(self, partition: TopicPartition) -> None:
+        """Copy it no more."""
+        leader = self._leaders.pop(partition, None)
+        if leader is not None:
+            self._fetchers[leader].stop(partition)
+
+    def leader_of(self, partition: TopicPartition) -> BrokerId | None:
+        """The leader that a partition is copied from, None for those that are not."""
+        return self._leaders.get(partition)
+
+    def fetch(self) -> None:
+        """Send the fetches that are due; called when an event is over."""
+        for fetcher in self._fetchers.values():
+            fetcher.fetch()
+
+    def max_lag(self) -> int:
+        """The largest number of records by which a copy is behind what its leader last told (Kafka's MaxLag)."""
+        return max((fetcher.max_lag() for fetcher in self._fetchers.values()), default=0)

@@ -1,0 +1,122 @@
+"""In-sync sets of the partitions that this broker leads: who joins, who leaves, and the commits that say so (KIP-497).
+
+A follower joins with the fetch that shows it caught up; a look at all of them, twice in ``replica.lag.time.max.ms``,
+finds those that are not any more. A change is proposed by a conditional commit of the partition's state, one at a time
+for each partition; the image then says what became of it. A proposal whose outcome is not known counts until it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oncelog.base.ids import BrokerId, Offset, TopicPartition
+from oncelog.base.tree import CommitOutcome
+from oncelog.core.controller.in_sync import change_in_sync, may_be_in_sync
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.metadata import Metadata
+from oncelog.node.metadata_log import MetadataLog
+from oncelog.node.partitions.group_commit import GroupCommit
+
+if TYPE_CHECKING:
+    from oncelog.handlers.support.leadership import LeaderLog
+
+
+class InSyncSets:
+    """See the module."""
+
+    def __init__(
+        self, metadata: Metadata, metadata_log: MetadataLog, deadlines: Deadlines, group_commit: GroupCommit
+    ) -> None:
+        self._metadata = metadata
+        self._metadata_log = metadata_log
+        self._deadlines = deadlines
+        self._group_commit = group_commit
+        self._led: dict[TopicPartition, LeaderLog] = {}
+        """Partitions with followers."""
+        self._looking = False
+        self.shrinks = 0
+        self.expansions = 0
+
+    def lead(self, leader: LeaderLog) -> None:
+        """Keep the in-sync set of a partition from now on."""
+        if leader.replicas.has_followers:
+            self._led[leader.partition] = leader
+            self._look_later()
+        else:
+            self._led.pop(leader.partition, None)
+
+    def resign(self, partition: TopicPartition) -> None:
+        """Another broker keeps it now, or nobody."""
+        self._led.pop(partition, None)
+
+    def fetched(self, leader: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset) -> None:
+        """A follower has fetched from ``offset``, so it has all before, as durable as the sync policy promises."""
+        replicas, log, now_ms = leader.replicas, leader.log, self._deadlines.now_ms
+        follower = replicas.follower(replica)
+        if follower is None:
+            return
+        follower.fetched(offset, log.log_end_offset, broker_epoch, now_ms)
+        is_member = replica in replicas.in_sync
+        eligible = not is_member and may_be_in_sync(self._metadata.image, replica, broker_epoch)
+        follower.is_joining = eligible and follower.is_caught_up(log.log_end_offset, now_ms, self._lag_ms())
+        self._group_commit.replicas_changed(log)
+        if eligible and not replicas.has_proposed and replicas.may_join(replica):
+            self._propose(leader, (*replicas.in_sync, replica))
+
+    def under_replicated_count(self) -> int:
+        """Partitions led here whose in-sync set lacks a replica (Kafka's UnderReplicatedPartitions)."""
+        return sum(len(leader.replicas.in_sync) < len(leader.replicas.assigned) for leader in self._led.values())
+
+    def under_min_in_sync_count(self) -> int:
+        """Partitions led here that refuse acks=all (Kafka's UnderMinIsrPartitionCount)."""
+        return sum(not leader.replicas.has_enough_in_sync() for leader in self._led.values())
+
+    # Looking after members that lag
+
+    def _lag_ms(self) -> int:
+        return int(self._metadata.config.get("replica.lag.time.max.ms"))
+
+    def _look_later(self) -> None:
+        if not self._looking:
+            self._looking = True
+            self._deadlines.at(self._deadlines.now_ms + max(1, self._lag_ms() // 2), self._look)
+
+    def _look(self, now_ms: int) -> None:
+        self._looking = False
+        lag_ms = self._lag_ms()
+        for leader in list(self._led.values()):
+            replicas, end = leader.replicas, leader.log.log_end_offset
+            if replicas.let_go_of_joining(end, now_ms, lag_ms):
+                self._group_commit.replicas_changed(leader.log)
+            if replicas.has_proposed:
+                continue
+            lagging = replicas.lagging(end, now_ms, lag_ms)
+            if lagging:
+                self._propose(leader, [member for member in replicas.in_sync if member not in lagging])
+        if self._led:
+            self._look_later()
+
+    # Proposals
+
+    def _propose(self, leader: LeaderLog, in_sync: Sequence[BrokerId]) -> None:
+        operations = change_in_sync(
+            self._metadata.image, leader.partition, in_sync, leader.leader_epoch, leader.replicas.least_in_sync()
+        )
+        if operations is None:
+            return  # the image knows of a newer leadership, which is taken over in this event
+        is_expansion = len(in_sync) > len(leader.replicas.in_sync)
+        leader.replicas.propose(in_sync)
+        settled = partial(self._settled, leader, is_expansion=is_expansion)
+        self._metadata_log.commit(operations, settled, gives_up=False)
+
+    def _settled(self, leader: LeaderLog, outcome: CommitOutcome, *, is_expansion: bool) -> None:
+        """The image has the outcome: it was taken over where something was committed. After a refusal the next fetch,
+        or the next look, proposes anew."""
+        if outcome is CommitOutcome.COMMITTED:
+            self.expansions += is_expansion
+            self.shrinks += not is_expansion
+        leader.replicas.withdraw()
+        if self._led.get(leader.partition) is leader:
+            self._group_commit.replicas_changed(leader.log)

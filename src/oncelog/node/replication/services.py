@@ -1,0 +1,24 @@
+"""The parts of a node that replication works with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from oncelog.node.deadlines import Deadlines
+    from oncelog.node.links.broker_links import BrokerLinks
+    from oncelog.node.metadata import Metadata
+    from oncelog.node.outbox import Outbox
+    from oncelog.node.partitions.delayed_fetches import DelayedFetches
+    from oncelog.node.partitions.group_commit import GroupCommit
+
+
+class ReplicationServices(NamedTuple):
+    """Collaborators of the fetchers."""
+
+    links: BrokerLinks
+    metadata: Metadata
+    deadlines: Deadlines
+    group_commit: GroupCommit
+    delayed_fetches: DelayedFetches
+    outbox: Outbox
