@@ -1,0 +1,59 @@
+"""Replicated topics and what is in their replicas, for the scenarios of a cluster."""
+
+from __future__ import annotations
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.core.controller.model import PartitionImage
+from oncelog.records.batch import iter_headers
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.create_topics import CreatableTopicConfig as Config
+from tests.scenario.cluster.cluster import Cluster, ClusterDriver
+from tests.scenario.node.driver import Peer
+from tests.scenario.node.requests import PRODUCE_VERSION, batch, produce, produced
+from tests.unit.storage.replication import log_bytes
+
+PARTITION = TopicPartition(TopicName("t"), 0)
+
+
+def create_replicated(peer: Peer, brokers: list[int], name: str = "t", **configs: str) -> None:
+    """Create a topic of one partition on ``brokers``, the first of which leads."""
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=brokers)],
+        configs=[Config(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+    )
+    response = peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    assert [t.error_code for t in response.topics] == [0], response
+
+
+def state(driver: ClusterDriver, partition: TopicPartition = PARTITION) -> PartitionImage:
+    """A partition in a broker's image."""
+    found = driver.node.cluster.image.partition(partition)
+    assert found is not None
+    return found
+
+
+def replica(driver: ClusterDriver, partition: TopicPartition = PARTITION) -> PartitionLog:
+    """A broker's log of a partition, led there or not."""
+    return driver.node.logs.logs[partition]
+
+
+def contents(log: PartitionLog) -> list[tuple[int, int]]:
+    """(base offset, leader epoch) of every batch in a log."""
+    return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(log_bytes(log))]
+
+
+def write(cluster: Cluster, broker_id: int, *values: bytes, acks: int = -1) -> tuple[int, int]:
+    """Produce to a leader; (error code, base offset), which must be told at once."""
+    peer = cluster.connect(broker_id)
+    return produced(peer.ask(produce("t", batch(cluster[broker_id], *values), acks=acks), PRODUCE_VERSION))
+
+
+def assert_same(cluster: Cluster, *brokers: int) -> None:
+    """All replicas have the same bytes and the same high watermark."""
+    logs = [replica(cluster[broker]) for broker in brokers]
+    assert {log_bytes(log) for log in logs} == {log_bytes(logs[0])}
+    assert {log.high_watermark for log in logs} == {logs[0].log_end_offset}
