@@ -95,6 +95,21 @@ def describe_configs(
     return client.retrying(attempt)
 
 
+def values_of(client: Client, kind: ResourceType, names: Iterable[str], key: str) -> dict[str, str | None]:
+    """The value of one key by name, asked in one request; names that may not be read, or are gone, are left out."""
+    wanted = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key]) for name in names
+    ]
+    response = client.retrying(lambda: client.request(DescribeConfigsRequest(resources=wanted)))
+    return {
+        result.resource_name: one.value
+        for result in response.results
+        if not result.error_code
+        for one in result.configs
+        if one.name == key
+    }
+
+
 def alter_configs(
     client: Client,
     kind: ResourceType,

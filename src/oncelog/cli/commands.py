@@ -33,6 +33,7 @@ class SubCommand(NamedTuple):
 COMMANDS: Final[dict[str, SubCommand]] = {
     "serve": SubCommand("oncelog.cli.serve:serve", "Run a broker."),
     "topic": SubCommand("oncelog.cli.topic:app", "Create, list, describe, alter and delete topics."),
+    "cluster": SubCommand("oncelog.cli.cluster:app", "Look at a cluster: brokers, replicas, leaders."),
     "produce": SubCommand("oncelog.cli.produce:produce", "Write records from stdin or files to a topic."),
     "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),

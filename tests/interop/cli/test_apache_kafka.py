@@ -46,6 +46,16 @@ def test_topics_records_and_groups(run: Run, kafka: ApacheKafka) -> None:
     assert run("topic", "delete", "t").code == 0
 
 
+def test_the_state_of_a_cluster(run: Run) -> None:
+    assert run("topic", "create", "s", "-p", "2").code == 0
+    ran = run("cluster", "status", "--json")
+    found = json.loads(ran.out)
+    assert (ran.code, found["healthy"], found["controller_id"]) == (0, True, 1)
+    assert [(row["state"], len(row["directories"])) for row in found["brokers"]] == [("up", 1)]
+    assert {("s", 0), ("s", 1)} <= {(row["topic"], row["partition"]) for row in found["at_min_isr"]}
+    assert run("topic", "delete", "s").code == 0
+
+
 def test_only_what_is_committed_is_seen_and_the_files_show_the_rest(run: Run, kafka: ApacheKafka) -> None:
     from confluent_kafka import Producer
 

@@ -1,0 +1,253 @@
+"""The state of a cluster at a glance: its brokers, their log directories, and the partitions that lack something.
+
+The conditions of a partition are those of Apache Kafka's ``kafka-topics``: replicas that a reassignment is adding are
+not missed yet, and min.insync.replicas counts up to the number of replicas. A broker that does not answer is a row, not
+a failure. Metadata, configurations and log directories are asked one after the other: the picture may be torn by what
+changes meanwhile, and the next one is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from oncelog.admin.configs import ResourceType, values_of
+from oncelog.admin.reassignments import ReassignmentRow, Replicas, list_reassignments
+from oncelog.base.ids import TopicName
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused, ClientError, explain
+from oncelog.client.machine.metadata import TopicInfo
+from oncelog.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest
+from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+
+BrokerState = Literal["up", "fenced", "unreachable", "absent"]
+"""``fenced``: registered, but leads and replicates nothing. ``unreachable``: registered, but does not answer us.
+``absent``: holds replicas by the metadata, but is not registered."""
+MIN_ISR: Final = "min.insync.replicas"
+_FIRST_VERSION_WITH_FENCED: Final = 2
+_TOPICS_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryStatus:
+    """A log directory of a broker; ``error`` is None when it is online, sizes are None where they are not told."""
+
+    broker_id: int
+    directory: str
+    error: str | None
+    total_bytes: int | None
+    usable_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """A broker; ``leads`` and ``replicas`` count partitions, ``error`` says why it did not answer."""
+
+    broker_id: int
+    host: str | None
+    port: int | None
+    rack: str | None
+    state: BrokerState
+    is_controller: bool
+    leads: int
+    replicas: int
+    directories: list[DirectoryStatus]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """A partition; ``min_isr`` is None when its topic's configuration may not be read. ``adding`` is not missed yet."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: Replicas
+    isr: Replicas
+    min_isr: int | None
+    adding: Replicas = ()
+
+    @property
+    def has_leader(self) -> bool:
+        """True if a broker leads it."""
+        return self.leader is not None
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """True if a replica is not in sync that should be: acks=all is answered without it."""
+        return len(self.isr) < len(self.replicas) - len(self.adding)
+
+    @property
+    def spare(self) -> int | None:
+        """Replicas in sync above what acks=all needs; negative: it is refused. None when that is not known."""
+        return None if self.min_isr is None else len(self.isr) - min(self.min_isr, len(self.replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """A cluster. It is healthy when there are no ``problems``, which are phrases for people."""
+
+    healthy: bool
+    problems: list[str]
+    cluster_id: str | None
+    controller_id: int | None
+    brokers: list[BrokerStatus]
+    topics: int
+    partitions: int
+    without_leader: list[PartitionStatus]
+    under_replicated: list[PartitionStatus]
+    under_min_isr: list[PartitionStatus]
+    at_min_isr: list[PartitionStatus]
+    offline_directories: list[DirectoryStatus]
+    reassignments: list[ReassignmentRow]
+
+
+def cluster_status(client: Client) -> ClusterStatus:
+    """The cluster as it is now. Raises NoBrokerReachable, BrokerRefused."""
+    topics = client.metadata(None)
+    reassignments = list_reassignments(client)
+    partitions = partition_rows(topics.values(), reassignments, _min_isr(client, topics))
+    controller = client.view.controller_id
+    brokers = _brokers(client, partitions)
+    return assess(client.view.cluster_id, controller, brokers, partitions, reassignments)
+
+
+def partition_rows(
+    topics: Iterable[TopicInfo], reassignments: Iterable[ReassignmentRow], min_isr: Mapping[str, int]
+) -> list[PartitionStatus]:
+    """All partitions of ``topics``, by topic and index."""
+    adding = {(one.topic, one.partition): one.adding for one in reassignments}
+    return [
+        PartitionStatus(
+            topic.name,
+            index,
+            one.leader if one.leader >= 0 else None,
+            one.replicas,
+            one.isr,
+            min_isr.get(topic.name),
+            adding.get((topic.name, index), ()),
+        )
+        for topic in sorted(topics, key=lambda topic: topic.name)
+        for index, one in sorted(topic.partitions.items())
+    ]
+
+
+def assess(
+    cluster_id: str | None,
+    controller_id: int,
+    brokers: list[BrokerStatus],
+    partitions: list[PartitionStatus],
+    reassignments: list[ReassignmentRow],
+) -> ClusterStatus:
+    """Sort the rows by what they lack, and name the problems. Being at min ISR and a reassignment are none."""
+    offline = [one for broker in brokers for one in broker.directories if one.error is not None]
+    without_leader = [one for one in partitions if not one.has_leader]
+    under_replicated = [one for one in partitions if one.is_under_replicated]
+    under_min_isr = [one for one in partitions if one.spare is not None and one.spare < 0]
+    problems = [f"broker {one.broker_id} is {one.state}" for one in brokers if one.state != "up"]
+    if all(one.broker_id != controller_id for one in brokers):
+        problems.append("no controller")
+    for rows, phrase in (
+        (without_leader, "without leader"),
+        (under_replicated, "under-replicated"),
+        (under_min_isr, "under min ISR"),
+    ):
+        if rows:
+            problems.append(f"{len(rows)} partition(s) {phrase}")
+    problems += [f"{one.directory} of broker {one.broker_id} is offline" for one in offline]
+    return ClusterStatus(
+        healthy=not problems,
+        problems=problems,
+        cluster_id=cluster_id,
+        controller_id=controller_id if controller_id >= 0 else None,
+        brokers=brokers,
+        topics=len({one.topic for one in partitions}),
+        partitions=len(partitions),
+        without_leader=without_leader,
+        under_replicated=under_replicated,
+        under_min_isr=under_min_isr,
+        at_min_isr=[one for one in partitions if one.spare == 0],
+        offline_directories=offline,
+        reassignments=reassignments,
+    )
+
+
+def _min_isr(client: Client, topics: Mapping[TopicName, TopicInfo]) -> dict[str, int]:
+    """min.insync.replicas of each topic whose configuration may be read."""
+    values: dict[str, str | None] = {}
+    names = list(topics)
+    for at in range(0, len(names), _TOPICS_AT_ONCE):
+        values |= values_of(client, ResourceType.TOPIC, names[at : at + _TOPICS_AT_ONCE], MIN_ISR)
+    return {name: int(value) for name, value in values.items() if value is not None}
+
+
+def _brokers(client: Client, partitions: list[PartitionStatus]) -> list[BrokerStatus]:
+    leads: dict[int, int] = {}
+    replicas: dict[int, int] = {}
+    for one in partitions:
+        if one.leader is not None:
+            leads[one.leader] = leads.get(one.leader, 0) + 1
+        for broker in one.replicas:
+            replicas[broker] = replicas.get(broker, 0) + 1
+    registered = {one.broker_id: one for one in _registered(client)}
+    rows = []
+    for broker_id in sorted({*registered, *replicas}):
+        known = registered.get(broker_id)
+        state: BrokerState = "absent" if known is None else "fenced" if known.is_fenced else "up"
+        directories: list[DirectoryStatus] = []
+        error = None
+        if state == "up":
+            try:
+                directories = _directories(client, broker_id)
+            except BrokerRefused as refused:
+                error = str(refused)
+            except ClientError as failed:
+                state, error = "unreachable", str(failed)
+        rows.append(
+            BrokerStatus(
+                broker_id,
+                known.host if known else None,
+                known.port if known else None,
+                known.rack if known else None,
+                state,
+                broker_id == client.view.controller_id,
+                leads.get(broker_id, 0),
+                replicas.get(broker_id, 0),
+                directories,
+                error,
+            )
+        )
+    return rows
+
+
+def _registered(client: Client) -> list[DescribeClusterBroker]:
+    """The registered brokers: fenced ones too, where brokers tell them (KIP-1073)."""
+    link = client.link()
+    if not link.versions.supports(DescribeClusterRequest):
+        return [
+            DescribeClusterBroker(broker_id=one.broker_id, host=one.address.host, port=one.address.port, rack=one.rack)
+            for one in client.view.brokers.values()
+        ]
+    with_fenced = link.versions.supports(DescribeClusterRequest, _FIRST_VERSION_WITH_FENCED)
+    response = client.request(DescribeClusterRequest(include_fenced_brokers=with_fenced))
+    if response.error_code:
+        raise BrokerRefused(response.error_code, "cluster", response.error_message)
+    return response.brokers
+
+
+def _directories(client: Client, broker_id: int) -> list[DirectoryStatus]:
+    """The log directories of a broker, without the replicas in them. Raises ClientError."""
+    response = client.request(DescribeLogDirsRequest(topics=[]), broker=broker_id)
+    if response.error_code:
+        raise BrokerRefused(response.error_code, f"log directories of broker {broker_id}")
+    return [
+        DirectoryStatus(
+            broker_id,
+            one.log_dir,
+            explain(one.error_code) if one.error_code else None,
+            one.total_bytes if one.total_bytes >= 0 else None,
+            one.usable_bytes if one.usable_bytes >= 0 else None,
+        )
+        for one in response.results
+    ]

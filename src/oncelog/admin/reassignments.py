@@ -1,0 +1,184 @@
+"""Moving replicas between brokers (KIP-455) and electing leaders (KIP-183, KIP-460), asked of the controller.
+
+The rule: nothing is waited for. A reassignment goes on in the cluster after it was accepted, and is over when it is no
+longer listed; which replicas to move where is ``reassignment_plan``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
+from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from oncelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+
+Replicas = tuple[int, ...]
+"""The brokers of a partition; the first one is its preferred leader."""
+_AT_ONCE: Final = 1000
+"""Partitions in one request: what a controller changes in one commit is bounded."""
+_FIRST_VERSION_WITH_TYPE: Final = 1
+
+
+class Election(IntEnum):
+    """The two kinds of election. UNCLEAN may lose records: a replica that was not in sync may lead."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentRow:
+    """A reassignment under way. ``replicas`` are all that there are meanwhile."""
+
+    topic: str
+    partition: int
+    replicas: Replicas
+    adding: Replicas
+    removing: Replicas
+
+    @property
+    def target(self) -> Replicas:
+        """The replicas that will be left, in their order."""
+        return tuple(one for one in self.replicas if one not in self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """The outcome for one partition; ``error`` is None when it was done."""
+
+    topic: str
+    partition: int
+    error: str | None = None
+    error_code: int = 0
+
+
+def list_reassignments(client: Client, *, timeout_ms: int = 30_000) -> list[ReassignmentRow]:
+    """The reassignments under way, by topic and partition. Raises BrokerRefused."""
+    message = ListPartitionReassignmentsRequest(topics=None, timeout_ms=timeout_ms)
+
+    def attempt() -> list[ReassignmentRow]:
+        response = client.request(message, broker="controller")
+        if response.error_code:
+            raise BrokerRefused(response.error_code, "reassignments", response.error_message)
+        return sorted(
+            (
+                ReassignmentRow(
+                    topic.name,
+                    one.partition_index,
+                    tuple(one.replicas),
+                    tuple(one.adding_replicas),
+                    tuple(one.removing_replicas),
+                )
+                for topic in response.topics
+                for one in topic.partitions
+            ),
+            key=lambda row: (row.topic, row.partition),
+        )
+
+    return client.retrying(attempt)
+
+
+def reassign(
+    client: Client, wanted: Mapping[TopicPartition, Replicas | None], *, timeout_ms: int = 30_000
+) -> list[PartitionOutcome]:
+    """Begin to move partitions to these replicas, or take back what is under way (None); an outcome each."""
+    outcomes: list[PartitionOutcome] = []
+    order = sorted(wanted)
+    for at in range(0, len(order), _AT_ONCE):
+        topics = [
+            ReassignableTopic(
+                name=topic,
+                partitions=[
+                    ReassignablePartition(partition_index=index, replicas=_wire(wanted[TopicPartition(topic, index)]))
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in _by_topic(order[at : at + _AT_ONCE]).items()
+        ]
+        outcomes += _reassign(client, AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=timeout_ms))
+    return outcomes
+
+
+def _reassign(client: Client, message: AlterPartitionReassignmentsRequest) -> list[PartitionOutcome]:
+    def attempt() -> list[PartitionOutcome]:
+        response = client.request(
+            message, broker="controller", timeout_ms=message.timeout_ms + client.config.request_timeout_ms
+        )
+        if response.error_code:
+            raise BrokerRefused(response.error_code, "reassignment", response.error_message)
+        for topic in response.responses:
+            client.view.forget(topic.name)
+        return [
+            _outcome(topic.name, one.partition_index, one.error_code, one.error_message)
+            for topic in response.responses
+            for one in topic.partitions
+        ]
+
+    return client.retrying(attempt)
+
+
+def elect_leaders(
+    client: Client,
+    election: Election,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    timeout_ms: int = 30_000,
+) -> list[PartitionOutcome]:
+    """Elect leaders of these partitions, with an outcome each; for None of all, with an outcome where one was needed.
+
+    A partition that has the leader it should have counts as done. Raises BrokerRefused, UnsupportedRequest.
+    """
+    asked = None
+    if partitions is not None:
+        grouped = _by_topic(sorted(set(partitions)))
+        asked = [TopicPartitions(topic=topic, partitions=list(indexes)) for topic, indexes in grouped.items()]
+    message = ElectLeadersRequest(election_type=election, topic_partitions=asked, timeout_ms=timeout_ms)
+
+    def attempt() -> list[PartitionOutcome]:
+        link = client.link("controller")
+        version = link.versions.choose(message)
+        if election is Election.UNCLEAN and version < _FIRST_VERSION_WITH_TYPE:
+            raise UnsupportedRequest("unclean elections: the broker is too old for them")
+        response = link.call(message, version, timeout_ms + client.config.request_timeout_ms)
+        if response.error_code:
+            raise BrokerRefused(response.error_code, f"{election.name.lower()} election")
+        results = [(topic.topic, one) for topic in response.replica_election_results for one in topic.partition_result]
+        passing = {one.error_code for _, one in results if remedy(one.error_code) is Remedy.REFRESH_METADATA}
+        if ErrorCode.NOT_CONTROLLER in passing:
+            raise BrokerRefused(ErrorCode.NOT_CONTROLLER, f"{election.name.lower()} election")
+        for topic, _ in results:
+            client.view.forget(topic)
+        return sorted(
+            (_outcome(topic, one.partition_id, one.error_code, one.error_message) for topic, one in results),
+            key=lambda row: (row.topic, row.partition),
+        )
+
+    return client.retrying(attempt)
+
+
+def _outcome(topic: str, partition: int, code: int, message: str | None) -> PartitionOutcome:
+    done = code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+    return PartitionOutcome(topic, partition, None if done else message or explain(code), code)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
+    grouped: dict[TopicName, list[int]] = {}
+    for one in partitions:
+        grouped.setdefault(one.topic, []).append(one.partition)
+    return grouped
+
+
+def _wire(replicas: Sequence[int] | None) -> list[int] | None:
+    return None if replicas is None else list(replicas)

@@ -1,0 +1,17 @@
+"""The group ``oncelog cluster``, with the order its help has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.cli.cluster import status
+from oncelog.cli.options import new_app
+
+app: Final = new_app("Look at a cluster, oncelog's or Apache Kafka's.")
+
+app.command("status")(status.status)
+
+
+@app.callback()
+def _cluster() -> None:
+    pass

@@ -1,0 +1,107 @@
+"""The sorting of partitions and brokers by what they lack."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oncelog.admin.cluster_status import (
+    BrokerStatus,
+    ClusterStatus,
+    DirectoryStatus,
+    PartitionStatus,
+    assess,
+    partition_rows,
+)
+from oncelog.admin.reassignments import ReassignmentRow
+from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName
+from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
+
+FULL = PartitionStatus("t", 0, 1, (1, 2, 3), (1, 2, 3), 2)
+
+
+def broker(broker_id: int, **others: object) -> BrokerStatus:
+    row = BrokerStatus(broker_id, "host", 9092, None, "up", broker_id == 1, 0, 0, [])
+    return replace(row, **others)  # type: ignore[arg-type]  # names and values of its fields
+
+
+def assessed(*partitions: PartitionStatus, brokers: list[BrokerStatus] | None = None) -> ClusterStatus:
+    return assess("id", 1, brokers or [broker(1), broker(2), broker(3)], list(partitions), [])
+
+
+def test_a_full_partition_lacks_nothing() -> None:
+    found = assessed(FULL)
+    assert (found.healthy, found.problems) == (True, [])
+    lists = (found.without_leader, found.under_replicated, found.under_min_isr, found.at_min_isr)
+    assert lists == ([], [], [], [])
+
+
+def test_one_replica_out_of_sync_leaves_none_to_spare() -> None:
+    found = assessed(replace(FULL, isr=(1, 3)))
+    assert found.problems == ["1 partition(s) under-replicated"]
+    assert (len(found.under_replicated), len(found.at_min_isr), len(found.under_min_isr)) == (1, 1, 0)
+
+
+def test_below_min_isr() -> None:
+    found = assessed(replace(FULL, isr=(1,)))
+    assert found.problems == ["1 partition(s) under-replicated", "1 partition(s) under min ISR"]
+    assert found.at_min_isr == []
+
+
+def test_without_a_leader() -> None:
+    found = assessed(replace(FULL, leader=None, isr=()), FULL)
+    assert found.problems[0] == "1 partition(s) without leader"
+    assert found.partitions == 2
+
+
+def test_min_isr_above_the_number_of_replicas_counts_as_that_number() -> None:
+    found = assessed(replace(FULL, replicas=(1,), isr=(1,), min_isr=2))
+    assert (found.healthy, len(found.at_min_isr)) == (True, 1)
+
+
+def test_a_configuration_that_may_not_be_read_is_no_fault() -> None:
+    found = assessed(replace(FULL, min_isr=None))
+    assert (found.healthy, found.at_min_isr) == (True, [])
+
+
+def test_a_replica_that_is_being_added_is_not_missed_yet() -> None:
+    assert assessed(replace(FULL, replicas=(1, 2, 3, 4), adding=(4,))).healthy
+    assert not assessed(replace(FULL, replicas=(1, 2, 3, 4), isr=(1, 2), adding=(4,))).healthy
+
+
+def test_brokers_that_are_not_up() -> None:
+    brokers = [broker(1), broker(2, state="fenced"), broker(3, state="absent"), broker(4, state="unreachable")]
+    found = assessed(FULL, brokers=brokers)
+    assert found.problems == ["broker 2 is fenced", "broker 3 is absent", "broker 4 is unreachable"]
+
+
+def test_without_a_controller() -> None:
+    assert assessed(FULL, brokers=[broker(2)]).problems == ["no controller"]
+    assert assess("id", -1, [broker(1)], [], []).controller_id is None
+
+
+def test_an_offline_directory() -> None:
+    bad = DirectoryStatus(2, "/disk2", "KAFKA_STORAGE_ERROR", None, None)
+    good = DirectoryStatus(2, "/disk1", None, 10, 5)
+    found = assessed(FULL, brokers=[broker(1), broker(2, directories=[good, bad]), broker(3)])
+    assert (found.problems, found.offline_directories) == (["/disk2 of broker 2 is offline"], [bad])
+
+
+def test_rows_of_partitions_come_in_order_and_know_of_their_reassignment() -> None:
+    def partition(index: int, leader: int) -> PartitionInfo:
+        return PartitionInfo(index, BrokerId(leader), LeaderEpoch(5), (1, 2, 3), (1, 2))
+
+    topics = [
+        TopicInfo(TopicName("b"), NO_TOPIC_ID, {0: partition(0, 1)}),
+        TopicInfo(TopicName("a"), NO_TOPIC_ID, {1: partition(1, -1), 0: partition(0, 2)}),
+    ]
+    moving = [ReassignmentRow("b", 0, (1, 2, 3), (3,), (1,))]
+    rows = partition_rows(topics, moving, {"a": 2})
+    assert [(row.topic, row.partition, row.leader, row.min_isr, row.adding) for row in rows] == [
+        ("a", 0, 2, 2, ()),
+        ("a", 1, None, 2, ()),
+        ("b", 0, 1, None, (3,)),
+    ]
+
+
+def test_a_reassignment_knows_what_will_be_left() -> None:
+    assert ReassignmentRow("t", 0, (4, 2, 3, 1), (4,), (1,)).target == (4, 2, 3)
