@@ -145,6 +145,20 @@ class ApacheKafka:
         self.process.kill()
         self._process = None
 
+    def another(self, node_id: int, properties: Mapping[str, str] | None = None) -> ApacheKafka:
+        """One more broker of this one's cluster, not started, with a directory beside this one's."""
+        port = free_ports(1)[0]
+        joining = {
+            "process.roles": "broker",
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://{self.host}:{port}",
+            "controller.quorum.voters": f"1@{self.host}:{self._controller_port}",
+            **self._properties,
+            **(properties or {}),
+        }
+        directory = self.directory.with_name(f"{self.directory.name}-{node_id}")
+        return ApacheKafka(directory, heap_mb=self._heap_mb, properties=joining, port=port)
+
     def tools(self) -> KafkaTools:
         """Apache Kafka's tools, pointed at this broker."""
         return KafkaTools(self.bootstrap_servers)

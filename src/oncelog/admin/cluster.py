@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
+from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
 from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
+_FIRST_VERSION_WITH_FENCED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class BrokerRow:
     port: int
     rack: str | None
     is_controller: bool
+    is_fenced: bool = False
+    """True: it is registered, but leads and replicates nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,21 @@ def describe_cluster(client: Client) -> ClusterRow:
         for _, one in sorted(view.brokers.items())
     ]
     return ClusterRow(view.cluster_id, rows, dict(client.link().versions.features))
+
+
+def registered_brokers(client: Client) -> list[BrokerRow]:
+    """The registered brokers by id, fenced ones too where brokers tell them (KIP-1073). Raises BrokerRefused."""
+    link = client.link()
+    if not link.versions.supports(DescribeClusterRequest):
+        return describe_cluster(client).brokers
+    with_fenced = link.versions.supports(DescribeClusterRequest, _FIRST_VERSION_WITH_FENCED)
+    response = client.request(DescribeClusterRequest(include_fenced_brokers=with_fenced))
+    if response.error_code:
+        raise BrokerRefused(response.error_code, "cluster", response.error_message)
+    return [
+        BrokerRow(one.broker_id, one.host, one.port, one.rack, one.broker_id == response.controller_id, one.is_fenced)
+        for one in sorted(response.brokers, key=lambda one: one.broker_id)
+    ]
 
 
 def describe_log_dirs(

@@ -8,24 +8,24 @@ changes meanwhile, and the next one is not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from oncelog.admin.cluster import registered_brokers
 from oncelog.admin.configs import ResourceType, values_of
 from oncelog.admin.reassignments import ReassignmentRow, Replicas, list_reassignments
 from oncelog.base.ids import TopicName
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
-from oncelog.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 BrokerState = Literal["up", "fenced", "unreachable", "absent"]
 """``fenced``: registered, but leads and replicates nothing. ``unreachable``: registered, but does not answer us.
 ``absent``: holds replicas by the metadata, but is not registered."""
 MIN_ISR: Final = "min.insync.replicas"
-_FIRST_VERSION_WITH_FENCED: Final = 2
 _TOPICS_AT_ONCE: Final = 500
 
 
@@ -108,9 +108,7 @@ def cluster_status(client: Client) -> ClusterStatus:
     topics = client.metadata(None)
     reassignments = list_reassignments(client)
     partitions = partition_rows(topics.values(), reassignments, _min_isr(client, topics))
-    controller = client.view.controller_id
-    brokers = _brokers(client, partitions)
-    return assess(client.view.cluster_id, controller, brokers, partitions, reassignments)
+    return assess(client.view.cluster_id, _brokers(client, partitions), partitions, reassignments)
 
 
 def partition_rows(
@@ -135,7 +133,6 @@ def partition_rows(
 
 def assess(
     cluster_id: str | None,
-    controller_id: int,
     brokers: list[BrokerStatus],
     partitions: list[PartitionStatus],
     reassignments: list[ReassignmentRow],
@@ -146,7 +143,8 @@ def assess(
     under_replicated = [one for one in partitions if one.is_under_replicated]
     under_min_isr = [one for one in partitions if one.spare is not None and one.spare < 0]
     problems = [f"broker {one.broker_id} is {one.state}" for one in brokers if one.state != "up"]
-    if all(one.broker_id != controller_id for one in brokers):
+    controllers = [one.broker_id for one in brokers if one.is_controller]
+    if not controllers:
         problems.append("no controller")
     for rows, phrase in (
         (without_leader, "without leader"),
@@ -160,7 +158,7 @@ def assess(
         healthy=not problems,
         problems=problems,
         cluster_id=cluster_id,
-        controller_id=controller_id if controller_id >= 0 else None,
+        controller_id=controllers[0] if controllers else None,
         brokers=brokers,
         topics=len({one.topic for one in partitions}),
         partitions=len(partitions),
@@ -183,18 +181,18 @@ def _min_isr(client: Client, topics: Mapping[TopicName, TopicInfo]) -> dict[str,
 
 
 def _brokers(client: Client, partitions: list[PartitionStatus]) -> list[BrokerStatus]:
-    leads: dict[int, int] = {}
-    replicas: dict[int, int] = {}
-    for one in partitions:
-        if one.leader is not None:
-            leads[one.leader] = leads.get(one.leader, 0) + 1
-        for broker in one.replicas:
-            replicas[broker] = replicas.get(broker, 0) + 1
-    registered = {one.broker_id: one for one in _registered(client)}
+    """A row for each broker that is registered or has replicas; those that are up are asked for their directories."""
+    leads = Counter(one.leader for one in partitions)
+    replicas = Counter(broker for one in partitions for broker in one.replicas)
+    registered = {one.broker_id: one for one in registered_brokers(client)}
     rows = []
     for broker_id in sorted({*registered, *replicas}):
         known = registered.get(broker_id)
-        state: BrokerState = "absent" if known is None else "fenced" if known.is_fenced else "up"
+        counts = leads[broker_id], replicas[broker_id]
+        if known is None:
+            rows.append(BrokerStatus(broker_id, None, None, None, "absent", False, *counts, []))
+            continue
+        state: BrokerState = "fenced" if known.is_fenced else "up"
         directories: list[DirectoryStatus] = []
         error = None
         if state == "up":
@@ -204,36 +202,9 @@ def _brokers(client: Client, partitions: list[PartitionStatus]) -> list[BrokerSt
                 error = str(refused)
             except ClientError as failed:
                 state, error = "unreachable", str(failed)
-        rows.append(
-            BrokerStatus(
-                broker_id,
-                known.host if known else None,
-                known.port if known else None,
-                known.rack if known else None,
-                state,
-                broker_id == client.view.controller_id,
-                leads.get(broker_id, 0),
-                replicas.get(broker_id, 0),
-                directories,
-                error,
-            )
-        )
+        where = known.host, known.port, known.rack
+        rows.append(BrokerStatus(broker_id, *where, state, known.is_controller, *counts, directories, error))
     return rows
-
-
-def _registered(client: Client) -> list[DescribeClusterBroker]:
-    """The registered brokers: fenced ones too, where brokers tell them (KIP-1073)."""
-    link = client.link()
-    if not link.versions.supports(DescribeClusterRequest):
-        return [
-            DescribeClusterBroker(broker_id=one.broker_id, host=one.address.host, port=one.address.port, rack=one.rack)
-            for one in client.view.brokers.values()
-        ]
-    with_fenced = link.versions.supports(DescribeClusterRequest, _FIRST_VERSION_WITH_FENCED)
-    response = client.request(DescribeClusterRequest(include_fenced_brokers=with_fenced))
-    if response.error_code:
-        raise BrokerRefused(response.error_code, "cluster", response.error_message)
-    return response.brokers
 
 
 def _directories(client: Client, broker_id: int) -> list[DirectoryStatus]:

@@ -219,9 +219,11 @@ def _target(
     return ResetTo(to_earliest, to_latest, to_current, to_offset, time_ms, shift_by)
 
 
-def partitions_named(client: Client, topics: list[str] | None) -> list[TopicPartition] | None:
-    """``topic`` or ``topic:0,2-4`` as partitions; None for none given. Raises UnknownTopic, BadParameter."""
+def partitions_named(client: Client, topics: list[str] | None, *, led: bool = True) -> list[TopicPartition] | None:
+    """``topic`` or ``topic:0,2-4`` as partitions; None for none given. Raises UnknownTopic, BadParameter, and with
+    ``led`` BrokerRefused for one without a leader."""
     from oncelog.base.ids import TopicName, TopicPartition
+    from oncelog.client.errors import UnknownTopic
 
     if not topics:
         return None
@@ -231,7 +233,10 @@ def partitions_named(client: Client, topics: list[str] | None) -> list[TopicPart
         there = client.topic(name).partitions
         for index in _indexes(indexes, text) if indexes else there:
             one = TopicPartition(TopicName(name), index)
-            client.leader(one)
+            if index not in there:
+                raise UnknownTopic(f"partition {index} of topic {name!r} ({len(there)} partitions)")
+            if led:
+                client.leader(one)
             found.append(one)
     return found
 

@@ -1,4 +1,4 @@
-"""``oncelog topic``: create, list, describe, alter, delete."""
+"""``oncelog topic``: create, list, describe, alter, delete; ``topic_moves`` has reassign and elect."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from oncelog.cli.options import (
     open_client,
 )
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.topic_moves import elect, reassign
 
 if TYPE_CHECKING:
     from oncelog.admin.cluster import LogDirRow
     from oncelog.admin.topics import TopicDescription
 
-app = new_app("Create, list, describe, alter and delete topics.")
+app = new_app("Create, list, describe, alter, move and delete topics.")
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Configs = Annotated[
@@ -265,6 +266,10 @@ def delete(
         complain(f"topic {one.name!r}: {one.error}")
     if failed:
         raise typer.Exit(1)
+
+
+app.command("reassign")(reassign)
+app.command("elect")(elect)
 
 
 def _assignment(text: str | None) -> dict[int, list[int]]:

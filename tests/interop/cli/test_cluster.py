@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
 
 from tests.interop.cli.conftest import Run
 
@@ -25,3 +28,86 @@ def test_no_broker_is_not_healthy(run: Run) -> None:
     ran = run("cluster", "status", "-b", "127.0.0.1:1", "-X", "bootstrap.timeout.ms=0")
     assert (ran.code, ran.out) == (1, "")
     assert "no broker at 127.0.0.1:1" in ran.err
+
+
+def test_a_plan_that_changes_nothing_is_carried_out(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "t", "-p", "2")
+    assert run("topic", "reassign", "-t", "t", "--brokers", "1", "--wait").out == "nothing has to move\n"
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[1]}]}')
+    assert run("topic", "reassign", "--file", str(plan), "--wait").out == "t-1 moved\n"
+    assert run("topic", "reassign", "--file", str(plan), "--dry-run").out.split() == [
+        *("TOPIC", "PARTITION", "MOVES", "TO"),
+        *("t", "1", "1"),
+    ]
+    assert json.loads(run("topic", "reassign", "--file", str(plan), "--dry-run", "--json").out) == json.loads(
+        plan.read_text()
+    )
+    assert run("topic", "reassign", "--list").out == "no reassignment is under way\n"
+    assert run("topic", "reassign", "--list", "--json").out == "[]\n"
+    assert run("topic", "reassign", "--cancel").out == "no reassignment is under way\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["-t", "t", "--brokers", "1,2"], "broker 2 is not in the cluster, or fenced; there are 1"),
+        (["-t", "t", "--brokers", "1", "-r", "2"], "2 replicas need as many brokers, and there are 1 to spread over"),
+        (["-t", "t:7", "--brokers", "1"], "partition 7 of topic 't' (1 partitions)"),
+        (["-t", "missing", "--brokers", "1"], "missing"),
+        (["--file", "/nowhere.json"], "/nowhere.json: no such file or directory"),
+    ],
+)
+def test_a_move_that_cannot_be_is_refused_in_one_line(run: Run, arguments: list[str], says: str) -> None:
+    run("topic", "create", "t", "-p", "1")
+    ran = run("topic", "reassign", *arguments)
+    assert (ran.code, ran.err.count("\n")) == (1, 1), ran
+    assert says in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["reassign"],
+        ["reassign", "-t", "t"],
+        ["reassign", "--list", "--cancel"],
+        ["reassign", "--file", "f", "-t", "t"],
+        ["reassign", "--cancel", "--brokers", "1"],
+        ["reassign", "--cancel", "-r", "1"],
+        ["reassign", "-t", "t", "--brokers", "one"],
+        ["elect", "--unclean"],
+        ["elect", "t", "--all"],
+    ],
+)
+def test_options_that_do_not_go_together(run: Run, arguments: list[str]) -> None:
+    ran = run("topic", *arguments)
+    assert (ran.code, ran.err.count("\n")) == (2, 1), ran
+
+
+def test_a_broker_refuses_a_move_to_one_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "t", "-p", "1")
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,9]}]}')
+    ran = run("topic", "reassign", "--file", str(plan))
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("oncelog: t-0: "), ran
+
+
+def test_no_election_is_needed_where_all_lead_that_should(run: Run) -> None:
+    run("topic", "create", "t", "-p", "2")
+    assert run("topic", "elect").out == "no election was needed\n"
+    assert run("topic", "elect", "t:0").out == "no election was needed\n"
+    assert run("topic", "elect", "t:0", "--unclean").out == "no election was needed\n"
+    assert run("topic", "elect", "t:2").code == 1
+
+
+def test_the_only_broker_cannot_be_taken_out(run: Run) -> None:
+    assert (
+        run("cluster", "decommission", "1").out
+        == "broker 1 has no replicas any more (0 partition(s) moved); it can be stopped\n"
+    )
+    run("topic", "create", "t", "-p", "1")
+    ran = run("cluster", "decommission", "1")
+    assert (ran.code, ran.err.count("\n")) == (1, 1), ran
+    assert "t-0 has 1 replicas, and without broker 1 there is none that could take its replica" in ran.err
+    assert run("cluster", "decommission", "7", "--dry-run").out == "broker 7 has no replicas\n"

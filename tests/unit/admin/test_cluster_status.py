@@ -25,7 +25,7 @@ def broker(broker_id: int, **others: object) -> BrokerStatus:
 
 
 def assessed(*partitions: PartitionStatus, brokers: list[BrokerStatus] | None = None) -> ClusterStatus:
-    return assess("id", 1, brokers or [broker(1), broker(2), broker(3)], list(partitions), [])
+    return assess("id", brokers or [broker(1), broker(2), broker(3)], list(partitions), [])
 
 
 def test_a_full_partition_lacks_nothing() -> None:
@@ -76,7 +76,7 @@ def test_brokers_that_are_not_up() -> None:
 
 def test_without_a_controller() -> None:
     assert assessed(FULL, brokers=[broker(2)]).problems == ["no controller"]
-    assert assess("id", -1, [broker(1)], [], []).controller_id is None
+    assert assessed(FULL, brokers=[broker(2)]).controller_id is None
 
 
 def test_an_offline_directory() -> None:

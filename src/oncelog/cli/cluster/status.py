@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from oncelog.cli.moving import MOST_ROWS, ids_text, show_reassignments, tell_rest
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
 from oncelog.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from oncelog.admin.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus
-    from oncelog.admin.reassignments import ReassignmentRow
 
 EXIT_NOT_HEALTHY: Final = 1
-_MOST_ROWS: Final = 20
-"""Partitions that a table shows; ``--json`` has them all."""
 _GIB: Final = 1 << 30
 
 
@@ -78,7 +76,9 @@ def _show(found: ClusterStatus) -> None:
     )
     lacking = {(one.topic, one.partition): one for one in _lacking(found)}
     _show_partitions([lacking[at] for at in sorted(lacking)])
-    show_reassignments(found.reassignments)
+    if found.reassignments:
+        print()
+        show_reassignments(found.reassignments)
     for directory in found.offline_directories:
         print(f"\noffline: {directory.directory} of broker {directory.broker_id}: {directory.error}")
     for broker in found.brokers:
@@ -112,32 +112,8 @@ def _show_partitions(rows: Sequence[PartitionStatus]) -> None:
     print_table(
         ("topic", "partition", "leader", "replicas", "in sync", "min ISR"),
         [
-            (one.topic, one.partition, one.leader, _ids(one.replicas), _ids(one.isr), one.min_isr)
-            for one in rows[:_MOST_ROWS]
+            (one.topic, one.partition, one.leader, ids_text(one.replicas), ids_text(one.isr), one.min_isr)
+            for one in rows[:MOST_ROWS]
         ],
     )
-    _tell_rest(len(rows))
-
-
-def show_reassignments(rows: Sequence[ReassignmentRow]) -> None:
-    """A table of reassignments, the first of them if there are many; nothing for none."""
-    if not rows:
-        return
-    print()
-    print_table(
-        ("topic", "partition", "moves to", "adding", "removing"),
-        [
-            (one.topic, one.partition, _ids(one.target), _ids(one.adding), _ids(one.removing))
-            for one in rows[:_MOST_ROWS]
-        ],
-    )
-    _tell_rest(len(rows))
-
-
-def _tell_rest(count: int) -> None:
-    if count > _MOST_ROWS:
-        print(f"… and {count - _MOST_ROWS} more; --json has all of them")
-
-
-def _ids(brokers: Sequence[int]) -> str | None:
-    return ",".join(map(str, brokers)) or None
+    tell_rest(len(rows))

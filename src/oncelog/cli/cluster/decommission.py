@@ -1,0 +1,91 @@
+"""``oncelog cluster decommission``: take everything off a broker, so that it can be stopped for good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from oncelog.cli.moving import Timeout, wait_until_moved
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from oncelog.admin.decommission import Departure
+    from oncelog.client.blocking.client import Client
+
+_AT_ONCE: Final = 20
+
+
+def decommission(
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan; --json as kafka-reassign-partitions takes it.")
+    ] = False,
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="COUNT", min=1, help="Partitions on their way at a time.")
+    ] = _AT_ONCE,
+    timeout: Timeout = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move every replica off a broker: to other racks first, evenly, with the replication factors they have.
+
+    Ends when nothing is left, and goes on where it was when it is run again. Stop the broker after that: while it is
+    up, new topics may be placed on it.
+
+    \b
+    Examples:
+      oncelog cluster decommission 3 --dry-run
+      oncelog cluster decommission 3
+      oncelog cluster decommission 3 --at-once 5 --timeout 3600
+    """
+    from oncelog.admin.decommission import plan_decommission
+    from oncelog.admin.reassignment_plan import assignment_json
+    from oncelog.cli.commands import EXIT_FAILED, complain
+
+    with open_client(bootstrap, properties, command_config) as client:
+        found = plan_decommission(client, broker)
+        if dry_run:
+            if as_json:
+                print_json(assignment_json(found.plan))
+            else:
+                _show(broker, found)
+            return
+        done = wait_until_moved(f"broker {broker}", lambda: _step(client, broker, at_once), timeout)
+        left = 0 if done else plan_decommission(client, broker).left
+    if as_json:
+        print_json({"broker_id": broker, "moved": found.left - left, "left": left})
+    elif done:
+        print(f"broker {broker} has no replicas any more ({found.left} partition(s) moved); it can be stopped")
+    if not done:
+        complain(f"broker {broker} still has {left} of {found.left} partition(s); run the command again to go on")
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _step(client: Client, broker: int, at_once: int) -> int:
+    """Begin more moves; the partitions that are left. Raises BrokerRefused for a move that is refused, unless the
+    topic was deleted meanwhile."""
+    from oncelog.admin.decommission import continue_decommission
+    from oncelog.base.errors import ErrorCode
+    from oncelog.client.errors import BrokerRefused
+
+    found, refused = continue_decommission(client, broker, at_once)
+    for one in refused:
+        if one.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise BrokerRefused(one.error_code, f"moving {one.topic}-{one.partition}", one.error)
+    return found.left
+
+
+def _show(broker: int, found: Departure) -> None:
+    if not found.left:
+        print(f"broker {broker} has no replicas")
+        return
+    print(f"broker {broker} has {found.left} partition(s), {found.moving} of them on their way")
+    if found.plan:
+        print_table(
+            ("topic", "partition", "moves to"),
+            [(at.topic, at.partition, ",".join(map(str, new))) for at, new in found.plan.items()],
+        )

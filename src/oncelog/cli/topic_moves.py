@@ -1,0 +1,245 @@
+"""``oncelog topic reassign`` and ``oncelog topic elect``: which brokers have a topic, and which of them leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.moving import Timeout, show_reassignments, wait_until_moved
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from oncelog.admin.reassignments import PartitionOutcome, Replicas
+    from oncelog.base.ids import TopicPartition
+    from oncelog.client.blocking.client import Client
+
+    Plan = Mapping[TopicPartition, Replicas]
+
+
+def reassign(
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="A plan as kafka-reassign-partitions takes it.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC[:0,2-4]", help="The topic to move; may be repeated."),
+    ] = None,
+    brokers: Annotated[
+        str | None, typer.Option("--brokers", metavar="1,2,3", help="Spread --topic over these brokers.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", "-r", metavar="COUNT", min=1, help="With --brokers. Default: as it is."),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List what is under way; nothing else.")] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Take back what is under way: all of it, or that of --topic or --file.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the replicas have moved.")] = False,
+    timeout: Timeout = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan; --json as kafka-reassign-partitions takes it.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move the replicas of topics to other brokers, or give a topic more replicas or fewer.
+
+    Goes on in the cluster once begun, whether it is waited for or not. Exits with 0 when all of it was accepted, with
+    --wait when all of it is done.
+
+    \b
+    Examples:
+      oncelog topic reassign --topic flights --brokers 1,2,3 --dry-run
+      oncelog topic reassign --topic flights --brokers 1,2,3 --replication-factor 3 --wait
+      oncelog topic reassign --file moves.json --wait --timeout 3600
+      oncelog topic reassign --list
+      oncelog topic reassign --cancel --topic flights
+    """
+    from oncelog.admin.reassignments import list_reassignments
+
+    _check(file, topic, brokers, replication_factor, list_, cancel)
+    with open_client(bootstrap, properties, command_config) as client:
+        if list_:
+            rows = list_reassignments(client)
+            if as_json:
+                print_json(rows)
+            elif rows:
+                show_reassignments(rows)
+            else:
+                print("no reassignment is under way")
+            return
+        if cancel:
+            _cancel(client, file, topic, as_json)
+            return
+        plan = _from_file(file) if file is not None else _spread(client, topic, brokers or "", replication_factor)
+        if dry_run:
+            _show(plan, as_json)
+        else:
+            _carry_out(client, plan, timeout if wait else 0, wait, as_json)
+
+
+def _check(
+    file: Path | None,
+    topic: list[str] | None,
+    brokers: str | None,
+    replication_factor: int | None,
+    list_: bool,
+    cancel: bool,
+) -> None:
+    """Raises BadParameter for options that do not go together."""
+    if list_ and (cancel or file or topic or brokers):
+        raise typer.BadParameter("goes with none of --file, --topic, --brokers and --cancel", param_hint="--list")
+    if file and (topic or brokers):
+        raise typer.BadParameter("goes without --topic and --brokers", param_hint="--file")
+    if cancel and brokers:
+        raise typer.BadParameter("goes without --brokers", param_hint="--cancel")
+    if replication_factor is not None and not brokers:
+        raise typer.BadParameter("needs --topic and --brokers", param_hint="--replication-factor")
+    if not (list_ or cancel or file or (topic and brokers)):
+        raise typer.BadParameter("give --file, or --topic and --brokers, or --list, or --cancel")
+
+
+def _from_file(file: Path) -> Plan:
+    from oncelog.admin.reassignment_plan import PlanRefused, parse_assignment
+
+    try:
+        return parse_assignment(file.read_text(encoding="utf-8"))
+    except (PlanRefused, UnicodeDecodeError) as error:
+        raise PlanRefused(f"{file}: {error}") from None
+
+
+def _spread(client: Client, topics: list[str] | None, brokers: str, replication_factor: int | None) -> Plan:
+    from oncelog.admin.cluster import registered_brokers
+    from oncelog.admin.reassignment_plan import PlanRefused, plan_spread
+    from oncelog.cli.group import partitions_named
+
+    try:
+        wanted = {int(one) for one in brokers.split(",")}
+    except ValueError:
+        raise typer.BadParameter(f"{brokers!r} is not like 1,2,3", param_hint="--brokers") from None
+    racks = {one.broker_id: one.rack for one in registered_brokers(client) if not one.is_fenced}
+    missing = sorted(wanted - set(racks))
+    if missing:
+        there = ", ".join(map(str, sorted(racks)))
+        raise PlanRefused(f"broker {missing[0]} is not in the cluster, or fenced; there are {there}")
+    assignment = {
+        at: client.topic(at.topic).partitions[at.partition].replicas
+        for at in partitions_named(client, topics, led=False) or ()
+    }
+    return plan_spread(assignment, {one: racks[one] for one in wanted}, replication_factor)
+
+
+def _show(plan: Plan, as_json: bool) -> None:
+    from oncelog.admin.reassignment_plan import assignment_json
+
+    if as_json:
+        print_json(assignment_json(plan))
+    elif plan:
+        print_table(
+            ("topic", "partition", "moves to"),
+            [(at.topic, at.partition, ",".join(map(str, new))) for at, new in sorted(plan.items())],
+        )
+    else:
+        print("nothing has to move")
+
+
+def _carry_out(client: Client, plan: Plan, timeout_s: float | None, wait: bool, as_json: bool) -> None:
+    """Begin the moves and, if wanted, wait for them. Raises Exit with 1 when one was refused or is not done."""
+    from oncelog.admin.reassignments import list_reassignments, reassign
+    from oncelog.cli.commands import EXIT_FAILED, complain
+
+    outcomes = reassign(client, plan)
+    if not outcomes and not as_json:
+        print("nothing has to move")
+        return
+    accepted = {(one.topic, one.partition) for one in outcomes if one.error is None}
+
+    def left() -> int:
+        return sum((one.topic, one.partition) in accepted for one in list_reassignments(client))
+
+    done = wait_until_moved("moving", left, timeout_s) if wait else True
+    unfinished = left() if not done else 0
+    _print_outcomes(outcomes, "moved" if wait and done else "is being moved", as_json)
+    if unfinished:
+        complain(f"{unfinished} of {len(accepted)} partition(s) are still being moved; it goes on in the cluster")
+    if unfinished or len(accepted) < len(outcomes):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json: bool) -> None:
+    """Take back what is under way. Raises Exit with 1 when something could not be."""
+    from oncelog.admin.reassignments import list_reassignments, reassign
+    from oncelog.base.ids import TopicName, TopicPartition
+    from oncelog.cli.commands import EXIT_FAILED
+    from oncelog.cli.group import partitions_named
+
+    there = [TopicPartition(TopicName(one.topic), one.partition) for one in list_reassignments(client)]
+    named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or there)
+    outcomes = reassign(client, dict.fromkeys(one for one in there if one in named))
+    if not outcomes and not as_json:
+        print("no reassignment is under way")
+        return
+    _print_outcomes(outcomes, "stays where it was", as_json)
+    if any(one.error is not None for one in outcomes):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) -> None:
+    """JSON of all, or a line for each that was done; a complaint for each that was not."""
+    from oncelog.cli.commands import complain
+
+    if as_json:
+        print_json(outcomes)
+    for one in outcomes:
+        if one.error is not None:
+            complain(f"{one.topic}-{one.partition}: {one.error}")
+        elif not as_json:
+            print(f"{one.topic}-{one.partition} {done}")
+
+
+def elect(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC[:0,2-4]]…", help="Default: all partitions (preferred only).")
+    ] = None,
+    unclean: Annotated[
+        bool, typer.Option("--unclean", help="Let a replica lead that was not in sync: what it lacks is LOST.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All partitions of the cluster.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the first replica of each partition its leader again; or let any replica lead where none is in sync.
+
+    \b
+    Examples:
+      oncelog topic elect
+      oncelog topic elect flights:0,2-4
+      oncelog topic elect flights:0 --unclean     # flights-0 has no leader, and nobody who has it all will come back
+    """
+    from oncelog.admin.reassignments import Election, elect_leaders
+    from oncelog.base.errors import ErrorCode
+    from oncelog.cli.commands import EXIT_FAILED
+    from oncelog.cli.group import partitions_named
+
+    if topics and everything:
+        raise typer.BadParameter("goes without topics", param_hint="--all")
+    if unclean and not (topics or everything):
+        raise typer.BadParameter("name the topics that may lose records, or give --all", param_hint="--unclean")
+    with open_client(bootstrap, properties, command_config) as client:
+        wanted = partitions_named(client, topics, led=False)
+        outcomes = elect_leaders(client, Election.UNCLEAN if unclean else Election.PREFERRED, wanted)
+    elected = [one for one in outcomes if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+    _print_outcomes(outcomes if as_json else elected, "has an elected leader", as_json)
+    if not elected and not as_json:
+        print("no election was needed")
+    if any(one.error is not None for one in outcomes):
+        raise typer.Exit(EXIT_FAILED)
