@@ -33,7 +33,7 @@ class SubCommand(NamedTuple):
 COMMANDS: Final[dict[str, SubCommand]] = {
     "serve": SubCommand("oncelog.cli.serve:serve", "Run a broker."),
     "topic": SubCommand("oncelog.cli.topic:app", "Create, list, describe, alter, move and delete topics."),
-    "cluster": SubCommand("oncelog.cli.cluster:app", "Look at a cluster, take brokers out of it."),
+    "cluster": SubCommand("oncelog.cli.cluster:app", "Run a cluster here, look at one, take brokers out of it."),
     "produce": SubCommand("oncelog.cli.produce:produce", "Write records from stdin or files to a topic."),
     "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),

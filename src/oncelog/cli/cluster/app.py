@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.cli.cluster import decommission, status
+from oncelog.cli.cluster import decommission, status, up
 from oncelog.cli.options import new_app
 
-app: Final = new_app("Look at a cluster, oncelog's or Apache Kafka's, and take brokers out of it.")
+app: Final = new_app(
+    "Run a cluster on this machine; look at a cluster, oncelog's or Apache Kafka's, and take brokers out of it."
+)
 
+app.command("up")(up.up)
 app.command("status")(status.status)
 app.command("decommission")(decommission.decommission)

@@ -1,0 +1,127 @@
+"""Brokers as processes of this machine: started, watched, ended. None is started again by itself.
+
+Each is ``oncelog serve`` on a properties file of its own, in a session of its own (Ctrl-C in the terminal is for us
+alone), and tethered to this process (``cli.tethered``). What it prints goes to a file beside its data, except for the
+line with its address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+READY: Final = re.compile(r"oncelog \S+ ready on (\S+) ")
+"""The line of ``oncelog serve`` that names its address."""
+STOP_S: Final = 40.0
+"""After SIGTERM: a little more than a broker gives itself to come to rest."""
+
+
+class Ready(NamedTuple):
+    """A broker listens."""
+
+    broker_id: int
+    address: str
+
+
+class Ended(NamedTuple):
+    """A broker's process has ended; negative: by that signal."""
+
+    broker_id: int
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlan:
+    """A broker to start."""
+
+    broker_id: int
+    properties: Path
+    log: Path
+    data_directory: Path
+
+
+class BrokerProcesses:
+    """The processes of a cluster; a context manager, which leaves none behind."""
+
+    def __init__(self) -> None:
+        self._children: dict[int, subprocess.Popen[str]] = {}
+        self._events: queue.SimpleQueue[Ready | Ended] = queue.SimpleQueue()
+
+    def __enter__(self) -> BrokerProcesses:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill(self._children)
+
+    def start(self, plan: BrokerPlan) -> None:
+        """Start a broker; that it is ready, or has ended, comes as an event."""
+        command = [sys.executable, "-m", "oncelog.cli.tethered", "serve", "--config", str(plan.properties)]
+        with plan.log.open("ab") as log:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+            )
+        self._children[plan.broker_id] = child
+        threading.Thread(target=self._read, args=(plan, child), name=f"broker-{plan.broker_id}", daemon=True).start()
+
+    def next_event(self) -> Ready | Ended:
+        """Wait for the next thing that happens to a broker. Ctrl-C raises KeyboardInterrupt here."""
+        while True:
+            with contextlib.suppress(queue.Empty):  # waits in slices: not everywhere does a signal end a lock's wait
+                return self._events.get(timeout=1.0)
+
+    def pid(self, broker_id: int) -> int:
+        """The process of a broker."""
+        return self._children[broker_id].pid
+
+    def running(self) -> list[int]:
+        """The ids of the brokers whose process has not ended."""
+        return [broker_id for broker_id, child in self._children.items() if child.poll() is None]
+
+    def stop(self, timeout_s: float = STOP_S) -> dict[int, int]:
+        """SIGTERM to each, and SIGKILL to those that are still there after a while; the exit codes by broker."""
+        deadline = time.monotonic() + timeout_s
+        running = self.running()
+        for broker_id in running:
+            self._children[broker_id].send_signal(signal.SIGTERM)
+        for broker_id in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._children[broker_id].wait(max(0.0, deadline - time.monotonic()))
+        self.kill(running)
+        return {broker_id: self._children[broker_id].returncode for broker_id in running}
+
+    def kill(self, brokers: Iterable[int]) -> None:
+        """SIGKILL to those that are still there, and wait for their end."""
+        for broker_id in brokers:
+            child = self._children[broker_id]
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+
+    def _read(self, plan: BrokerPlan, child: subprocess.Popen[str]) -> None:
+        """Read what a broker says until it ends; in a thread of its own."""
+        assert child.stdout is not None
+        with child.stdout, plan.log.open("a", encoding="utf-8") as log:
+            for line in child.stdout:
+                log.write(line)
+                log.flush()
+                ready = READY.match(line)
+                if ready is not None:
+                    self._events.put(Ready(plan.broker_id, ready[1]))
+        self._events.put(Ended(plan.broker_id, child.wait()))

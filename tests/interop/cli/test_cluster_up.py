@@ -1,0 +1,125 @@
+"""``oncelog cluster up`` as a process: its brokers come up with it, and none is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.cli.cluster.configuration import defaults, properties_text
+from oncelog.cli.main import invoke
+from oncelog.node.settings import parse_properties
+from tests.interop.cli.conftest import Run
+from tests.waiting import HANG_S, wait_until
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a cluster in ``tmp_path / "cluster"`` on free ports."""
+    started: list[subprocess.Popen[str]] = []
+
+    def up(brokers: int, *options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "oncelog", "cluster", "up", "--json", "-n", str(brokers)]
+        command += ["--data-dir", str(tmp_path / "cluster"), "--base-port", "0", *options]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield up
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def when_up(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline() or process.communicate()[1])
+
+
+def is_alive(pid: int) -> bool:
+    """True while the process runs; one that has ended and waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.slow
+def test_a_cluster_serves_and_stops_cleanly(start: Start, run_at: Callable[[str], Run], tmp_path: Path) -> None:
+    process = start(1, "--set", "num.partitions=3")
+    found = when_up(process)
+    run = run_at(found["bootstrap_servers"])
+    assert run("topic", "create", "t").out == "topic t created: 3 partition(s), replication factor 1\n"
+    assert run("cluster", "status").code == 0
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(HANG_S) == 0
+    assert [is_alive(row["pid"]) for row in found["brokers"]] == [False]
+    assert Path(found["brokers"][0]["log"]).read_text("utf-8").endswith("oncelog stopped cleanly\n")
+
+    again = when_up(start(1))
+    assert json.loads(run_at(again["bootstrap_servers"])("topic", "list", "--json").out)[0]["name"] == "t"
+
+
+@pytest.mark.slow
+def test_no_broker_outlives_a_cluster_that_was_killed(start: Start) -> None:
+    process = start(1)
+    found = when_up(process)
+    process.kill()
+    process.wait(HANG_S)
+    wait_until(lambda: not any(is_alive(row["pid"]) for row in found["brokers"]), "the end of the brokers")
+
+
+@pytest.mark.slow
+def test_a_broker_that_dies_is_told_of_and_not_started_again(start: Start) -> None:
+    process = start(1)
+    found = when_up(process)
+    os.kill(found["brokers"][0]["pid"], signal.SIGKILL)
+    _, err = process.communicate(timeout=HANG_S)
+    assert process.returncode == 1
+    assert "oncelog: broker 1 has ended (signal 9); the last line in " in err
+    assert err.endswith("oncelog: no broker is left\n")
+
+
+@pytest.mark.slow
+def test_a_broker_that_cannot_start_ends_the_cluster(start: Start) -> None:
+    out, err = start(1, "--set", "num.partitions=none").communicate(timeout=HANG_S)
+    assert out == ""
+    assert "oncelog: broker 1 has ended (exit code 1); the last line in " in err
+    assert "num.partitions" in err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--set", "node.id=7"],
+        ["--set", "listeners=PLAINTEXT://:1"],
+        ["--set", "nonsense"],
+        ["--set", "num.partitions=1\nnode.id=7"],
+        ["--brokers", "0"],
+        ["--base-port", "65535"],
+    ],
+)
+def test_what_is_not_the_users_to_set(options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["cluster", "up", "--data-dir", str(tmp_path / "cluster"), *options]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "cluster").exists()
+
+
+def test_three_brokers_survive_the_loss_of_one() -> None:
+    assert defaults(1) == {"default.replication.factor": "1"}
+    assert defaults(2) == {"default.replication.factor": "2"}
+    assert defaults(5) == {"default.replication.factor": "3", "min.insync.replicas": "2"}
+
+
+def test_properties_are_read_as_they_were_written() -> None:
+    values = {"a": "b", "path": "C:\\logs\\x y", "odd key:=": "# = :", "empty": "", "at end": "\\"}
+    assert parse_properties(properties_text(values)) == values
