@@ -99,6 +99,8 @@ class Recording:
     disks: list[tuple[int, int]] = field(default_factory=list)
     started: str = ""
     """Digest of the effects with which the node began."""
+    position: int | None = None
+    """Position of the metadata with which it began; None where an earlier version does not say it."""
     moments: list[Moment] = field(default_factory=list)
     end: str | None = None
     """Why the recording ends: it is full, or the node stopped."""
@@ -145,9 +147,9 @@ class FlightRecorder:
 
         return measured
 
-    def started(self, effects: Sequence[Effect]) -> None:
-        """Write down the digest of the effects that the node's start gave."""
-        self._line(what="started", digest=digest_of(effects))
+    def started(self, effects: Sequence[Effect], position: int) -> None:
+        """Write down the digest of the effects that the node's start gave, and the position of its metadata."""
+        self._line(what="started", digest=digest_of(effects), position=position)
 
     def moment(self, event: Event, now_ms: int, effects: Sequence[Effect], before: Mapping[str, Any]) -> None:
         """An event was handled; ``before`` is its encoding from before the node took it."""
@@ -198,7 +200,7 @@ class RecordedNode:
     def start(self, now_ms: int) -> list[Effect]:
         """Start the node; its first effects."""
         effects = self._node.start(now_ms)
-        self._recorder.started(effects)
+        self._recorder.started(effects, self._node.cluster.position)
         return effects
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
@@ -262,7 +264,7 @@ def _take(recording: Recording, content: dict[str, Any]) -> None:
         case "disk":
             recording.disks.append((content["sizes"][0], content["sizes"][1]))
         case "started":
-            recording.started = content["digest"]
+            recording.started, recording.position = content["digest"], content.get("position")
         case "event":
             recording.moments.append(Moment(_decode_event(content), content["now_ms"], content["digest"]))
         case "end":
