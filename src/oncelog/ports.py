@@ -97,6 +97,9 @@ class Coordination(Protocol):
     def subtree(self, path: str) -> list[TreeNode]:
         """All nodes below ``path``, itself excluded, parents before children, in path order."""
 
+    def snapshot(self) -> tuple[int, list[TreeNode]]:
+        """A position and all nodes below the root as they were at it, in path order."""
+
     def position(self) -> int:
         """Position of the last committed change."""
 
@@ -111,9 +114,15 @@ class Coordination(Protocol):
         """Settle an unknown outcome: True if the commit of that name was carried out, False if it never will be.
         Raises OutcomeUnknown while that cannot be found out, SessionLost."""
 
-    def follow(self, after: int, listener: Callable[[CommittedChange], None] | None) -> None:
+    def follow(
+        self,
+        after: int,
+        listener: Callable[[CommittedChange], None] | None,
+        ended: Callable[[], None] | None = None,
+    ) -> None:
         """Call back, from any thread and in order, with every change after that position that is still kept, and with
-        every one from now on. A gap shows in the positions. None ends it."""
+        every one from now on. A gap shows in the positions. ``ended`` is called, once, when the tree has ended the
+        session, and nothing after it; not for ``renew`` and ``close``. None ends it."""
 
     def renew(self) -> None:
         """Begin a new session in place of this one, which ends if it has not: its ephemeral nodes would be in the

@@ -1,9 +1,10 @@
-"""The order of all commits of one tree in this process, and the sessions that follow it."""
+"""The order of all commits of one tree as this process sees it, and the sessions here that follow it."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from oncelog.ports import Change, CommittedChange
@@ -12,35 +13,75 @@ KEPT: Final = 1_000
 """Changes that a session can still be told of that begins to follow behind them."""
 
 Listener = Callable[[CommittedChange], None]
+Ended = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    after: int
+    listener: Listener
+    ended: Ended | None
+
+
+class Followers:
+    """The sessions of this process that follow the tree. Calls come one at a time: the caller holds a lock."""
+
+    def __init__(self) -> None:
+        self._followers: dict[int, _Follower] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._followers)
+
+    def add(self, session_id: int, after: int, listener: Listener, ended: Ended | None) -> None:
+        """Tell a session of all changes to come behind ``after``, in place of what it followed before."""
+        self._followers[session_id] = _Follower(after, listener, ended)
+
+    def remove(self, session_id: int) -> None:
+        """Tell a session of nothing any more."""
+        self._followers.pop(session_id, None)
+
+    def deliver(self, change: CommittedChange) -> None:
+        """Tell everyone who follows of the next change."""
+        for follower in list(self._followers.values()):
+            if change.position > follower.after:
+                follower.listener(change)
+
+    def end(self, session_id: int) -> None:
+        """The tree has ended a session that was not closed: tell it, and nothing more."""
+        follower = self._followers.pop(session_id, None)
+        if follower is not None and follower.ended is not None:
+            follower.ended()
 
 
 class ChangeStream:
-    """Positions, the last changes, and who follows. Calls come one at a time: the tree's lock is held."""
+    """Positions, the last changes, and who follows. Calls come one at a time: the caller holds the tree's lock."""
 
-    def __init__(self) -> None:
-        self.position = 0
+    def __init__(self, position: int = 0) -> None:
+        self.position = position
+        self.followers = Followers()
         self._kept: deque[CommittedChange] = deque(maxlen=KEPT)
-        self._listeners: dict[int, Listener] = {}
 
     def append(self, token: str, changes: Sequence[Change]) -> int:
         """A commit was carried out; its position. Every session that follows is told, the writer's too."""
-        self.position += 1
-        change = CommittedChange(self.position, token, tuple(changes))
-        self._kept.append(change)
-        for listener in list(self._listeners.values()):
-            listener(change)
+        self.deliver(CommittedChange(self.position + 1, token, tuple(changes)))
         return self.position
+
+    def deliver(self, change: CommittedChange) -> None:
+        """Take over the next change of the order; what is missing before it shows in its position."""
+        self.position = change.position
+        self._kept.append(change)
+        self.followers.deliver(change)
 
     def has(self, token: str) -> bool:
         """True if a commit of that name is among the last ones."""
         return any(change.token == token for change in self._kept)
 
-    def follow(self, session_id: int, after: int, listener: Listener | None) -> None:
+    def follow(self, session_id: int, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
         """Tell a session of the changes after a position that are kept, and of all to come; None ends it."""
         if listener is None:
-            self._listeners.pop(session_id, None)
+            self.followers.remove(session_id)
             return
-        self._listeners[session_id] = listener
+        self.followers.add(session_id, after, listener, ended)
         for change in list(self._kept):
             if change.position > after:
                 listener(change)

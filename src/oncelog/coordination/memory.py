@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from oncelog.base.tree import ABSENT
-from oncelog.coordination.changes import ChangeStream, Listener
+from oncelog.coordination.changes import ChangeStream, Ended, Listener
 from oncelog.coordination.paths import changed_paths, check_path, parent_of
 from oncelog.ports import ANY_VERSION, Change, Check, Conflict, Create, Delete, Operation, SessionLost, TreeNode
 
@@ -45,9 +45,9 @@ class MemoryTree:
         return self._last_session
 
     def end_session(self, session_id: int) -> None:
-        """Remove a session's ephemeral nodes, as its close or its time-out would; it commits nothing any more."""
-        self.stream.follow(session_id, 0, None)
+        """Remove a session's ephemeral nodes, as its time-out would; it commits nothing any more."""
         self._sessions.discard(session_id)
+        self.stream.followers.end(session_id)
         gone = sorted(path for path, node in self._nodes.items() if node.owner == session_id)
         for path in gone:
             self._remove(path)
@@ -139,6 +139,10 @@ class MemorySession:
             for below in sorted(below for below in nodes if below.startswith(prefix))
         ]
 
+    def snapshot(self) -> tuple[int, list[TreeNode]]:
+        """The whole tree as it was at a position."""
+        return self.position(), self.subtree("/")
+
     def position(self) -> int:
         """Position of the last committed change."""
         return self._tree.stream.position
@@ -151,15 +155,16 @@ class MemorySession:
         """True if the commit of that name was carried out."""
         return self._tree.stream.has(token)
 
-    def follow(self, after: int, listener: Listener | None) -> None:
-        """Be told of every change after a position, own ones included; None ends it."""
-        self._tree.stream.follow(self._session_id, after, listener)
+    def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
+        """Be told of every change after a position, own ones included, and of the session's end; None ends it."""
+        self._tree.stream.follow(self._session_id, after, listener, ended)
 
     def renew(self) -> None:
         """Begin a new session in place of this one, which ends if it has not."""
-        self._tree.end_session(self._session_id)
+        self.close()
         self._session_id = self._tree.begin_session()
 
     def close(self) -> None:
         """End the session; its ephemeral nodes disappear."""
+        self.follow(0, None)
         self._tree.end_session(self._session_id)

@@ -1,200 +1,263 @@
-"""The tree in one SQLite database: the embedded default, for a cluster of one machine.
+"""The tree in one SQLite database that the processes of one host share: the embedded default.
 
-``SqliteTree`` owns the database file; each ``session()`` of it is one ``ports.Coordination``. The rules:
+``SqliteTree`` is a process's use of the database file; each ``session()`` of it is one ``ports.Coordination``.
 
-1. A commit is one transaction: all operations or none, on disk when ``commit`` returns (WAL, ``synchronous=FULL``).
-2. One process has the file (exclusive lock); a second one is refused. What is left of ephemeral nodes by a process
-   that died is removed when the file is opened, because no session can have outlived it.
-3. A file that is damaged, or that is not ours, is refused with ``TreeUnusable`` before anything is written to it:
-   topics are facts that cannot be rebuilt from elsewhere, so guessing would lose data.
-
-Calls may come from any thread, one is carried out at a time.
+1. A commit is one transaction: all operations, its journal entry and the look at its session's row, or none of it; on
+   disk when ``commit`` returns (WAL, ``synchronous=FULL``).
+2. The journal is the order: changes are delivered by it alone. Own commits are delivered at once; those of other
+   processes are found by a thread that asks for ``PRAGMA data_version`` every few milliseconds.
+3. A session ends when its process closes it, dies, or stands still for its time-out (``sqlite_sessions``). Whoever
+   notices removes its row and its ephemeral nodes in one transaction; from then on its commits are refused, whatever
+   its process believes.
+4. Calls may come from any thread. Commits take ``_writing``, which may wait for the disk and for other processes; reads
+   and deliveries take ``_reading``, which waits for neither. Nobody takes ``_writing`` while he holds ``_reading``.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from oncelog.base.tree import ABSENT, TreeUnavailable
-from oncelog.coordination.changes import ChangeStream, Listener
-from oncelog.coordination.paths import changed_paths, check_path, parent_of
-from oncelog.ports import ANY_VERSION, Change, Check, Conflict, Create, Delete, Operation, SessionLost, Set, TreeNode
+from oncelog.coordination.changes import Ended, Followers, Listener
+from oncelog.coordination.paths import changed_paths, check_path
+from oncelog.coordination.sqlite_database import TreeUnusable as TreeUnusable
+from oncelog.coordination.sqlite_database import open_database
+from oncelog.coordination.sqlite_journal import changes_between, has_token, position_of, write_change
+from oncelog.coordination.sqlite_operations import carry_out, node_now, nodes_below
+from oncelog.coordination.sqlite_sessions import BEATS, OtherSessions, OwnSession, lock_path
+from oncelog.coordination.sqlite_watcher import Watcher
+from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
 
-APPLICATION_ID: Final = 0x6F6E636C
-"""Marks the database as ours (``oncl``), in SQLite's own header field."""
-FORMAT_VERSION: Final = 1
-
-_SCHEMA: Final = """
-CREATE TABLE node (
-    path TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL, session INTEGER
-) WITHOUT ROWID
-"""
+SESSION_TIMEOUT_MS: Final = 18_000
+_SHARED_S: Final = 0.002
+_ALONE_S: Final = 0.025
+"""Between two looks at what other processes have done: while there are others, and while there are none."""
 _NOTHING_WRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 """After these the file is as before; after an I/O error nobody knows what is on disk."""
-_AFTER_SLASH: Final = "0"  # the character that follows "/": everything below p lies between p + "/" and p + "0"
+_PRIMARY_CODE: Final = 0xFF
 
-
-class TreeUnusable(Exception):
-    """The database cannot be used; the message names the file and says why."""
+T = TypeVar("T")
 
 
 class SqliteTree:
     """A tree of versioned nodes in the SQLite database at ``path``, created when it does not exist."""
 
-    def __init__(self, path: Path | str) -> None:
-        self._path = str(path)
-        self._lock = threading.Lock()
-        self._stream = ChangeStream()
-        self._last_session = 0
-        self._sessions: set[int] = set()
-        try:
-            self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=0.0)
-        except sqlite3.Error as error:
-            raise TreeUnusable(f"cannot open {self._path}: {error}") from error
-        try:
-            self._prepare()
-        except sqlite3.OperationalError as error:
-            self._database.close()
-            reason = "another process uses it" if "locked" in str(error) else str(error)
-            raise TreeUnusable(f"cannot open {self._path}: {reason}") from error
-        except sqlite3.DatabaseError as error:
-            self._database.close()
-            raise TreeUnusable(f"{self._path} is damaged: {error}") from error
-        except TreeUnusable:
-            self._database.close()
-            raise
-
-    def _prepare(self) -> None:
-        execute = self._database.execute
-        execute("PRAGMA locking_mode=EXCLUSIVE")
-        (application_id,) = execute("PRAGMA application_id").fetchone()
-        (format_version,) = execute("PRAGMA user_version").fetchone()
-        (objects,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if objects and application_id != APPLICATION_ID:
-            raise TreeUnusable(f"{self._path} is a database of another program")
-        if format_version > FORMAT_VERSION:
-            raise TreeUnusable(f"{self._path} has format {format_version}, this version knows {FORMAT_VERSION}")
-        (verdict,) = execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise TreeUnusable(f"{self._path} is damaged: {verdict}")
-        execute("PRAGMA journal_mode=WAL")
-        execute("PRAGMA synchronous=FULL")
-        execute("BEGIN EXCLUSIVE")
-        if not objects:
-            execute(_SCHEMA)
-            execute(f"PRAGMA application_id={APPLICATION_ID}")
-            execute(f"PRAGMA user_version={FORMAT_VERSION}")
-        execute("DELETE FROM node WHERE session IS NOT NULL")
-        execute("COMMIT")
+    def __init__(self, path: Path | str, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
+        """Raises TreeUnusable."""
+        self._path = Path(path)
+        self._timeout_ms = session_timeout_ms
+        self._writing = threading.Lock()
+        self._reading = threading.Lock()
+        self._followers = Followers()
+        self._own: dict[int, OwnSession] = {}
+        self._others = OtherSessions(self._path)
+        self._data_version = -1
+        self._next_beat_s = 0.0
+        self._writer, self._reader = open_database(self._path)
+        self._delivered = position_of(self._reader)
+        self._watcher = Watcher(self._look)
+        self._look()  # sessions of processes that have died end before anybody reads
 
     def session(self) -> SqliteSession:
-        """A new session; its ephemeral nodes live until it is closed or the process ends."""
+        """A new session; its ephemeral nodes live until it is closed or its process ends."""
         return SqliteSession(self, self.begin_session())
 
     def begin_session(self) -> int:
-        """The id of a new session."""
-        with self._lock:
-            self._last_session += 1
-            self._sessions.add(self._last_session)
-            return self._last_session
-
-    def close(self) -> None:
-        """Close the file. Sessions must not be used afterwards."""
-        with self._lock:
-            self._database.close()
+        """The id of a new session. Others learn of it with its first commit."""
+        session_id = int.from_bytes(
+            os.urandom(7), "big"
+        )  # never used again, as a process that was frozen may come back
+        with self._reading:
+            self._own[session_id] = OwnSession(session_id, lock_path(self._path, session_id))
+        self._watcher.start()
+        return session_id
 
     def end_session(self, session_id: int) -> None:
-        """Remove a session's ephemeral nodes; it commits nothing any more."""
-        with self._lock:
-            self._stream.follow(session_id, 0, None)
-            self._sessions.discard(session_id)
-            rows = self._database.execute("SELECT path FROM node WHERE session=? ORDER BY path", (session_id,))
-            gone = [path for (path,) in rows]
-            if gone:
-                self._database.execute("DELETE FROM node WHERE session=?", (session_id,))
-                self._stream.append("", [Change(path, None, ABSENT) for path in gone])
+        """Close a session of this process: its ephemeral nodes disappear. Raises TreeUnavailable; they disappear then
+        when this process or another next looks."""
+        with self._reading:
+            self._followers.remove(session_id)
+            own = self._own.pop(session_id, None)
+        if own is not None:
+            try:
+                if own.has_row:
+                    self.expire(session_id)
+            finally:
+                own.release()
+
+    def expire(self, session_id: int) -> None:
+        """End a session, whosever it is: remove its row and its ephemeral nodes. Raises TreeUnavailable."""
+
+        def work() -> CommittedChange | None:
+            execute = self._writer.execute
+            if execute("DELETE FROM session WHERE id=?", (session_id,)).rowcount == 0:
+                return None  # another process was faster
+            rows = execute("SELECT path FROM node WHERE session=? ORDER BY path", (session_id,)).fetchall()
+            if not rows:
+                return None
+            execute("DELETE FROM node WHERE session=?", (session_id,))
+            return write_change(self._writer, "", session_id, [Change(path, None, ABSENT) for (path,) in rows])
+
+        with self._writing:
+            change = self._transaction(work)
+        if change is not None:
+            with self._reading:
+                self._deliver(change)
+
+    def close(self) -> None:
+        """Close the file. Sessions must not be used afterwards; those that were not closed end as if the process had
+        died."""
+        self._watcher.stop()
+        with self._writing, self._reading:
+            for own in self._own.values():
+                own.release()
+            self._own.clear()
+            self._others.close()
+            self._reader.close()
+            self._writer.close()
+
+    # Writing
 
     def _commit(self, session_id: int, operations: Sequence[Operation], token: str) -> int:
-        with self._lock:
-            if session_id not in self._sessions:
+        def work() -> CommittedChange:
+            self._enter(own)
+            for operation in operations:
+                if not carry_out(self._writer, session_id, operation):
+                    raise Conflict(operation)
+            changes = [node_now(self._writer, path) for path in changed_paths(operations)]
+            return write_change(self._writer, token, session_id, changes)
+
+        with self._writing:
+            own = self._own.get(session_id)
+            if own is None:
                 raise SessionLost("the session has ended")
-            try:
-                self._database.execute("BEGIN IMMEDIATE")
-                for operation in operations:
-                    self._carry_out(session_id, operation)
-                changes = [self._now(path) for path in changed_paths(operations)]
-                self._database.execute("COMMIT")
-            except BaseException as error:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode in _NOTHING_WRITTEN:
-                    raise TreeUnavailable(f"cannot write {self._path}: {error}") from error
-                raise
-            return self._stream.append(token, changes)
+            change = self._transaction(work)
+            own.has_row = True
+        with self._reading:
+            self._deliver(change)
+        return change.position
 
-    def _now(self, path: str) -> Change:
-        row = self._database.execute("SELECT value, version FROM node WHERE path=?", (path,)).fetchone()
-        return Change(path, None, ABSENT) if row is None else Change(path, *row)
+    def _enter(self, own: OwnSession | None) -> None:
+        """Go on only in a session that has not ended; the first commit puts it into the table."""
+        assert own is not None
+        execute = self._writer.execute
+        if not own.has_row:
+            own.lock()
+            execute("INSERT INTO session VALUES (?, ?)", (own.session_id, self._timeout_ms))
+        elif execute("SELECT 1 FROM session WHERE id=?", (own.session_id,)).fetchone() is None:
+            raise SessionLost("the session was ended by another process: this one stood still for too long")
 
-    def _carry_out(self, session_id: int, operation: Operation) -> None:
-        check_path(operation.path)
-        if isinstance(operation, Create):
-            done = self._create(session_id, operation)
-        elif isinstance(operation, Set):
-            done = self._change(
-                "UPDATE node SET value=?, version=version+1 WHERE path=?", operation, bytes(operation.value)
-            )
-        elif isinstance(operation, Delete):
-            done = not self._has_children(operation.path) and self._change("DELETE FROM node WHERE path=?", operation)
-        else:
-            done = self._stands(operation)
-        if not done:
-            raise Conflict(operation)
+    def _transaction(self, work: Callable[[], T]) -> T:
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            result = work()
+            self._writer.execute("COMMIT")
+        except BaseException as error:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            if (
+                isinstance(error, sqlite3.OperationalError)
+                and error.sqlite_errorcode & _PRIMARY_CODE in _NOTHING_WRITTEN
+            ):
+                raise TreeUnavailable(f"cannot write {self._path}: {error}") from error
+            raise
+        return result
 
-    def _create(self, session_id: int, operation: Create) -> bool:
-        parent = parent_of(operation.path)
-        execute = self._database.execute
-        if parent and execute("SELECT 1 FROM node WHERE path=? AND session IS NULL", (parent,)).fetchone() is None:
-            return False
-        owner = session_id if operation.ephemeral else None
-        cursor = execute(
-            "INSERT OR IGNORE INTO node (path, value, version, session) VALUES (?, ?, 0, ?)",
-            (operation.path, bytes(operation.value), owner),
-        )
-        return cursor.rowcount == 1
+    # Following; ``_reading`` is held
 
-    def _change(self, statement: str, operation: Set | Delete, *values: bytes) -> bool:
-        if operation.expected_version == ANY_VERSION:
-            return self._database.execute(statement, (*values, operation.path)).rowcount == 1
-        arguments = (*values, operation.path, operation.expected_version)
-        return self._database.execute(statement + " AND version=?", arguments).rowcount == 1
+    def _deliver(self, own: CommittedChange | None = None) -> None:
+        """Deliver what was committed since, in order; ``own`` is a commit of this process."""
+        if own is not None and own.position == self._delivered + 1:
+            self._delivered = own.position
+            self._followers.deliver(own)
+        elif own is None or own.position > self._delivered:
+            newest = position_of(self._reader)
+            changes = changes_between(self._reader, self._delivered, newest) if self._followers else ()
+            self._delivered = newest
+            for change in changes:
+                self._followers.deliver(change)
 
-    def _stands(self, operation: Check) -> bool:
-        row = self._database.execute("SELECT version FROM node WHERE path=?", (operation.path,)).fetchone()
-        return row is not None and operation.expected_version in (ANY_VERSION, row[0])
+    def _follow(self, session_id: int, after: int, listener: Listener | None, ended: Ended | None) -> None:
+        with self._reading:
+            if listener is None:
+                self._followers.remove(session_id)
+                return
+            self._followers.add(session_id, after, listener, ended)
+            if after < self._delivered:
+                for change in changes_between(self._reader, after, self._delivered):
+                    listener(change)
 
-    def _has_children(self, path: str) -> bool:
-        below = (path + "/", path + _AFTER_SLASH)
-        row = self._database.execute("SELECT 1 FROM node WHERE path > ? AND path < ? LIMIT 1", below).fetchone()
-        return row is not None
+    # Watching: the watcher's thread, and before it starts the one that opens the tree
+
+    def _look(self) -> float:
+        now_s = time.monotonic()
+        try:
+            with self._reading:
+                (version,) = self._reader.execute("PRAGMA data_version").fetchone()
+                if version != self._data_version:
+                    self._others.watch(self._changed(), now_s)
+                    self._data_version = version
+            for session_id in self._others.ended(now_s):
+                self.expire(session_id)
+                self._others.forget(session_id)
+            self._beat(now_s)
+        except (sqlite3.Error, TreeUnavailable):
+            pass  # whatever it is, the next commit tells the node of it; here it is tried again
+        return _SHARED_S if self._others else _ALONE_S
+
+    def _changed(self) -> list[tuple[int, int]]:
+        """Deliver what was committed, and end own sessions that have no row any more; the rows of all others."""
+        known = [own for own in self._own.values() if own.has_row]  # before the rows are read
+        rows = self._reader.execute("SELECT id, timeout_ms FROM session").fetchall()
+        living = {session_id for session_id, _ in rows}
+        for own in known:
+            if own.session_id not in living:
+                del self._own[own.session_id]
+                own.release()
+                self._followers.end(own.session_id)
+        self._deliver()
+        return [(session_id, timeout_ms) for session_id, timeout_ms in rows if session_id not in self._own]
+
+    def _beat(self, now_s: float) -> None:
+        if now_s >= self._next_beat_s:
+            self._next_beat_s = now_s + self._timeout_ms / 1000 / BEATS
+            with self._reading:
+                for own in self._own.values():
+                    own.beat()
+
+    # Reading
 
     def _read(self, path: str) -> TreeNode | None:
-        with self._lock:
-            row = self._database.execute("SELECT value, version FROM node WHERE path=?", (path,)).fetchone()
+        with self._reading:
+            row = self._reader.execute("SELECT value, version FROM node WHERE path=?", (path,)).fetchone()
         return None if row is None else TreeNode(path, row[0], row[1])
 
     def _below(self, path: str) -> list[TreeNode]:
-        start = "" if path == "/" else path
-        with self._lock:
-            rows = self._database.execute(
-                "SELECT path, value, version FROM node WHERE path > ? AND path < ? ORDER BY path",
-                (start + "/", start + _AFTER_SLASH),
-            ).fetchall()
-        return [TreeNode(below, value, version) for below, value, version in rows]
+        with self._reading:
+            return nodes_below(self._reader, path)
+
+    def _snapshot(self) -> tuple[int, list[TreeNode]]:
+        with self._reading:
+            self._reader.execute("BEGIN")
+            try:
+                return position_of(self._reader), nodes_below(self._reader, "/")
+            finally:
+                self._reader.execute("COMMIT")
+
+    def _position(self) -> int:
+        with self._reading:
+            return position_of(self._reader)
+
+    def _was_committed(self, token: str) -> bool:
+        with self._reading:
+            return has_token(self._reader, token)
 
 
 class SqliteSession:
@@ -218,10 +281,13 @@ class SqliteSession:
         """All nodes below ``path``, itself excluded, in path order."""
         return self._tree._below(path)
 
+    def snapshot(self) -> tuple[int, list[TreeNode]]:
+        """The whole tree as it was at a position, read in one transaction."""
+        return self._tree._snapshot()
+
     def position(self) -> int:
         """Position of the last committed change."""
-        with self._tree._lock:
-            return self._tree._stream.position
+        return self._tree._position()
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         """Carry out all operations, durably, or none; the position of the change. Raises Conflict, TreeUnavailable,
@@ -230,20 +296,19 @@ class SqliteSession:
 
     def was_committed(self, token: str) -> bool:
         """True if the commit of that name was carried out."""
-        with self._tree._lock:
-            return self._tree._stream.has(token)
+        return self._tree._was_committed(token)
 
-    def follow(self, after: int, listener: Listener | None) -> None:
-        """Be told of every change after a position, own ones included; None ends it. The tree's lock is held during the
-        call: the listener hands the change on and returns."""
-        with self._tree._lock:
-            self._tree._stream.follow(self._session_id, after, listener)
+    def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
+        """Be told of every change after a position, own ones included, and of the session's end; None ends it. A lock
+        is held during the call: the listener hands the change on and returns."""
+        self._tree._follow(self._session_id, after, listener, ended)
 
     def renew(self) -> None:
-        """Begin a new session in place of this one, which ends if it has not."""
+        """Begin a new session in place of this one, which ends if it has not. Raises TreeUnavailable."""
         self._tree.end_session(self._session_id)
         self._session_id = self._tree.begin_session()
 
     def close(self) -> None:
         """End the session; its ephemeral nodes disappear."""
-        self._tree.end_session(self._session_id)
+        with suppress(TreeUnavailable):  # then another process ends it, as that of one that has died
+            self._tree.end_session(self._session_id)

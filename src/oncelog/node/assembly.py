@@ -96,8 +96,8 @@ def _join(coordination: Coordination, who: Registration, now_ms: int) -> tuple[i
         coordination.commit(register(image, who, now_ms))
     except RegistrationRefused as error:
         raise StartRefused(str(error)) from None
-    position = coordination.position()
-    return position, load_image(coordination.subtree("/"))
+    position, nodes = coordination.snapshot()
+    return position, load_image(nodes)
 
 
 def _open_logs(

@@ -1,15 +1,21 @@
 """The effects about metadata carried out on a session of the tree: by a worker of the runtime, the simulator, a test.
 
-Calls may wait. A session that is lost while the tree is followed shows at the next commit.
+Calls may wait. The loss of a session is an outcome of the commit that finds it; ``follow`` tells of one that no commit
+has found (``SESSION_LOST`` is that event).
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.registration import Registration, RegistrationRefused, register
 from oncelog.node.events import LoadMetadata, MetadataLoaded, MetadataWritten, SettleMetadata, WriteMetadata
 from oncelog.ports import Conflict, Coordination, OutcomeUnknown, SessionLost, TreeUnavailable
+
+SESSION_LOST: Final = MetadataWritten("", CommitOutcome.SESSION_LOST)
+"""The tree has ended the session: the outcome of no commit of ours."""
 
 
 def write(coordination: Coordination, effect: WriteMetadata) -> MetadataWritten:
@@ -50,8 +56,7 @@ def load(coordination: Coordination, effect: LoadMetadata, registration: Registr
             coordination.renew()
             image = load_image(coordination.subtree("/"))
             coordination.commit(register(image, registration, now_ms))
-        position = coordination.position()
-        return MetadataLoaded(position, coordination.subtree("/"))
+        return MetadataLoaded(*coordination.snapshot())
     except SessionLost:
         return MetadataLoaded(0, None, session_lost=True)
     except (Conflict, OutcomeUnknown, RegistrationRefused, TreeUnavailable):

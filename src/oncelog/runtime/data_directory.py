@@ -8,6 +8,7 @@ from typing import Final
 
 from oncelog.coordination.sqlite import SqliteTree, TreeUnusable
 from oncelog.node.assembly import Outside, StartRefused
+from oncelog.node.settings import Settings
 from oncelog.runtime.clock import SystemEntropy
 from oncelog.runtime.files import DirectoryInUse, DiskFiles
 
@@ -29,8 +30,9 @@ class DataDirectory:
         self.files.close()
 
 
-def open_data_directory(path: Path) -> DataDirectory:
-    """Lock and open a data directory, created when missing. Raises StartRefused."""
+def open_data_directory(settings: Settings) -> DataDirectory:
+    """Lock and open a broker's data directory, created when missing, and open the tree. Raises StartRefused."""
+    path = Path(settings.data_directory)
     try:
         files = DiskFiles(path)
         files.lock()
@@ -39,8 +41,15 @@ def open_data_directory(path: Path) -> DataDirectory:
     except OSError as error:
         raise StartRefused(f"cannot use {path} as data directory: {error.strerror or error}") from None
     try:
-        tree = SqliteTree(path / TREE_FILE)
+        tree = _open_tree(settings)
     except TreeUnusable as error:
         files.close()
         raise StartRefused(str(error)) from None
     return DataDirectory(files, tree, Outside(files, tree.session(), SystemEntropy()))
+
+
+def _open_tree(settings: Settings) -> SqliteTree:
+    """The coordination tree of the broker's cluster. Raises TreeUnusable."""
+    config = settings.config
+    timeout_ms = int(config.get("zookeeper.session.timeout.ms"))
+    return SqliteTree(config.get("oncelog.tree.path") or Path(settings.data_directory) / TREE_FILE, timeout_ms)

@@ -213,12 +213,18 @@ class EffectRunner:
         (self.disk if effect.waited_for else self._jobs).submit(work)
 
     def follow_metadata(self, after: int) -> None:
-        """Hand every committed change after a position to the node, in order."""
-        self._coordination.follow(after, self._metadata_changed)
+        """Hand every committed change after a position to the node, in order, and the end of the session."""
+        self._coordination.follow(after, self._metadata_changed, self._session_ended)
 
     def _metadata_changed(self, change: CommittedChange) -> None:
-        """Called by whichever thread commits."""
-        event = MetadataChanged(change.position, change.token, change.changes)
+        """Called by whichever thread hears of it."""
+        self._dispatch_soon(MetadataChanged(change.position, change.token, change.changes))
+
+    def _session_ended(self) -> None:
+        """Called by whichever thread hears of it."""
+        self._dispatch_soon(tree_access.SESSION_LOST)
+
+    def _dispatch_soon(self, event: Event) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
             self._loop.call_soon_threadsafe(self.dispatch, event)
 

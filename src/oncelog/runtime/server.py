@@ -92,7 +92,7 @@ class Server:
         loop = asyncio.get_running_loop()
         for warning in self.settings.warnings:
             _LOG.warning("%s", warning)
-        self._data_directory = opened = open_data_directory(Path(self.settings.data_directory))
+        self._data_directory = opened = open_data_directory(self.settings)
         try:
             await self._listen(loop, opened)
         except BaseException:

@@ -93,7 +93,7 @@ class TreeAccesses:
 
     def _session_lost(self) -> None:
         """A heartbeat may have found out: then the node has no commit to be told of."""
-        self._dispatch(MetadataWritten("", CommitOutcome.SESSION_LOST))
+        self._dispatch(tree_access.SESSION_LOST)
 
 
 def _unanswered(effect: TreeAccess, reason: NoAnswer) -> MetadataWritten | MetadataLoaded:

@@ -1,19 +1,18 @@
 """The behaviour of every adapter of the coordination tree. An adapter joins by a line in ``TREES``.
 
-A tree outlives its sessions; ``session()`` opens one.
+A tree outlives its sessions; ``session()`` opens one, in another process than the last where an adapter has several.
+Changes may arrive later than the answer to the commit: a test waits for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from threading import Thread
 
 import pytest
 
 from oncelog.base.tree import ABSENT
-from oncelog.coordination.memory import MemoryTree
-from oncelog.coordination.sqlite import SqliteTree
 from oncelog.ports import (
     ANY_VERSION,
     Change,
@@ -28,29 +27,25 @@ from oncelog.ports import (
     Set,
     TreeNode,
 )
+from tests.conformance.coordination.trees import PARAMS, TREES, Tree
+from tests.waiting import wait_until
 
 
-class Tree(Protocol):
-    def session(self) -> Coordination: ...
-
-
-TREES: dict[str, Callable[[Path], Tree]] = {
-    "memory": lambda _: MemoryTree(),
-    "sqlite": lambda directory: SqliteTree(directory / "tree.db"),
-}
-
-
-@pytest.fixture(params=sorted(TREES))
+@pytest.fixture(params=PARAMS)
 def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tree]:
-    made = TREES[request.param](tmp_path)
+    made = TREES[request.param](tmp_path, request)
     yield made
-    if isinstance(made, SqliteTree):
-        made.close()
+    made.close()
 
 
 @pytest.fixture
 def session(tree: Tree) -> Coordination:
     return tree.session()
+
+
+def await_changes(count: int, *seen: Sequence[CommittedChange]) -> None:
+    """Wait until each follower has been told of ``count`` changes."""
+    wait_until(lambda: all(len(each) >= count for each in seen), lambda: f"{count} changes, there are {seen}")
 
 
 def refused(session: Coordination, *operations: Operation) -> Operation:
@@ -168,7 +163,7 @@ class TestAtomicity:
                 Create("/made/below", b""),
                 last,
             )
-            is last
+            == last
         )
         assert session.subtree("/") == before
         refused(session, Delete("/gone", 0))
@@ -223,6 +218,7 @@ class TestFollow:
         other.follow(other.position(), seen_by_other.append)
         first = one.commit([Create("/a", b""), Create("/b", b""), Set("/a", b"1", 0), Check("/b", 0)], "first")
         second = other.commit([Delete("/b", 0)], "second")
+        await_changes(2, seen, seen_by_other)
         assert seen == seen_by_other
         assert [(change.position, change.token) for change in seen] == [(first, "first"), (second, "second")]
         assert second == first + 1 == one.position() == other.position()
@@ -233,8 +229,11 @@ class TestFollow:
         one = tree.session()
         seen: list[CommittedChange] = []
         one.follow(one.position(), seen.append)
-        refused(one, Create("/refused", b""), Check("/absent", 0))
-        assert seen == []
+        with pytest.raises(Conflict):
+            one.commit([Create("/refused", b""), Check("/absent", 0)], "refused")
+        one.commit([Create("/a", b"")], "carried out")
+        await_changes(1, seen)
+        assert [change.token for change in seen] == ["carried out"]
         assert not one.was_committed("refused")
 
     def test_a_session_that_begins_behind_is_told_what_it_missed(self, tree: Tree) -> None:
@@ -245,6 +244,7 @@ class TestFollow:
         one.commit([Create("/b", b"")], "b")
         seen: list[CommittedChange] = []
         other.follow(between, seen.append)
+        await_changes(1, seen)
         assert [change.token for change in seen] == ["b"]
         assert between == before + 1
 
@@ -254,6 +254,7 @@ class TestFollow:
         seen: list[CommittedChange] = []
         other.follow(other.position(), seen.append)
         one.close()
+        await_changes(1, seen)
         assert [list(change.changes) for change in seen] == [[Change("/e", None, ABSENT)]]
 
     def test_a_session_that_has_ended_commits_nothing_until_it_is_renewed(self, tree: Tree) -> None:
@@ -283,9 +284,98 @@ class TestFollow:
         assert not other.was_committed("one/2")
 
     def test_following_can_be_ended(self, tree: Tree) -> None:
-        one = tree.session()
+        one, other = tree.session(), tree.session()
         seen: list[CommittedChange] = []
+        seen_by_other: list[CommittedChange] = []
         one.follow(one.position(), seen.append)
+        other.follow(other.position(), seen_by_other.append)
         one.follow(one.position(), None)
-        one.commit([Create("/a", b"")])
+        other.commit([Create("/a", b"")])
+        one.commit([Create("/b", b"")])
+        await_changes(2, seen_by_other)
         assert seen == []
+
+    def test_a_session_is_told_only_of_what_is_behind_the_position_it_follows_from(self, tree: Tree) -> None:
+        one, other = tree.session(), tree.session()
+        last = one.position()
+        for name in "abc":
+            last = one.commit([Create(f"/{name}", b"")], name)
+        seen: list[CommittedChange] = []
+        other.follow(last, seen.append)
+        one.commit([Create("/d", b"")], "d")
+        await_changes(1, seen)
+        assert [(change.position, change.token) for change in seen] == [(last + 1, "d")]
+
+    def test_a_follower_knows_the_whole_tree_from_a_snapshot_and_the_changes_behind_it(self, tree: Tree) -> None:
+        one, other = tree.session(), tree.session()
+        one.commit([Create("/a", b"0"), Create("/e", b"", ephemeral=True)])
+        position, nodes = other.snapshot()
+        assert position == one.position()
+        assert nodes == [TreeNode("/a", b"0", 0), TreeNode("/e", b"", 0)]
+        seen: list[CommittedChange] = []
+        other.follow(position, seen.append)
+        one.commit([Set("/a", b"1", 0)])
+        await_changes(1, seen)
+        assert [(change.position, change.changes) for change in seen] == [(position + 1, (Change("/a", b"1", 1),))]
+
+    def test_commits_of_two_sessions_at_once_are_seen_in_one_order_without_gaps(self, tree: Tree) -> None:
+        one, other = tree.session(), tree.session()
+        start = one.position()
+        seen: list[CommittedChange] = []
+        seen_by_other: list[CommittedChange] = []
+        one.follow(start, seen.append)
+        other.follow(start, seen_by_other.append)
+
+        def write(session: Coordination, name: str) -> None:
+            for number in range(10):
+                session.commit([Create(f"/{name}{number}", b"")], f"{name}{number}")
+
+        threads = [Thread(target=write, args=each) for each in ((one, "a"), (other, "b"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        await_changes(20, seen, seen_by_other)
+        assert seen == seen_by_other
+        assert [change.position for change in seen] == list(range(start + 1, start + 21))
+
+
+class TestEnds:
+    def test_a_session_that_the_tree_ends_is_told_so_and_others_see_its_nodes_go(self, tree: Tree) -> None:
+        one, other = tree.session(), tree.session()
+        one.commit([Create("/e", b"", ephemeral=True)])
+        ends: list[str] = []
+        seen: list[CommittedChange] = []
+        one.follow(one.position(), lambda _: None, lambda: ends.append("ended"))
+        other.follow(other.position(), seen.append)
+        tree.expire(one)
+        wait_until(lambda: ends, "the end of the session")
+        await_changes(1, seen)
+        assert [list(change.changes) for change in seen] == [[Change("/e", None, ABSENT)]]
+        assert seen[0].token == ""
+        with pytest.raises(SessionLost):
+            one.commit([Create("/late", b"")])
+        assert other.children("/") == []
+        one.renew()
+        one.commit([Create("/e", b"again", ephemeral=True)])
+        assert other.read("/e") == TreeNode("/e", b"again", 0)
+        assert ends == ["ended"]
+
+    def test_a_session_that_is_closed_or_renewed_is_told_of_no_end(self, tree: Tree) -> None:
+        one, other = tree.session(), tree.session()
+        ends: list[str] = []
+        seen: list[CommittedChange] = []
+        other.follow(other.position(), seen.append)
+        for end in (one.renew, one.close):
+            one.commit([Create("/e", b"", ephemeral=True)])
+            one.follow(one.position(), lambda _: None, lambda: ends.append("ended"))
+            end()
+        await_changes(4, seen)
+        assert ends == []
+
+    def test_a_session_that_ends_without_ephemeral_nodes_leaves_no_change(self, tree: Tree) -> None:
+        one, other = tree.session(), tree.session()
+        one.commit([Create("/a", b"")])
+        one.close()
+        before = other.position()
+        assert other.commit([Create("/b", b"")]) == before + 1

@@ -294,7 +294,7 @@ class Driver:
         def changed(change) -> None:
             self._changes.append(MetadataChanged(change.position, change.token, change.changes))
 
-        self.session.follow(after, changed)
+        self.session.follow(after, changed, lambda: self._changes.append(tree_access.SESSION_LOST))
 
     def _load_metadata(self, effect: LoadMetadata) -> None:
         loaded = tree_access.load(self.session, effect, self.registration, self.now_ms)

@@ -124,6 +124,7 @@ def test_changes_of_other_sessions_are_followed(driver):
 
 def test_a_lost_session_stops_changes_until_the_broker_is_registered_again(driver):
     epoch = driver.node.cluster.broker_epoch
+    driver.session.follow(0, None)  # it hears of the end by its commit alone
     driver.tree.end_session(driver.session._session_id)
     hold, driver.hold_facts = driver.hold_facts, True
     peer = asked_to_create(driver)
@@ -136,6 +137,18 @@ def test_a_lost_session_stops_changes_until_the_broker_is_registered_again(drive
     assert driver.node.cluster.image.brokers[BrokerId(1)].host == "localhost"
     assert error_of(asked_to_create(driver)) is ErrorCode.NONE
     assert any("session" in report for report in driver.reports)
+
+
+def test_a_session_that_is_lost_without_a_commit_is_replaced(driver):
+    epoch = driver.node.cluster.broker_epoch
+    driver.tree.end_session(driver.session._session_id)
+    assert driver.tree.session().children("/brokers/ids") == []
+    driver.dispatch_changes()
+    driver.advance(0)
+    assert driver.tree.session().children("/brokers/ids") == ["1"]
+    assert driver.node.cluster.broker_epoch > epoch, "registered in a new session"
+    assert error_of(asked_to_create(driver)) is ErrorCode.NONE
+    assert sum("session" in report for report in driver.reports) == 2, driver.reports
 
 
 def test_a_gap_in_the_changes_loads_the_tree_whole(driver):

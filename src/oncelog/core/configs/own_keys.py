@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update
-from oncelog.core.configs.limits import at_least, one_of
+from oncelog.core.configs.limits import at_least, non_empty, one_of
 
 INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 
@@ -118,6 +118,26 @@ OWN_KEYS: Final = (
             "How much of what happens to the broker is kept in flight-recording.jsonl of the data directory, from "
             "its start on, for oncelog sim --replay; 0: nothing. Requests are in it as they came, with their "
             "data."
+        ),
+    ),
+    ConfigKey(
+        "oncelog.tree.path",
+        STRING,
+        None,
+        non_empty,
+        documentation=(
+            "The file of the coordination tree, which the brokers of a cluster on one host share; it must not be on a "
+            "network file system. Where it is not set: coordination.db in the data directory."
+        ),
+    ),
+    ConfigKey(
+        "zookeeper.session.timeout.ms",
+        INT,
+        "18000",
+        at_least(1000),
+        documentation=(
+            "The time after which the coordination tree, whichever it is, ends the session of a broker that it does "
+            "not hear of. The end of a process on the tree's own host is noticed at once."
         ),
     ),
 )

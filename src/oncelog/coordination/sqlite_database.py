@@ -1,0 +1,120 @@
+"""The file of the SQLite tree: its tables, how it is opened by several processes, and what is refused.
+
+Format 2 (``PRAGMA user_version``) has three tables: ``node`` is the tree, ``change`` the journal of the last commits,
+``session`` the sessions that have committed and have not ended. Format 1 had ``node`` alone, and one process at a time;
+it is upgraded when it is opened.
+
+The rule: a file that is damaged, or not ours, or newer, is refused before anything is written to it. Topics are facts
+that cannot be rebuilt from elsewhere, so guessing would lose data.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from oncelog.coordination.file_systems import network_file_system
+
+APPLICATION_ID: Final = 0x6F6E636C
+"""Marks the database as ours (``oncl``), in SQLite's own header field."""
+FORMAT_VERSION: Final = 2
+BUSY_S: Final = 2.0
+"""How long a commit waits for those of other processes, each of which takes milliseconds."""
+
+_NODE: Final = """
+CREATE TABLE node (
+    path TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL, session INTEGER
+) WITHOUT ROWID
+"""
+_CHANGE: Final = """
+CREATE TABLE change (
+    position INTEGER PRIMARY KEY NOT NULL, token TEXT NOT NULL, session INTEGER NOT NULL, changes BLOB NOT NULL
+)
+"""
+_SESSION: Final = "CREATE TABLE session (id INTEGER PRIMARY KEY NOT NULL, timeout_ms INTEGER NOT NULL)"
+
+
+class TreeUnusable(Exception):
+    """The tree cannot be used; the message names it and says why."""
+
+
+def open_database(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """A connection that writes and one that reads. Creates the file, or upgrades it. Raises TreeUnusable."""
+    kind = network_file_system(path.parent)
+    if kind is not None:
+        raise TreeUnusable(
+            f"cannot open {path}: it is on a network file system ({kind}); use a local disk, or ZooKeeper"
+        )
+    connections: list[sqlite3.Connection] = []
+    try:
+        with _one_process_at_a_time(path):
+            connections.append(_connect(path))
+            _prepare(connections[0], path)
+            connections.append(_connect(path))
+            connections[1].execute("SELECT count(*) FROM session").fetchone()
+    except BaseException as error:
+        for connection in connections:
+            connection.close()
+        if isinstance(error, OSError):
+            raise TreeUnusable(f"cannot open {path}: {error.strerror}") from error
+        if isinstance(error, sqlite3.OperationalError):
+            reason = "another process uses it alone" if "locked" in str(error) else str(error)
+            raise TreeUnusable(f"cannot open {path}: {reason}") from error
+        if isinstance(error, sqlite3.DatabaseError):
+            raise TreeUnusable(f"{path} is damaged: {error}") from error
+        raise
+    return connections[0], connections[1]
+
+
+@contextmanager
+def _one_process_at_a_time(path: Path) -> Iterator[None]:
+    """Creating the file, turning on its write-ahead log and upgrading it are not to meet those of another process."""
+    descriptor = os.open(f"{path}.opening", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
+
+
+def _prepare(database: sqlite3.Connection, path: Path) -> None:
+    execute = database.execute
+    (application_id,) = execute("PRAGMA application_id").fetchone()
+    (format_version,) = execute("PRAGMA user_version").fetchone()
+    (objects,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if objects and application_id != APPLICATION_ID:
+        raise TreeUnusable(f"{path} is a database of another program")
+    if format_version > FORMAT_VERSION:
+        raise TreeUnusable(f"{path} has format {format_version}, this version knows {FORMAT_VERSION}")
+    (verdict,) = execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise TreeUnusable(f"{path} is damaged: {verdict}")
+    execute("PRAGMA journal_mode=WAL")
+    execute("PRAGMA synchronous=FULL")
+    if format_version < FORMAT_VERSION:
+        _upgrade(database, is_new=not objects)
+
+
+def _upgrade(database: sqlite3.Connection, *, is_new: bool) -> None:
+    """Make the tables of a new file, or add those that format 1 does not have. Its ephemeral nodes are of processes
+    that are dead: a living one would have the file to itself."""
+    execute = database.execute
+    execute("BEGIN IMMEDIATE")
+    if is_new:
+        execute(_NODE)
+        execute(f"PRAGMA application_id={APPLICATION_ID}")
+    else:
+        execute("DELETE FROM node WHERE session IS NOT NULL")
+    execute(_CHANGE)
+    execute(_SESSION)
+    execute(f"PRAGMA user_version={FORMAT_VERSION}")
+    execute("COMMIT")

@@ -1,0 +1,63 @@
+"""The journal of the SQLite tree: the table ``change``, one row for each commit, written in its transaction.
+
+The rule: positions rise by one, and the newest row is never removed, for it says how far the tree has come. Whoever
+commits removes the oldest now and then, beyond a number of rows and a number of bytes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from oncelog.coordination.change_codec import decode_changes, encode_changes
+from oncelog.ports import Change, CommittedChange
+
+KEPT_CHANGES: Final = 2_000
+KEPT_BYTES: Final = 16 << 20
+_TRIM_EVERY: Final = 128
+_LARGE_BYTES: Final = 1 << 20
+"""A commit of this size looks at once if something has to go."""
+
+
+def position_of(database: sqlite3.Connection) -> int:
+    """Position of the last commit; 0 before the first."""
+    (position,) = database.execute("SELECT max(position) FROM change").fetchone()
+    return position or 0
+
+
+def write_change(database: sqlite3.Connection, token: str, session_id: int, changes: list[Change]) -> CommittedChange:
+    """Add a commit to the journal, within its transaction."""
+    change = CommittedChange(position_of(database) + 1, token, tuple(changes))
+    data = encode_changes(changes)
+    database.execute("INSERT INTO change VALUES (?, ?, ?, ?)", (change.position, token, session_id, data))
+    if change.position % _TRIM_EVERY == 0 or len(data) >= _LARGE_BYTES:
+        _trim(database, change.position)
+    return change
+
+
+def changes_between(database: sqlite3.Connection, after: int, until: int) -> list[CommittedChange]:
+    """The commits behind ``after`` up to ``until``, as far as they are kept."""
+    rows = database.execute(
+        "SELECT position, token, changes FROM change WHERE position > ? AND position <= ? ORDER BY position",
+        (after, until),
+    )
+    return [CommittedChange(position, token, decode_changes(data)) for position, token, data in rows]
+
+
+def has_token(database: sqlite3.Connection, token: str) -> bool:
+    """True if a commit of that name is in the journal."""
+    return database.execute("SELECT 1 FROM change WHERE token=? LIMIT 1", (token,)).fetchone() is not None
+
+
+def _trim(database: sqlite3.Connection, newest: int) -> None:
+    rows = database.execute(
+        "SELECT position, length(changes) FROM change WHERE position > ? ORDER BY position DESC",
+        (newest - KEPT_CHANGES,),
+    )
+    size, first = 0, newest
+    for position, length in rows:
+        size += length
+        if size > KEPT_BYTES:
+            break
+        first = position
+    database.execute("DELETE FROM change WHERE position < ?", (first,))
