@@ -39,6 +39,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition",
     ErrorCode.FENCED_LEADER_EPOCH: "the client's leader epoch is older",
     ErrorCode.UNKNOWN_LEADER_EPOCH: "the client's leader epoch is newer",
+    ErrorCode.OFFSET_NOT_AVAILABLE: "the leader was elected just now and does not know what can be read (KIP-207)",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the same, before version 5",
     ErrorCode.INVALID_REQUEST: "the partition is named twice",
     ErrorCode.UNSUPPORTED_VERSION: "a negative timestamp that the version does not know",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
@@ -46,6 +48,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "an isolation level that does not exist",
 }
 
+_OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -173,9 +176,12 @@ def _look_up(
     if isinstance(leader, ErrorCode):
         return leader
     try:
-        return (yield from _find(leader, timestamp, request))
+        outcome = yield from _find(leader, timestamp, request)
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    if outcome is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return outcome
 
 
 def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> Offset:
@@ -184,9 +190,12 @@ def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> Offset:
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 
-def _find(leader: LeaderLog, timestamp: int, request: ListOffsetsRequest) -> Steps[Found | _OnTheirWay]:
+def _find(leader: LeaderLog, timestamp: int, request: ListOffsetsRequest) -> Steps[Outcome]:
     log, leader_epoch = leader.log, leader.leader_epoch
+    end_is_known = request.replica_id != CLIENT or leader.has_reached_its_epoch()
     appended_end = leader.appended_end if request.replica_id == CLIENT else None
+    if timestamp == LATEST and not end_is_known:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
     if timestamp == LATEST:
         return (-1, _readable_end(log, request), leader_epoch) if appended_end is None else _OnTheirWay(appended_end)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -198,8 +207,12 @@ def _find(leader: LeaderLog, timestamp: int, request: ListOffsetsRequest) -> Ste
     found = yield from _searched(
         log.search_max_timestamp() if timestamp == MAX_TIMESTAMP else log.search_timestamp(timestamp)
     )
-    if found is None or found.offset < readable_end:
-        return NOTHING if found is None else found
+    if found is not None and found.offset < readable_end:
+        return found
+    if not end_is_known:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    if found is None:
+        return NOTHING
     if request.replica_id == CLIENT and log.high_watermark <= found.offset < log.log_end_offset:
         return _OnTheirWay(Offset(found.offset + 1), found)
     return NOTHING

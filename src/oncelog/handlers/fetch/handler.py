@@ -23,6 +23,7 @@ from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.fetch.reads import UNKNOWN, FetchReads, Replica, failed, topic_name
 from oncelog.handlers.support.appended_records import LEAST_WAIT_MS, until_readable
 from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leader_hints import add_endpoint, leader_hint
 from oncelog.handlers.support.waits import NextSlice, Steps, UntilReadable
 from oncelog.handlers.support.yielding import items_per_slice
 from oncelog.wire.messages.fetch import (
@@ -269,24 +270,12 @@ def _suit_version(asked: FetchPartition, answer: PartitionData, response: FetchR
         return
     if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < _STORAGE_ERROR_SINCE:
         answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    tells_leader = answer.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-    if tells_leader and context.version >= _CURRENT_LEADER_SINCE:
-        _tell_leader(asked, answer, response, context)
-
-
-def _tell_leader(asked: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
-    image = context.cluster.image
-    topic = None if asked.topic is None else image.topics.get(asked.topic)
-    if topic is None or asked.partition >= len(topic.partitions):
+    if context.version < _CURRENT_LEADER_SINCE or asked.topic is None:
         return
-    partition = topic.partitions[asked.partition]
-    answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-    broker = image.brokers.get(partition.leader)
-    if broker is None or any(node.node_id == broker.broker_id for node in response.node_endpoints):
-        return
-    here = broker.broker_id == context.cluster.broker_id
-    host, port = context.listener if here else (broker.host, broker.port)
-    response.node_endpoints.append(NodeEndpoint(node_id=broker.broker_id, host=host, port=port, rack=broker.rack))
+    hint = leader_hint(TopicPartition(asked.topic, asked.partition), answer.error_code, context)
+    if hint is not None:
+        answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+        add_endpoint(response.node_endpoints, NodeEndpoint, hint.leader_id, context)
 
 
 def _refused(request: FetchRequest, context: Context, error_code: ErrorCode) -> FetchResponse:

@@ -19,9 +19,10 @@ from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, Parti
 from oncelog.handlers.produce.record_validation import may_have_many_records, validate_in_worker
 from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, is_verified_here, unopened
 from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leader_hints import add_endpoint, leader_hint
 from oncelog.handlers.support.waits import NextSlice, Steps, UntilDurable
 from oncelog.handlers.support.yielding import ITEMS_WHILE_CREATING, SliceBudget
-from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
+from oncelog.wire.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceRequest, ProduceResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CORRUPT_MESSAGE: "the checksum or the structure of the batch is wrong",
@@ -49,6 +50,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be written",
 }
 
+_CURRENT_LEADER_SINCE: Final = 10
+
 
 def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
     """Append every partition's records; None (no response) for acks=0."""
@@ -64,7 +67,18 @@ def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse |
         return None
     if request.acks == ACKS_ALL:
         yield from _until_durable(appends, context.now_ms + max(0, request.timeout_ms), context)
+    if context.version >= _CURRENT_LEADER_SINCE:
+        _tell_leaders(appends, response, context)
     return response
+
+
+def _tell_leaders(appends: Sequence[PartitionAppend], response: ProduceResponse, context: Context) -> None:
+    for each in appends:
+        if each.is_refused:
+            hint = leader_hint(each.partition, each.result.error_code, context)
+            if hint is not None:
+                each.result.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+                add_endpoint(response.node_endpoints, NodeEndpoint, hint.leader_id, context)
 
 
 def _may_transact(request: ProduceRequest, context: Context) -> bool:

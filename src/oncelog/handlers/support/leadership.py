@@ -36,6 +36,11 @@ class LeaderLog:
             return None
         return log.log_end_offset
 
+    def has_reached_its_epoch(self) -> bool:
+        """True once the high watermark has passed the start of the leader's epoch. Until then the end that readers may
+        see can be lower than what the leader before has told (KIP-207)."""
+        return self.replicas.high_watermark >= self.replicas.epoch_start
+
     def has_enough_in_sync(self) -> bool:
         """True if acks=all may be acknowledged (``min.insync.replicas``)."""
         return self.replicas.has_enough_in_sync()

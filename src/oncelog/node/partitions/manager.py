@@ -152,7 +152,7 @@ class PartitionManager:
             image.replicas,
             image.isr,
             log.high_watermark,
-            epoch_start=log.log_end_offset,
+            epoch_start=log.log_end_offset if has_followers else log.high_watermark,
             min_insync_replicas=log.config.min_insync_replicas,
             now_ms=self._deadlines.now_ms,
         )
