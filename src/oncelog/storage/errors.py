@@ -38,9 +38,9 @@ class AppendRefused(Exception):
         super().__init__(message)
 
 
-class SyncFailed(OSError):
+class SyncFailed(Exception):
     """A sync that could not be left to a worker failed: the node must end, as after every failed sync. The page cache
-    may have dropped the data; a retry would lie."""
+    may have dropped the data; a retry would lie. No OSError, which would be taken for a disk that refuses."""
 
 
 class UnexpectedOffset(AppendRefused):

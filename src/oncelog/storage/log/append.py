@@ -19,7 +19,7 @@ from oncelog.storage.errors import AppendRefused
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.log.batch_validation import check_client_batch, check_internal_batch
 from oncelog.storage.log.record_validation import ValidatedRecords
-from oncelog.storage.log.rolling import must_roll, roll
+from oncelog.storage.log.rolling import must_roll, roll, sync_before_roll
 from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.transactions.open_transactions import OpenTransaction
@@ -155,6 +155,8 @@ def _write(
     """Do everything that a full disk may refuse; whatever it refuses, nothing has changed."""
     active = log.segments.active
     if must_roll(log, active, len(data), timestamp, last_offset, now_ms):
+        if log.has_replicas:
+            sync_before_roll(log)
         active = roll(log, now_ms)
     noted = update is not None and note_aborted(log, active, update)
     try:

@@ -26,7 +26,7 @@ from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc
 from oncelog.storage.checkpoints import Sync
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
 from oncelog.storage.log.append import note_aborted, note_transaction, take_over
-from oncelog.storage.log.rolling import is_too_old, must_roll, roll, roll_over_gap, sync_all
+from oncelog.storage.log.rolling import is_too_old, must_roll, roll, roll_over_gap, sync_before_roll
 from oncelog.storage.log.state import LogState
 from oncelog.storage.log.truncate import truncate_fully_and_start_at
 from oncelog.storage.segment.segment import Segment
@@ -154,8 +154,7 @@ def _segment_for(log: LogState, header: BatchHeader, now_ms: int) -> Segment:
     """The active segment, after a roll where the batch needs one."""
     active = log.segments.active
     if must_roll(log, active, header.size_bytes, header.max_timestamp, header.last_offset, now_ms):
-        if log.config.compact or log.ever_cleaned:
-            sync_all(log)
+        sync_before_roll(log)
         active = roll(log, now_ms)
     if header.last_offset - active.base_offset > INT32_MAX:
         active = roll_over_gap(log, header.base_offset, now_ms)

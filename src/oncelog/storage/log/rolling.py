@@ -51,18 +51,25 @@ def roll_over_gap(log: LogState, base_offset: int, now_ms: int) -> Segment:
     return roll(log, now_ms, base_offset)
 
 
-def sync_all(log: LogState) -> None:
-    """Sync all of a log that may not be on disk yet, at once. Raises SyncFailed.
+def sync_before_roll(log: LogState) -> None:
+    """Sync a replicated log before it begins a segment, if recovery could not tell a loss in the one before. Raises
+    SyncFailed.
 
     Recovery finds out that a power cut took the end of a segment by the gap behind it, but not in a log that may have
-    gaps of its own: there a follower begins no segment before the one before it is on disk.
+    gaps of its own; replicas would then have different records at the same offsets.
     """
+    if log.config.compact or log.ever_cleaned:
+        sync_all(log)
+
+
+def sync_all(log: LogState) -> None:
+    """Sync all of a log that may not be on disk yet, at once. Raises SyncFailed."""
     if log.durable_offset < log.log_end_offset:
         try:
             for file in log.unsynced.files(log.segments.active):
                 file.sync()
         except OSError as error:
-            raise SyncFailed(error.errno, f"sync of {log.partition} failed: {error.strerror}") from error
+            raise SyncFailed(f"sync of {log.partition} failed: {error.strerror}") from error
 
 
 def roll(log: LogState, now_ms: int, base_offset: int | None = None) -> Segment:

@@ -13,7 +13,7 @@ from oncelog.records.builder import build_batch, seal
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.storage.config import LogConfig
-from oncelog.storage.errors import AppendRefused
+from oncelog.storage.errors import AppendRefused, SyncFailed
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers, records
 
 
@@ -201,3 +201,28 @@ def test_an_index_that_is_full_rolls_the_log() -> None:
         world.append(batch())
     assert len(world.log.segments) > 3
     assert all(len(segment.offset_index) <= 8 for segment in world.log.segments)
+
+
+def test_a_replicated_compacted_log_syncs_a_segment_before_it_begins_the_next() -> None:
+    """Recovery cannot tell a loss from what compaction took: replicas would have other records at the same offsets."""
+    world = World(replace(SMALL, cleanup_policy=("compact",)))
+    world.log.begin_epoch(0)
+    while len(world.log.segments) < 2:
+        world.append(batch([bytes(300)]))
+    first = world.log.segments[0]
+    size = first.size_bytes
+    world.memory.crash(1)
+    world.reopen()
+    assert world.log.segments[0].size_bytes == size
+
+
+def test_a_failed_sync_before_a_segment_is_no_refusal() -> None:
+    """The page cache may have dropped the records: whoever takes the error for a full disk would go on without them."""
+    world = World(replace(SMALL, cleanup_policy=("compact",)))
+    world.log.begin_epoch(0)
+    world.memory.fail_syncs(1)
+    for _ in range(2):
+        world.append(batch([bytes(300)]))
+    with pytest.raises(SyncFailed) as failed:
+        world.append(batch([bytes(700)]))
+    assert not isinstance(failed.value, OSError)
