@@ -7,7 +7,8 @@ raises the stored one, which would lock the coordinator's own markers out. What 
 whoever prepared it (two-phase commit), it does not end; what the coordinator has open itself, only by force, which is
 a second tag.
 
-Every marker that comes by this API is written down in the audit log: this broker's coordinator does not use it.
+Every marker that comes by this API is written down in the audit log, except those of coordinators on other brokers:
+this broker's own does not use it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
+from oncelog.handlers.support.broker_clients import says_it_is_a_broker
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.markers_audit import open_there, record_of
 from oncelog.handlers.support.metadata_changes import may_cluster
@@ -90,7 +92,8 @@ def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[Write
                 if budget.spent():
                     yield NextSlice()
         finally:  # also when the requester does not wait for the end
-            context.transactions.audit(record_of(marker, written, found, context))
+            if marker.start_offset != NO_OFFSET or not says_it_is_a_broker(context):
+                context.transactions.audit(record_of(marker, written, found, context))
         outcomes.setdefault(marker.producer_id, {}).update(written)
     return (yield from _when_durable(outcomes, ends, context)) if ends else _response(outcomes)
 

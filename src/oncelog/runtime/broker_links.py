@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from oncelog.base.units import KIB
@@ -24,6 +25,9 @@ from oncelog.node.events import (
 from oncelog.wire.chunks import join_chunks
 
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB
+
+_NO_SUCH_NETWORK: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
+"""Errors of an address that no host has from here: of a name's IPv6 address on a machine without IPv6."""
 
 Dispatch = Callable[[Event], None]
 
@@ -50,31 +54,33 @@ class BrokerSockets:
 
     def disconnect(self, effect: DisconnectFromBroker) -> None:
         """End a connection at once, or the attempt at one."""
-        self._end(effect.link_id, asyncio.Transport.abort)
+        self._end(effect.link_id, in_order=False)
 
     def close(self) -> None:
         """End all connections in order: what was sent still arrives."""
-        self._end_all(asyncio.Transport.close)
+        self._end_all(in_order=True)
 
     def abort(self) -> None:
         """End all connections at once."""
-        self._end_all(asyncio.Transport.abort)
+        self._end_all(in_order=False)
 
-    def _end_all(self, end: Callable[[asyncio.Transport], None]) -> None:
+    def _end_all(self, *, in_order: bool) -> None:
         for link_id in [*self._connecting, *self._connected]:
-            self._end(link_id, end)
+            self._end(link_id, in_order=in_order)
 
-    def _end(self, link_id: int, end: Callable[[asyncio.Transport], None]) -> None:
+    def _end(self, link_id: int, *, in_order: bool) -> None:
         attempt = self._connecting.pop(link_id, None)
         if attempt is not None:
             attempt.cancel()
         transport = self._connected.pop(link_id, None)
-        if transport is not None:
-            end(transport)
+        if transport is not None and in_order:
+            transport.close()
+        elif transport is not None:
+            transport.abort()
 
     async def _connect(self, effect: ConnectToBroker) -> None:
         """Try the addresses of the host in turn, as asyncio does, which does not say if all have refused."""
-        failures: list[OSError | UnicodeError] = []
+        failures: list[Exception] = []
         try:
             found = await self._loop.getaddrinfo(effect.host, effect.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
@@ -83,13 +89,12 @@ class BrokerSockets:
         for *_, address in found:
             try:
                 await self._loop.create_connection(lambda: self._protocol(effect.link_id), str(address[0]), effect.port)
-            except OSError as error:
+            except (OSError, OverflowError) as error:
                 failures.append(error)
             else:
                 return
         if self._connecting.pop(effect.link_id, None) is not None:
-            refused = all(isinstance(failure, ConnectionRefusedError) for failure in failures)
-            self._dispatch(BrokerDisconnected(effect.link_id, refused=refused))
+            self._dispatch(BrokerDisconnected(effect.link_id, refused=_is_refusal(failures)))
 
     def _protocol(self, link_id: int) -> BrokerConnection:
         if self._receive_buffer is None:
@@ -115,6 +120,12 @@ class BrokerSockets:
         """A connection has ended; the node is told unless it ended it."""
         if self._connected.pop(link_id, None) is not None:
             self._dispatch(BrokerDisconnected(link_id))
+
+
+def _is_refusal(failures: Sequence[Exception]) -> bool:
+    """True if nobody listens at any address of a host that can be reached from here."""
+    reached = [failure for failure in failures if getattr(failure, "errno", None) not in _NO_SUCH_NETWORK]
+    return bool(reached) and all(isinstance(failure, ConnectionRefusedError) for failure in reached)
 
 
 class BrokerConnection(asyncio.BufferedProtocol):

@@ -7,15 +7,21 @@ in one order, the same in every run. ``advance`` moves the time of all. A test t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from oncelog.coordination.memory import MemoryTree
-from oncelog.node.events import ConnectToBroker, DeadlineReached, DisconnectFromBroker, Event, SendToBroker
+from oncelog.node.events import ConnectToBroker, Continued, DeadlineReached, DisconnectFromBroker, Event, SendToBroker
 from tests.scenario.cluster.wire import Wire
 from tests.scenario.node.driver import START_MS, Driver, Peer
 
-SMALL = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
-"""Small internal topics: nodes that start in no time."""
+SMALL = {
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+}
+"""Small internal topics, each on one broker: nodes that start in no time."""
 
 
 class ClusterDriver(Driver):
@@ -29,6 +35,12 @@ class ClusterDriver(Driver):
         """One event and all that follows from it, on the other nodes, too."""
         super().dispatch(event)
         self.cluster.settle()
+
+    def do(self, call: Callable[[], object]) -> None:
+        """Call a part of the node as if an event did: at this time, and its effects are carried out."""
+        self.dispatch(Continued())
+        call()
+        self.dispatch(Continued())
 
     def new_connection_id(self) -> int:
         """The number of a connection that another node opens."""

@@ -87,6 +87,8 @@ class Wire:
         """Running nodes, by broker id."""
         self.sent: list[tuple[int, int, bytes]] = []
         """Packets that were sent, for tests to look at: from, to, bytes."""
+        self.held_requests: set[int] = set()
+        """API keys of requests that are held; those behind them on their connections are, too."""
         self._connections: dict[tuple[int, int], Connection] = {}
         """By connecting broker and link id."""
         self._packets: deque[Packet] = deque()
@@ -152,16 +154,19 @@ class Wire:
                 self._establish(source, effect, target)
                 return True
         held: set[tuple[Connection, int]] = set()
-        for number, (connection, broker_id, data) in enumerate(self._packets):
-            source_id = (
-                connection.target.broker_id if broker_id == connection.source.broker_id else connection.source.broker_id
-            )
-            if (source_id, broker_id) not in self._cuts and (connection, broker_id) not in held:
+        for number, (connection, receiver, data) in enumerate(self._packets):
+            if (connection, receiver) not in held and not self._is_held(connection, receiver, data):
                 del self._packets[number]
-                connection.arrive(broker_id, data)
+                connection.arrive(receiver, data)
                 return True
-            held.add((connection, broker_id))
+            held.add((connection, receiver))
         return False
+
+    def _is_held(self, connection: Connection, receiver: int, data: bytes | None) -> bool:
+        source, target = connection.source.broker_id, connection.target.broker_id
+        if ((target, source) if receiver == source else (source, target)) in self._cuts:
+            return True
+        return receiver == target and data is not None and int.from_bytes(data[4:6], "big") in self.held_requests
 
     def _is_cut(self, one: int, other: int) -> bool:
         return (one, other) in self._cuts or (other, one) in self._cuts

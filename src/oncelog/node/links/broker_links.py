@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import BrokerId
 from oncelog.base.units import MIB
+from oncelog.handlers.support.broker_clients import broker_client_id
 from oncelog.node.links.link import Answered, Link, LinkSettings
 from oncelog.node.links.wires import Wires
 from oncelog.wire.message import Request
@@ -110,7 +111,7 @@ class BrokerLinks:
             # One batch more than the limit may come, and no batch is larger than a request that brought it.
             largest = int(config.get("replica.fetch.response.max.bytes")) + int(config.get("socket.request.max.bytes"))
         return LinkSettings(
-            client_id=f"broker-{self._metadata.broker_id}-{purpose.value}",
+            client_id=broker_client_id(self._metadata.broker_id, purpose.value),
             setup_timeout_ms=int(config.get("socket.connection.setup.timeout.ms")),
             setup_timeout_max_ms=int(config.get("socket.connection.setup.timeout.max.ms")),
             max_response_bytes=largest,

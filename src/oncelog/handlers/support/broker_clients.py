@@ -1,0 +1,27 @@
+"""Client ids of connections between brokers. Not an API.
+
+Nothing proves a client id, and nothing is allowed for its sake: what only brokers may ask is for the authoriser to say.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.ids import BrokerId
+
+if TYPE_CHECKING:
+    from oncelog.handlers.support.context import Context
+
+_CLIENT_ID: Final = re.compile(r"broker-([0-9]{1,10})-[a-z]+")
+
+
+def broker_client_id(broker_id: BrokerId, purpose: str) -> str:
+    """The client id of a broker's connection to another."""
+    return f"broker-{broker_id}-{purpose}"
+
+
+def says_it_is_a_broker(context: Context) -> bool:
+    """True if the client id of a request is that of a broker which is registered in this cluster."""
+    found = _CLIENT_ID.fullmatch(context.client_id or "")
+    return found is not None and BrokerId(int(found[1])) in context.cluster.image.brokers
