@@ -126,16 +126,7 @@ class Node:
         self._maintenance = Maintenance(logs, self.cluster, self._delayed_fetches, self._deadlines, self._group_commit)
         self.links = BrokerLinks(self.cluster, self._deadlines)
         self.in_sync_sets = InSyncSets(self.cluster, self._metadata_log, self._deadlines, self._group_commit)
-        self.followers = Followers(
-            ReplicationServices(
-                self.links,
-                self.cluster,
-                self._deadlines,
-                self._group_commit,
-                self._delayed_fetches,
-                self._outbox,
-            )
-        )
+        self.followers = Followers(self._replication())
         self.partitions = PartitionManager(
             logs,
             self.cluster,
@@ -172,6 +163,11 @@ class Node:
         )
         ports = Ports(self.partitions, self.groups, self.transactions, self.cluster)
         self.requests = Requests(ports, authoriser, self._parking(), self._deadlines, self._runnable, self._outbox)
+
+    def _replication(self) -> ReplicationServices:
+        return ReplicationServices(
+            self.links, self.cluster, self._deadlines, self._group_commit, self._delayed_fetches, self._outbox
+        )
 
     def _parking(self) -> ParkingTable:
         """The part of the node that keeps a waiting handler, by the type of its wait."""
