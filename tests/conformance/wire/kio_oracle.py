@@ -24,7 +24,11 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
 POISON = object()
-OUR_OWN = {"WritableTxnMarker": {"start_offset", "ends_live"}, "ProducerState": {"transactional_id", "verdict"}}
+OUR_OWN = {
+    "WritableTxnMarker": {"start_offset", "ends_live"},
+    "ListTransactionsRequest": {"led_partitions", "leader_epochs"},
+    "ProducerState": {"transactional_id", "verdict"},
+}
 """Tagged fields that kio does not know; left at their defaults."""
 ERROR_CODES = list(ErrorCode)
 ALPHABET = "abcxyz.-_ 09äßλ→𝄞"

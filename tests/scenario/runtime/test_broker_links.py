@@ -15,7 +15,7 @@ from oncelog.coordination.memory import MemoryTree
 from oncelog.node.assembly import Outside
 from oncelog.node.events import Continued
 from oncelog.node.links.broker_links import LinkPurpose
-from oncelog.node.settings import read_settings
+from oncelog.node.settings import Settings, read_settings
 from oncelog.runtime import server as server_module
 from oncelog.runtime.clock import SystemEntropy
 from oncelog.runtime.data_directory import DataDirectory
@@ -35,7 +35,8 @@ class MemoryTreeOfMany:
     def __init__(self) -> None:
         self._tree = MemoryTree()
 
-    def open(self, path: Path) -> DataDirectory:
+    def open(self, settings: Settings) -> DataDirectory:
+        path = Path(settings.data_directory)
         files = DiskFiles(path)
         files.lock()
         broker_id = BrokerId(int(path.name))
