@@ -3,6 +3,9 @@
 Up to version 3 a client says so for its own transaction. From version 4 on leaders ask, for several transactions at
 once: to add partitions on behalf of a client (Transactions V2), or only whether they take part (``VerifyOnly``). All
 partitions of a transaction are added, or none: then those that could have been are OPERATION_NOT_ATTEMPTED.
+
+Where the transaction before is still being completed the coordinator waits; for a leader, who has the transactions of
+others behind it on the connection, a tenth of a second (``add.partitions.to.txn.retry.backoff.max.ms``).
 """
 
 from __future__ import annotations
@@ -116,16 +119,19 @@ def _refused(transaction: AddPartitionsToTxnTransaction, context: Context) -> To
 
 
 def _question(transaction: AddPartitionsToTxnTransaction, context: Context) -> Transact:
+    from_broker = context.version >= _FROM_BROKERS_SINCE
     request = AddRequest(
         TransactionalId(transaction.transactional_id),
         Identity(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch)),
         partitions_of(transaction.topics),
-        TRANSACTIONS_V2 if context.version >= _FROM_BROKERS_SINCE else 0,
+        TRANSACTIONS_V2 if from_broker else 0,
     )
+    longest_wait_ms = context.cluster.config.get("add.partitions.to.txn.retry.backoff.max.ms") if from_broker else None
 
     def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
-        ask = shard.verify_partitions if transaction.verify_only else shard.add_partitions
-        return ask(request, token, now_ms)
+        if transaction.verify_only:
+            return shard.verify_partitions(request, token, now_ms)
+        return shard.add_partitions(request, token, now_ms, longest_wait_ms=longest_wait_ms)
 
     return Transact(request.transactional_id, decide)
 

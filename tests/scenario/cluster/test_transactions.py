@@ -107,6 +107,26 @@ def test_markers_wait_for_a_broker_that_is_away() -> None:
     assert len(bench.values(bench.partition)) == 2
 
 
+def test_a_transaction_that_is_not_completed_holds_others_up_for_a_moment_only() -> None:
+    """They share a connection to the coordinator."""
+    bench = Bench()
+    stuck, other = Client("stuck"), Client("other")
+    for each in (stuck, other):
+        bench.client.run(each.initialise())
+        each.begin()
+    assert bench.client.run(stuck.produce(bench.partition, b"1"))[0] == ErrorCode.NONE
+    bench.cluster.wire.held_requests.add(WRITE_TXN_MARKERS)
+    assert bench.client.run(stuck.end(committed=True)) == ErrorCode.NONE
+    peers = [bench.cluster.connect(bench.elsewhere) for _ in range(2)]
+    for client, peer in zip((stuck, other), peers, strict=True):
+        peer.send(*client.produce_request(bench.partition, b"2"))
+    bench.cluster.advance(99)
+    assert [len(peer.responses) for peer in peers] == [0, 0]
+    bench.cluster.advance(1)
+    answers = [peer.responses[0].responses[0].partition_responses[0] for peer in peers]
+    assert [answer.error_code for answer in answers] == [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE]
+
+
 class DecidedOffsets:
     """A transaction with offsets of a group, decided, and none of its markers has arrived at another broker."""
 

@@ -296,6 +296,24 @@ def test_a_decided_transaction_shows_the_partitions_it_waits_for(broker: Transac
     assert (state(broker).transaction_state, state(broker).topics) == ("CompleteCommit", [])
 
 
+def test_a_broker_is_answered_about_the_transactions_it_believes_to_be_here(broker: TransactionBroker) -> None:
+    init(broker)
+    shards = {shard.partition: int(shard.coordinator_epoch) for shard in broker.shards()}
+    last = max(shards)
+
+    def listed(*led: tuple[int, int]) -> tuple[int, int]:
+        request = ListTransactionsRequest(
+            led_partitions=[partition for partition, _ in led], leader_epochs=[epoch for _, epoch in led]
+        )
+        answer = broker.call(request, 2)
+        return answer.error_code, len(answer.transaction_states)
+
+    assert listed() == (ErrorCode.NONE, 1)
+    assert listed(*shards.items()) == (ErrorCode.NONE, 1)
+    assert listed((last, shards[last] + 1)) == (ErrorCode.NOT_COORDINATOR, 0)
+    assert listed((last, shards[last]), (last + 1, 0)) == (ErrorCode.NOT_COORDINATOR, 0)
+
+
 def test_patterns_match_whole_ids_in_linear_time(broker: TransactionBroker) -> None:
     for name in ("a" * 60, "ab", "abc"):
         init(broker, name)

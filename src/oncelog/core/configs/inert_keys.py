@@ -314,6 +314,5 @@ INERT_KEYS: Final = (
     _throttle("leader.replication.throttled.rate"),
     _throttle("follower.replication.throttled.rate"),
     _throttle("replica.alter.log.dirs.io.max.bytes.per.second"),
-    inert("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", at_least(0)),
     inert("add.partitions.to.txn.retry.backoff.ms", INT, "20", at_least(1)),
 )

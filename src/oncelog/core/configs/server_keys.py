@@ -22,6 +22,7 @@ SERVER_KEYS: Final = (
     ConfigKey("socket.connection.setup.timeout.ms", LONG, "10000"),
     ConfigKey("socket.connection.setup.timeout.max.ms", LONG, "30000"),
     ConfigKey("replica.socket.timeout.ms", INT, "30000"),
+    ConfigKey("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", at_least(0)),
     ConfigKey(
         "broker.rack",
         STRING,

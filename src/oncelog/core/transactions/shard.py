@@ -99,8 +99,11 @@ class TransactionShard(ShardQueries):
             now_ms,
         )
 
-    def add_partitions(self, request: AddRequest, token: int, now_ms: int) -> Decision:
-        """AddPartitionsToTxn of one transaction, or AddOffsetsToTxn; replies AddReply, perhaps later."""
+    def add_partitions(
+        self, request: AddRequest, token: int, now_ms: int, *, longest_wait_ms: int | None = None
+    ) -> Decision:
+        """AddPartitionsToTxn of one transaction, or AddOffsetsToTxn; replies AddReply, perhaps later: a broker that
+        asks for many is not held up for longer than ``longest_wait_ms``."""
         tid = request.transactional_id
         return self._ask(
             Waiting(
@@ -108,6 +111,7 @@ class TransactionShard(ShardQueries):
             ),
             NO_PRODUCER_ID,
             now_ms,
+            longest_wait_ms,
         )
 
     def verify_partitions(self, request: AddRequest, token: int, now_ms: int) -> Decision:
@@ -155,12 +159,17 @@ class TransactionShard(ShardQueries):
         self.timed_out += 1
         return out
 
-    def _ask(self, waiting: Waiting, producer_id: ProducerId, now_ms: int) -> Decision:
+    def _ask(
+        self, waiting: Waiting, producer_id: ProducerId, now_ms: int, longest_wait_ms: int | None = None
+    ) -> Decision:
         out = Decision()
         outcome = self._outcome(waiting, producer_id, now_ms)
         self._make(outcome.transitions, out)
         if outcome.reply is None:
-            self._parking.park(waiting, now_ms + self.settings.concurrent_wait_ms)
+            wait_ms = self.settings.concurrent_wait_ms
+            self._parking.park(
+                waiting, now_ms + (wait_ms if longest_wait_ms is None else min(wait_ms, longest_wait_ms))
+            )
             out.parked = waiting.token
         out.reply = outcome.reply
         out.shows = waiting.transactional_id if outcome.waits_for_pending else None
