@@ -155,8 +155,8 @@ class DecidedOffsets:
     def answer(self) -> tuple[ErrorCode, int]:
         """The error and the offset that were answered."""
         (response,) = self.peer.responses
-        partition = response.topics[0].partitions[0]  # type: ignore[attr-defined]
-        return ErrorCode(partition.error_code or response.error_code), partition.committed_offset  # type: ignore[attr-defined]
+        partition = response.topics[0].partitions[0]
+        return ErrorCode(partition.error_code or response.error_code), partition.committed_offset
 
 
 def test_offsets_of_a_decided_transaction_are_waited_for_though_its_coordinator_is_elsewhere() -> None:
@@ -172,7 +172,7 @@ def test_a_marker_that_does_not_come_is_not_waited_for_for_ever() -> None:
     decided = DecidedOffsets()
     decided.bench.cluster.advance(5_000)
     (response,) = decided.peer.responses
-    assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # type: ignore[attr-defined]
+    assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_a_coordinator_that_cannot_be_asked_may_have_decided() -> None:
@@ -180,7 +180,7 @@ def test_a_coordinator_that_cannot_be_asked_may_have_decided() -> None:
     decided.bench.cluster.kill(decided.coordinator)
     decided.bench.cluster.advance(1000)
     (response,) = decided.peer.responses
-    assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # type: ignore[attr-defined]
+    assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_what_coordinators_write_on_other_brokers_is_no_end_from_outside() -> None:

@@ -53,7 +53,7 @@ class Connection:
     def received(self, chunks: Sequence[object]) -> None:
         """The target answers."""
         data = b"".join(
-            chunk.file.read(chunk.position, chunk.size_bytes) if isinstance(chunk, FileRange) else bytes(chunk)  # type: ignore[call-overload]
+            chunk.file.read(chunk.position, chunk.size_bytes) if isinstance(chunk, FileRange) else bytes(chunk)
             for chunk in chunks
         )
         self._wire.send(self, self.source.broker_id, data)

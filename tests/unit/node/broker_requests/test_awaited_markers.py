@@ -33,9 +33,9 @@ class Bench:
         self.deadlines = Deadlines()
         leaders = (OTHER, ME, OTHER)
         partitions = [PartitionImage(each, LeaderEpoch(n), (each,), (each,)) for n, each in enumerate(leaders)]
-        topic = TopicImage(TRANSACTION_STATE, b"t" * 16, tuple(partitions))  # type: ignore[arg-type]  # any id does
+        topic = TopicImage(TRANSACTION_STATE, b"t" * 16, tuple(partitions))  # any id does
         metadata: Any = SimpleNamespace(image=ClusterImage(topics={TRANSACTION_STATE: topic}))
-        self.awaited = AwaitedMarkers(self.links, metadata, self.deadlines)  # type: ignore[arg-type]
+        self.awaited = AwaitedMarkers(self.links, metadata, self.deadlines)
         self.answers: list[Any] = []
 
     def ask(self, *producer_ids: ProducerId) -> Any:

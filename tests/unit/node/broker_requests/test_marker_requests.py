@@ -51,7 +51,7 @@ def response(*outcomes: tuple[int, int, int]) -> WriteTxnMarkersResponse:
 class Bench:
     def __init__(self) -> None:
         self.links = FakeLinks()
-        self.requests = MarkerRequests(self.links, 30_000)  # type: ignore[arg-type]
+        self.requests = MarkerRequests(self.links, 30_000)
         self.answers: list[Any] = []
 
     def send(self, *messages: WriteMarker) -> None:

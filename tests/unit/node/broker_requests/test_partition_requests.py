@@ -54,7 +54,7 @@ def response(*results: AddPartitionsToTxnResult, error_code: int = 0) -> AddPart
 class Bench:
     def __init__(self) -> None:
         self.links = FakeLinks()
-        self.requests = PartitionRequests(self.links, LinkPurpose.VERIFICATION, 30_000)  # type: ignore[arg-type]
+        self.requests = PartitionRequests(self.links, LinkPurpose.VERIFICATION, 30_000)
         self.answers: list[Any] = []
 
     def send(self, *questions: AddPartitions) -> None:
