@@ -8,50 +8,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
-from oncelog.base.ids import BrokerId, uuid_text
-from oncelog.coordination.memory import MemoryTree
-from oncelog.node.assembly import Outside
+from oncelog.base.ids import BrokerId
 from oncelog.node.events import Continued
 from oncelog.node.links.broker_links import LinkPurpose
-from oncelog.node.settings import Settings, read_settings
-from oncelog.runtime import server as server_module
-from oncelog.runtime.clock import SystemEntropy
-from oncelog.runtime.data_directory import DataDirectory
-from oncelog.runtime.files import DiskFiles
+from oncelog.node.settings import read_settings
 from oncelog.runtime.server import Server
-from oncelog.storage.meta_properties import MetaProperties, write_meta_properties
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
-from tests.waiting import HANG_S
-
-CLUSTER_ID = uuid_text(bytes(16))
-
-
-class MemoryTreeOfMany:
-    """Gives every data directory a session of one tree."""
-
-    def __init__(self) -> None:
-        self._tree = MemoryTree()
-
-    def open(self, settings: Settings) -> DataDirectory:
-        path = Path(settings.data_directory)
-        files = DiskFiles(path)
-        files.lock()
-        broker_id = BrokerId(int(path.name))
-        write_meta_properties(files, MetaProperties(CLUSTER_ID, broker_id, uuid_text(broker_id.to_bytes(16, "big"))))
-        nothing_to_close: Any = type("Tree", (), {"close": lambda self: None})()
-        return DataDirectory(files, nothing_to_close, Outside(files, self._tree.session(), SystemEntropy()))
+from tests.waiting import HANG_S, POLL_S
 
 
 @asynccontextmanager
-async def two_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Server]]:
-    monkeypatch.setattr(server_module, "open_data_directory", MemoryTreeOfMany().open)
+async def two_servers(tmp_path: Path) -> AsyncIterator[list[Server]]:
+    """Brokers 1 and 2 of one cluster, which know of each other."""
     servers = []
     for broker_id in (1, 2):
-        directory = tmp_path / str(broker_id)
-        settings = read_settings({"node.id": str(broker_id)}, data_directory=str(directory), listen=("127.0.0.1", 0))
+        config = {"node.id": str(broker_id), "oncelog.tree.path": str(tmp_path / "tree.db")}
+        settings = read_settings(config, data_directory=str(tmp_path / str(broker_id)), listen=("127.0.0.1", 0))
         servers.append(Server(settings))
         await servers[-1].start()
     await until(lambda: len(servers[0].node.cluster.image.brokers) == 2)
@@ -67,7 +40,7 @@ async def until(condition: Callable[[], bool]) -> None:
     """Let the loop go round until something is so."""
     async with asyncio.timeout(HANG_S):
         while not condition():
-            await asyncio.sleep(0)
+            await asyncio.sleep(POLL_S)
 
 
 async def ask(server: Server, broker_id: int, message: Any, timeout_ms: int | None = None) -> Any:
@@ -80,9 +53,9 @@ async def ask(server: Server, broker_id: int, message: Any, timeout_ms: int | No
         return await answered
 
 
-def test_brokers_ask_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_ask_each_other(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with two_servers(tmp_path, monkeypatch) as (first, second):
+        async with two_servers(tmp_path) as (first, second):
             assert await ask(first, 2, ListTransactionsRequest()) == ListTransactionsResponse()
             answer = cast("MetadataResponse", await ask(second, 1, MetadataRequest(topics=None)))
             assert sorted(broker.node_id for broker in answer.brokers) == [1, 2]
@@ -94,10 +67,10 @@ def test_brokers_ask_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_stopped_broker_refuses_and_one_that_is_killed_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
-        async with two_servers(tmp_path, monkeypatch) as (first, second):
+        async with two_servers(tmp_path) as (first, second):
             refused: list[BrokerId] = []
             first.node.links.on_refused.append(refused.append)
             assert await ask(first, 2, ListTransactionsRequest()) is not None
@@ -110,9 +83,9 @@ def test_a_stopped_broker_refuses_and_one_that_is_killed_is_noticed(
     asyncio.run(scenario())
 
 
-def test_a_peer_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with two_servers(tmp_path, monkeypatch) as (first, second):
+        async with two_servers(tmp_path) as (first, second):
             await ask(first, 2, ListTransactionsRequest())
             (connection,) = second.effect_runner.connections.values()
             connection.pause_reading("test")
@@ -122,9 +95,9 @@ def test_a_peer_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytes
     asyncio.run(scenario())
 
 
-def test_what_is_under_way_when_a_broker_stops_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_under_way_when_a_broker_stops_ends_with_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with two_servers(tmp_path, monkeypatch) as (first, second):
+        async with two_servers(tmp_path) as (first, second):
             answers: list[Any] = []
             first.node.links.request(BrokerId(2), LinkPurpose.FETCH, ListTransactionsRequest(), answers.append)
             first.effect_runner.dispatch(Continued())
