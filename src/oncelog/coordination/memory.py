@@ -119,6 +119,11 @@ class MemorySession:
         self._tree = tree
         self._session_id = session_id
 
+    @property
+    def session_id(self) -> int:
+        """The session as the tree knows it; another one after ``renew``."""
+        return self._session_id
+
     def read(self, path: str) -> TreeNode | None:
         """One node, or None."""
         check_path(path)

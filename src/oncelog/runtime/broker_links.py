@@ -128,6 +128,10 @@ def _is_refusal(failures: Sequence[Exception]) -> bool:
     return bool(reached) and all(isinstance(failure, ConnectionRefusedError) for failure in reached)
 
 
+MakeSockets = Callable[[asyncio.AbstractEventLoop, Dispatch], BrokerSockets]
+"""Makes the connections of a node: a test's own, which it can cut."""
+
+
 class BrokerConnection(asyncio.BufferedProtocol):
     """One connection to another broker."""
 

@@ -9,6 +9,7 @@ from typing import Final
 from oncelog.coordination.sqlite import SqliteTree, TreeUnusable
 from oncelog.node.assembly import Outside, StartRefused
 from oncelog.node.settings import Settings
+from oncelog.ports import Coordination
 from oncelog.runtime.clock import SystemEntropy
 from oncelog.runtime.files import DirectoryInUse, DiskFiles
 
@@ -20,18 +21,21 @@ class DataDirectory:
     """A data directory in use by this process."""
 
     files: DiskFiles
-    tree: SqliteTree
+    tree: SqliteTree | None
+    """None: the coordination tree is somewhere else."""
     outside: Outside
 
     def release(self) -> None:
         """Close everything and give the directory's lock back."""
         self.outside.coordination.close()
-        self.tree.close()
+        if self.tree is not None:
+            self.tree.close()
         self.files.close()
 
 
-def open_data_directory(settings: Settings) -> DataDirectory:
-    """Lock and open a broker's data directory, created when missing, and open the tree. Raises StartRefused."""
+def open_data_directory(settings: Settings, coordination: Coordination | None = None) -> DataDirectory:
+    """Lock and open a broker's data directory, created when missing, and open the tree, unless ``coordination`` is a
+    session of one. Raises StartRefused."""
     path = Path(settings.data_directory)
     try:
         files = DiskFiles(path)
@@ -40,6 +44,8 @@ def open_data_directory(settings: Settings) -> DataDirectory:
         raise StartRefused(f"{error}; stop it, or choose another --data-dir") from None
     except OSError as error:
         raise StartRefused(f"cannot use {path} as data directory: {error.strerror or error}") from None
+    if coordination is not None:
+        return DataDirectory(files, None, Outside(files, coordination, SystemEntropy()))
     try:
         tree = _open_tree(settings)
     except TreeUnusable as error:

@@ -43,7 +43,7 @@ from oncelog.node.events import (
 )
 from oncelog.ports import Clock, CommittedChange
 from oncelog.runtime.audit_log import AuditLog
-from oncelog.runtime.broker_links import BrokerSockets
+from oncelog.runtime.broker_links import BrokerSockets, MakeSockets
 from oncelog.runtime.peer import Peer
 from oncelog.runtime.workers import Workers
 
@@ -68,6 +68,7 @@ class EffectRunner:
         clock: Clock,
         outside: Outside,
         registration: Registration,
+        sockets: MakeSockets = BrokerSockets,
     ) -> None:
         self._node = node
         self._loop = loop
@@ -83,7 +84,7 @@ class EffectRunner:
         """Called by a worker before each sync; may wait, or raise as the disk would: for tests of slow disks."""
         self.stopped: asyncio.Future[str | None] = loop.create_future()
         """Done when the node has stopped: None after a clean shutdown, else the reason."""
-        self.brokers = BrokerSockets(loop, self.dispatch)
+        self.brokers = sockets(loop, self.dispatch)
         self.disk = Workers(loop, SYNC_WORKERS, "disk")
         self._jobs = Workers(loop, 1, "jobs")
         self._metadata = Workers(loop, 1, "metadata")

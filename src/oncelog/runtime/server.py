@@ -21,7 +21,8 @@ from oncelog.node.events import DeadlineReached, Shutdown
 from oncelog.node.settings import Address
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
-from oncelog.ports import Clock
+from oncelog.ports import Clock, Coordination
+from oncelog.runtime.broker_links import BrokerSockets, MakeSockets
 from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection
 from oncelog.runtime.connection_quotas import ConnectionQuotas
@@ -50,13 +51,18 @@ class Server:
         *,
         bound: socket.socket | None = None,
         assembled: Callable[[Node], None] | None = None,
+        coordination: Coordination | None = None,
+        sockets: MakeSockets = BrokerSockets,
     ) -> None:
         """``bound`` is a socket to listen on in place of the settings' address; ``assembled`` is called with the node
-        before any connection is accepted."""
+        before any connection is accepted. ``coordination`` is a session of a tree in place of the data directory's, and
+        ends with the broker; ``sockets`` makes the connections to other brokers."""
         self.settings = settings
         self.clock = clock or WallClock()
         self._bound = bound
         self._assembled = assembled
+        self._coordination = coordination
+        self._sockets = sockets
         self._data_directory: DataDirectory | None = None
         self._flight_recording: FlightRecording | None = None
         self._node: Node | None = None
@@ -92,7 +98,7 @@ class Server:
         loop = asyncio.get_running_loop()
         for warning in self.settings.warnings:
             _LOG.warning("%s", warning)
-        self._data_directory = opened = open_data_directory(self.settings)
+        self._data_directory = opened = open_data_directory(self.settings, self._coordination)
         try:
             await self._listen(loop, opened)
         except BaseException:
@@ -125,7 +131,9 @@ class Server:
         if self._assembled is not None:
             self._assembled(node)
         driven = self._recorded(node)
-        self._effect_runner = EffectRunner(driven, loop, self.clock, opened.outside, assembled.registration)
+        self._effect_runner = EffectRunner(
+            driven, loop, self.clock, opened.outside, assembled.registration, self._sockets
+        )
         self._effect_runner.carry_out([*assembled.reports, *driven.start(now_ms)])
         self._effect_runner.follow_metadata(node.cluster.position)
         self._quotas.start_sweeping(loop)

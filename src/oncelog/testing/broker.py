@@ -7,6 +7,7 @@ page-cache durability, small internal topics, no delay before a group's first re
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Mapping
@@ -217,10 +218,13 @@ class Broker:
             self._end_loop()
             raise
 
+    def _new_server(self, bound: socket.socket) -> Server:
+        around = self.faults.interception.stand_around
+        return Server(self._settings(), clock=self._clock, bound=bound, assembled=around)
+
     async def _started(self, port: ReservedPort) -> Server:
         bound = port.socket()
-        around = self.faults.interception.stand_around
-        server = Server(self._settings(), clock=self._clock, bound=bound, assembled=around)
+        server = self._new_server(bound)
         try:
             await server.start()
         except BaseException:

@@ -47,6 +47,13 @@ class LoopThread:
 
         return self.call(called(), timeout_s)
 
+    def begin(self, work: Callable[[], object]) -> None:
+        """Call ``work`` on the loop some time, without waiting for it. Raises LoopEnded."""
+        try:
+            self._loop.call_soon_threadsafe(work)
+        except RuntimeError:
+            raise LoopEnded from None
+
     def end(self) -> None:
         """Stop the loop and join its thread; tasks are cancelled, their callers get LoopEnded."""
 

@@ -1,0 +1,209 @@
+"""Several brokers of one cluster in this process: real nodes, sockets and files, a thread each, one tree in memory.
+
+Clients connect as they would to any cluster. What happens to the brokers is up to the test: they are killed, frozen,
+cut off from each other, lose their disks. As with ``testing.Broker``, only some defaults differ, to suit tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.coordination.shared_memory import SharedTree
+from oncelog.testing.broker import Broker
+from oncelog.testing.cluster.election import prefer
+from oncelog.testing.cluster.member import Member
+
+_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.001
+
+
+class Cluster:
+    """``Cluster(3)``: brokers 1, 2 and 3, started by ``with`` or :meth:`start`. To be used from one thread.
+
+    ``config`` overrides Apache Kafka's configuration keys, for all of them. Topics get three replicas (or as many as
+    there are brokers), and acks=all needs two of three.
+    """
+
+    def __init__(self, brokers: int = 3, config: Mapping[str, str] | None = None) -> None:
+        if brokers < 1:
+            raise ValueError(f"{brokers} brokers are no cluster")
+        self._count = brokers
+        self._config = {**_defaults(brokers), **(config or {})}
+        self._tree = SharedTree()
+        self._members: dict[int, Member] = {}
+        self._cut: set[frozenset[int]] = set()
+        """Pairs of brokers that are cut off from each other."""
+        self._directory: Path | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers, up or down, for a client's configuration; the same until :meth:`stop`."""
+        return ",".join(one.bootstrap_servers for one in self._members.values())
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """The brokers by id, up or down; each has :attr:`~oncelog.testing.Broker.faults` of its own."""
+        return dict(self._members)
+
+    def start(self) -> None:
+        """Start all brokers, and wait until each knows all others."""
+        if self._members:
+            raise RuntimeError("the cluster is already running")
+        self._tree = SharedTree()
+        self._directory = directory = Path(tempfile.mkdtemp(prefix="oncelog-cluster-"))
+        try:
+            for broker_id in range(1, self._count + 1):
+                data_dir = directory / str(broker_id)
+                member = Member(broker_id, self._tree, self._config, data_dir, self._ports_cut_from)
+                self._members[broker_id] = member
+                member.start()
+            self._wait(self._all_know_all, "all brokers to know each other")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End all brokers, and remove their data."""
+        members, self._members = self._members, {}
+        self._cut.clear()
+        for member in members.values():
+            if member.is_running:
+                member.kill()
+        for member in members.values():
+            member.stop()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker as ``kill -9`` does; the others hear of it at once, as its session ends with its process."""
+        self._member(broker_id).kill()
+
+    def restart(self, broker_id: int) -> None:
+        """Start a broker on the data and the port it had: again, after a clean stop, if it runs. Returns when all
+        brokers that are up know it."""
+        member = self._member(broker_id)
+        member.thaw()
+        if member.is_running:
+            member.restart()
+        else:
+            member.start()
+        self._wait(self._all_know_all, f"broker {broker_id} to be known to the others")
+
+    def freeze(self, broker_id: int, *, expires: bool = True) -> None:
+        """Stop a broker in the middle of everything, as SIGSTOP does: its connections stay open, and nothing answers.
+
+        With ``expires`` its session ends at once, as it would after ``zookeeper.session.timeout.ms``: the others go on
+        without it. A broker that is thawed does not know that yet."""
+        member = self._member(broker_id)
+        member.freeze()
+        if expires:
+            member.expire_session()
+
+    def thaw(self, broker_id: int) -> None:
+        """Let a frozen broker go on."""
+        self._member(broker_id).thaw()
+
+    def lose_disk(self, broker_id: int) -> None:
+        """Kill a broker and remove all its data; :meth:`restart` brings it back empty, in a new log directory."""
+        member = self._member(broker_id)
+        if member.is_running:
+            member.kill()
+        shutil.rmtree(member.data_dir, ignore_errors=True)
+
+    def isolate(self, broker_id: int, from_: int | None = None) -> None:
+        """Cut a broker off from another, or from all others, both ways: packets are dropped, connections stay open.
+        Clients reach it, and so does the coordination tree."""
+        self._member(broker_id)
+        others = list(self._members) if from_ is None else [self._member(from_).broker_id]
+        self._cut |= {frozenset((broker_id, other)) for other in others if other != broker_id}
+        self._spread_cuts()
+
+    def heal(self) -> None:
+        """End all cuts: what was held back arrives."""
+        self._cut.clear()
+        self._spread_cuts()
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """The broker that leads a partition, by the newest metadata that a broker has; None when there is none."""
+        found: tuple[int, int | None] = (-1, None)
+        for member in self._members.values():
+            metadata = member.metadata()
+            there = None if metadata is None else metadata.image.topics.get(TopicName(topic))
+            if there is not None and partition < len(there.partitions):
+                one = there.partitions[partition]
+                found = max(
+                    found, (one.leader_epoch, one.leader if one.leader >= 0 else None), key=lambda each: each[0]
+                )
+        return found[1]
+
+    def elect(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a replica that is in sync the leader of its partition; returns when it leads. It stays the preferred
+        leader. Raises BrokerRefused, TimeoutError."""
+        self._member(broker_id)
+        with Client(self.bootstrap_servers) as client:
+            prefer(client, TopicPartition(TopicName(topic), partition), broker_id)
+        self._wait(
+            lambda: self.leader(topic, partition) == broker_id, f"broker {broker_id} to lead {topic}-{partition}"
+        )
+
+    # Inside.
+
+    def _member(self, broker_id: int) -> Member:
+        member = self._members.get(broker_id)
+        if member is None:
+            there = ", ".join(map(str, self._members)) or "none: the cluster is not running"
+            raise ValueError(f"there is no broker {broker_id}; there are {there}")
+        return member
+
+    def _all_know_all(self) -> bool:
+        """True if every broker that is up has every such broker in its metadata, registered as it is now."""
+        views = {broker_id: view.image for broker_id, one in self._members.items() if (view := one.metadata())}
+        newest = {image.broker_epoch for image in views.values()}
+        serving = [{one.broker_id for one in image.brokers.values() if not one.fenced} for image in views.values()]
+        return len(newest) <= 1 and all(views.keys() <= known for known in serving)
+
+    def _ports_cut_from(self, broker_id: int) -> list[int]:
+        """The ports of the brokers that a broker is cut off from."""
+        others = itertools.chain.from_iterable(pair - {broker_id} for pair in self._cut if broker_id in pair)
+        return [self._members[other].port for other in others]
+
+    def _spread_cuts(self) -> None:
+        for broker_id, member in self._members.items():
+            member.set_cut(self._ports_cut_from(broker_id))
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {_TIMEOUT_S:.0f} s for {what}")
+            time.sleep(_POLL_S)
+
+
+def _defaults(brokers: int) -> dict[str, str]:
+    replicas = min(3, brokers)
+    return {
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": "2" if brokers > 2 else "1",
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(min(2, replicas)),
+    }

@@ -1,0 +1,52 @@
+"""Making a certain replica the leader, by the requests that Apache Kafka's tools send."""
+
+from __future__ import annotations
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused
+from oncelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+
+
+def prefer(client: Client, partition: TopicPartition, broker_id: int) -> None:
+    """Let ``broker_id`` be the preferred leader of a partition, and elect it. Raises BrokerRefused."""
+    client.retrying(lambda: _put_first(client, partition, broker_id))
+    client.retrying(lambda: _elect_preferred(client, partition))
+
+
+def _put_first(client: Client, partition: TopicPartition, broker_id: int) -> None:
+    client.metadata([partition.topic])
+    info = client.topic(partition.topic).partitions.get(partition.partition)
+    if info is None or broker_id not in info.replicas:
+        raise BrokerRefused(
+            ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} as leader of {partition}", "no replica"
+        )
+    if info.replicas[0] == broker_id:
+        return
+    replicas = [broker_id, *(one for one in info.replicas if one != broker_id)]
+    wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
+    topic = ReassignableTopic(name=partition.topic, partitions=[wanted])
+    response = client.request(AlterPartitionReassignmentsRequest(topics=[topic]), broker="controller")
+    outcomes = [(one.error_code, one.error_message) for topic in response.responses for one in topic.partitions]
+    _check([(response.error_code, response.error_message), *outcomes], f"replicas of {partition}")
+
+
+def _elect_preferred(client: Client, partition: TopicPartition) -> None:
+    asked = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
+    response = client.request(ElectLeadersRequest(topic_partitions=[asked]), broker="controller")
+    results = [one for topic in response.replica_election_results for one in topic.partition_result]
+    outcomes = [(one.error_code, one.error_message) for one in results]
+    _check([(response.error_code, None), *outcomes], f"leader of {partition}")
+
+
+def _check(outcomes: list[tuple[int, str | None]], what: str) -> None:
+    """Raises BrokerRefused for the first error, if any."""
+    for code, message in outcomes:
+        if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+            raise BrokerRefused(code, what, message)

@@ -1,0 +1,97 @@
+"""One broker of an in-process cluster: ``testing.Broker`` on a shared tree and a network that can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from oncelog.coordination.shared_memory import SharedSession, SharedTree
+from oncelog.node.metadata import Metadata
+from oncelog.runtime.broker_links import Dispatch
+from oncelog.runtime.server import Server
+from oncelog.testing.broker import Broker
+from oncelog.testing.cluster.network import CuttableSockets
+
+
+class Member(Broker):
+    """See the module. :attr:`faults` are the broker's own."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        tree: SharedTree,
+        config: Mapping[str, str],
+        data_dir: Path,
+        cut: Callable[[int], list[int]],
+    ) -> None:
+        super().__init__({**config, "node.id": str(broker_id)}, data_dir=data_dir)
+        self.broker_id = broker_id
+        self._tree = tree
+        self._ports_cut = cut
+        self._session: SharedSession | None = None
+        self._sockets: CuttableSockets | None = None
+        self._thawed: threading.Event | None = None
+
+    @property
+    def is_frozen(self) -> bool:
+        """True from :meth:`freeze` to :meth:`thaw`."""
+        return self._thawed is not None
+
+    def metadata(self) -> Metadata | None:
+        """The cluster as this broker knows it; None when it is down or frozen."""
+        server = self._server
+        if server is None or self.is_frozen or not self.is_running:
+            return None
+        return server.node.cluster
+
+    def freeze(self) -> None:
+        """Stop the broker in the middle of everything, as SIGSTOP does: its sockets stay open and nothing answers."""
+        if self.is_frozen or self._loop is None:
+            raise RuntimeError(f"broker {self.broker_id} is frozen already, or down")
+        frozen, thawed = threading.Event(), threading.Event()
+
+        def stand_still() -> None:
+            frozen.set()
+            thawed.wait()
+
+        self._loop.begin(stand_still)
+        self._thawed = thawed
+        frozen.wait()
+
+    def thaw(self) -> None:
+        """Go on, as SIGCONT lets it; with an old view of the cluster."""
+        thawed, self._thawed = self._thawed, None
+        if thawed is not None:
+            thawed.set()
+
+    def kill(self) -> None:
+        """End the broker as ``kill -9`` would, from a freeze, too."""
+        server, thawed = self._server, self._thawed
+        if server is not None and thawed is not None and self._loop is not None:
+            self._loop.begin(server.halt)
+        self.thaw()
+        super().kill()
+
+    def expire_session(self) -> None:
+        """Let the tree end the broker's session, as if it had not heard of it for too long."""
+        if self._session is not None:
+            self._tree.expire(self._session)
+
+    def set_cut(self, ports: Iterable[int]) -> None:
+        """Let the brokers at these ports be out of this one's reach."""
+        sockets, cut = self._sockets, list(ports)
+        if sockets is not None and self._loop is not None and self.is_running:
+            self._loop.begin(lambda: sockets.set_cut(cut))
+
+    def _new_server(self, bound: socket.socket) -> Server:
+        self._session = session = self._tree.session()
+
+        def make_sockets(loop: asyncio.AbstractEventLoop, dispatch: Dispatch) -> CuttableSockets:
+            self._sockets = CuttableSockets(loop, dispatch, self._ports_cut(self.broker_id))
+            return self._sockets
+
+        around = self.faults.interception.stand_around
+        return Server(self._settings(), bound=bound, assembled=around, coordination=session, sockets=make_sockets)

@@ -1,0 +1,160 @@
+"""``oncelog.testing.Cluster``: several brokers in this process, and what a test does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from oncelog.admin.cluster import describe_log_dirs
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.client.blocking import Client
+from oncelog.testing import Cluster
+from tests.waiting import HANG_S, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, {"num.partitions": "1"}) as one:
+        yield one
+
+
+def create(cluster: Cluster, assignment: dict[int, list[int]]) -> None:
+    with Client(cluster.bootstrap_servers) as client:
+        create_topic(client, NewTopic("t", assignment=assignment))
+    wait_until(lambda: all(cluster.leader("t", index) is not None for index in assignment), "leaders")
+
+
+def known_to(cluster: Cluster, broker_id: int) -> set[int]:
+    """The brokers that one of them names."""
+    with Client(cluster.brokers[broker_id].bootstrap_servers) as client:
+        client.refresh()
+        return set(client.view.brokers)
+
+
+def produce(cluster: Cluster, *values: str) -> Callable[[], list[KafkaError | None]]:
+    """Send values with acks=all; the outcomes, once they are there."""
+    outcomes: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
+
+    def told(error: KafkaError | None, _message: Message) -> None:
+        outcomes.append(error)
+
+    for value in values:
+        producer.produce("t", value, partition=0, on_delivery=told)
+
+    def flush() -> list[KafkaError | None]:
+        producer.flush(HANG_S)
+        return outcomes
+
+    producer.poll(0)
+    return flush
+
+
+def consume(cluster: Cluster, count: int) -> list[str]:
+    settings = {"group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
+    consumer.assign([TopicPartition("t", 0, 0)])
+    found: list[str] = []
+    wait_until(lambda: len(found) == count or found.extend(_values(consumer)), lambda: f"{count} records, got {found}")
+    consumer.close()
+    return found
+
+
+def _values(consumer: Consumer) -> list[str]:
+    return [str(one.value(), "utf-8") for one in consumer.consume(10, 0.1) if not one.error()]
+
+
+def log_bytes(cluster: Cluster) -> int:
+    """The size of the log of t-0 at broker 1."""
+    with Client(cluster.bootstrap_servers) as client:
+        return sum(row.size_bytes for row in describe_log_dirs(client, ["t"], [1]))
+
+
+def test_three_brokers_are_one_cluster(cluster: Cluster) -> None:
+    assert len(cluster.bootstrap_servers.split(",")) == 3
+    assert [known_to(cluster, one) for one in (1, 2, 3)] == [{1, 2, 3}] * 3
+    create(cluster, {0: [2, 3, 1]})
+    assert cluster.leader("t") == 2
+    assert cluster.leader("t", 1) is None
+    assert cluster.leader("unknown") is None
+    assert produce(cluster, "a", "b")() == [None, None]
+    assert consume(cluster, 2) == ["a", "b"]
+
+
+def test_a_broker_that_is_killed_is_missing_until_it_is_restarted(cluster: Cluster) -> None:
+    servers = cluster.bootstrap_servers
+    cluster.kill(2)
+    wait_until(lambda: known_to(cluster, 1) == known_to(cluster, 3) == {1, 3}, "the death to be known")
+    cluster.restart(2)
+    assert [known_to(cluster, one) for one in (1, 2, 3)] == [{1, 2, 3}] * 3
+    cluster.restart(3)
+    assert [known_to(cluster, one) for one in (1, 2, 3)] == [{1, 2, 3}] * 3
+    assert cluster.bootstrap_servers == servers
+
+
+def test_a_frozen_broker_expires_and_comes_back_when_it_is_thawed(cluster: Cluster) -> None:
+    cluster.freeze(3)
+    wait_until(lambda: known_to(cluster, 1) == {1, 2}, "the end of the session")
+    cluster.thaw(3)
+    wait_until(lambda: known_to(cluster, 1) == known_to(cluster, 3) == {1, 2, 3}, "a new session")
+
+
+def test_a_broker_can_be_frozen_without_anybody_noticing(cluster: Cluster) -> None:
+    cluster.freeze(3, expires=False)
+    with pytest.raises(RuntimeError, match="broker 3 is frozen already, or down"):
+        cluster.freeze(3)
+    assert known_to(cluster, 1) == {1, 2, 3}
+    cluster.kill(3)
+    wait_until(lambda: known_to(cluster, 1) == {1, 2}, "the death to be known")
+
+
+def test_nothing_is_acknowledged_past_a_cut_and_all_of_it_when_that_heals(cluster: Cluster) -> None:
+    create(cluster, {0: [1, 2, 3]})
+    assert produce(cluster, "before")() == [None]
+    cluster.isolate(1)
+    before = log_bytes(cluster)
+    outcomes = produce(cluster, "held")
+    wait_until(lambda: log_bytes(cluster) > before, "the leader to append it")
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "log_level": 0})
+    assert reader.get_watermark_offsets(TopicPartition("t", 0), timeout=HANG_S) == (0, 1)
+    reader.close()
+    cluster.heal()
+    assert outcomes() == [None]
+    assert consume(cluster, 2) == ["before", "held"]
+
+
+def test_a_lost_disk_comes_back_empty(cluster: Cluster) -> None:
+    create(cluster, {0: [1, 2, 3]})
+    assert produce(cluster, "a")() == [None]
+    cluster.lose_disk(3)
+    assert not cluster.brokers[3].data_dir.exists()
+    cluster.restart(3)
+    assert known_to(cluster, 1) == {1, 2, 3}
+
+
+def test_unknown_brokers_are_refused(cluster: Cluster) -> None:
+    for act in (cluster.kill, cluster.restart, cluster.freeze, cluster.thaw, cluster.lose_disk, cluster.isolate):
+        with pytest.raises(ValueError, match="there is no broker 4; there are 1, 2, 3"):
+            act(4)
+
+
+def test_a_stopped_cluster_leaves_nothing_and_can_be_started_again() -> None:
+    cluster = Cluster(2)
+    cluster.start()
+    directory = cluster.brokers[1].data_dir.parent
+    cluster.isolate(1)
+    cluster.freeze(2)
+    cluster.stop()
+    assert not directory.exists()
+    with pytest.raises(ValueError, match="the cluster is not running"):
+        cluster.kill(1)
+    with cluster:
+        assert known_to(cluster, 1) == {1, 2}
+
+
+def test_the_fixture_has_three_brokers(oncelog_cluster: Cluster) -> None:
+    assert list(oncelog_cluster.brokers) == [1, 2, 3]
