@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from oncelog.testing import Cluster
 from tests.interop.cli.conftest import Run
 
 
@@ -111,3 +113,25 @@ def test_the_only_broker_cannot_be_taken_out(run: Run) -> None:
     assert (ran.code, ran.err.count("\n")) == (1, 1), ran
     assert "t-0 has 1 replicas, and without broker 1 there is none that could take its replica" in ran.err
     assert run("cluster", "decommission", "7", "--dry-run").out == "broker 7 has no replicas\n"
+
+
+@pytest.mark.slow
+def test_brokers_that_are_gone_and_brokers_that_do_not_answer(run_at: Callable[[str], Run]) -> None:
+    with Cluster(3) as cluster:
+        run = run_at(cluster.bootstrap_servers)
+        run("topic", "create", "t", "--replica-assignment", "1:2:3")
+        assert json.loads(run("cluster", "status", "--json").out)["healthy"]
+        cluster.kill(2)
+        cluster.freeze(3, expires=False)
+        quick = ("-X", "request.timeout.ms=500", "-X", "socket.connection.setup.timeout.ms=500")
+        ran = run("cluster", "status", "--json", *quick)
+        found = json.loads(ran.out)
+        assert (ran.code, found["healthy"]) == (1, False)
+        assert [(row["broker_id"], row["state"]) for row in found["brokers"]] == [
+            (1, "up"),
+            (2, "absent"),
+            (3, "unreachable"),
+        ]
+        assert found["problems"][:2] == ["broker 2 is absent", "broker 3 is unreachable"]
+        assert "accepts connections but does not answer" in found["brokers"][2]["error"]
+        assert "accepts connections but does not answer" in run("cluster", "status", *quick).out
