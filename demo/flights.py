@@ -81,6 +81,7 @@ def _encoded(stream: pd.DataFrame) -> Iterator[FlightEvent]:
         stream[name].tolist()
         for name in ("event", "trip", "carrier", "flight", "tailnum", "origin", "dest", "at", "distance", "delay")
     ]
+    encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: json.dumps would make one for each event
     for number, (timestamp, *fields) in enumerate(zip(milliseconds, *columns, strict=True)):
         event, trip, carrier, flight, tail, origin, destination, at, distance, delay = fields
         value = {
@@ -96,7 +97,7 @@ def _encoded(stream: pd.DataFrame) -> Iterator[FlightEvent]:
             "distance_miles": distance,
             "delay_minutes": None if delay != delay else int(delay),
         }
-        yield FlightEvent(str(tail).encode(), json.dumps(value, separators=(",", ":")).encode(), timestamp)
+        yield FlightEvent(str(tail).encode(), encode(value).encode(), timestamp)
 
 
 def _per_millisecond(times: pd.Series[pd.Timestamp]) -> int:
