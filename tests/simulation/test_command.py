@@ -17,12 +17,15 @@ from oncelog.sim.simulation import simulate
 from tests.waiting import HANG_S
 
 PLANT = "skip-marker"
+SHORT = (12, 29)
+"""Tried first: as scenes are drawn today the plant falls there within 300 requests, where others see thousands."""
 
 
 @pytest.fixture(scope="module")
 def failing_seed() -> int:
     """A seed with transactions: the plant falls soon."""
-    return next(seed for seed in range(20) if simulate(seed, mutant=MUTANTS[PLANT].applied(), safety_s=10).violations)
+    seeds = (*SHORT, *range(20))
+    return next(seed for seed in seeds if simulate(seed, mutant=MUTANTS[PLANT].applied(), safety_s=10).violations)
 
 
 def test_plants_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
