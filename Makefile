@@ -20,7 +20,10 @@ PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
 PEERS := java or peer
 FAST := not slow and not spark and not ($(PEERS))
 
-.PHONY: help setup demo test test-peers test-all check lint peers bench format lock java clean
+# Tests start a hundred processes; without byte code each compiles all of its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup demo test tests test-peers test-all check lint peers bench format lock java clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,7 +33,10 @@ setup: $(SETUP) ## install oncelog and everything around it into .venv (.venv/bi
 demo: $(SETUP) java ## a year of flights: broker, replay, load into Parquet exactly once, reports and plots
 	$(BIN)/python -m demo
 
-test: lint java ## lint, types, contracts and all tests that need Python, Java and PyPI only
+test: $(SETUP) java ## lint, types, contracts and all tests that need Python, Java and PyPI only
+	@$(MAKE) --no-print-directory -j 2 lint tests
+
+tests:
 	$(PYTEST) -rs -m 'not ($(PEERS))'
 
 test-peers: peers java ## the tests beside Apache Kafka and clients from Maven, Go and npm; what is not to be had is left out
