@@ -45,7 +45,9 @@ def test_a_transaction_over_two_brokers(v2: bool, committed: bool) -> None:
     bench = Bench()
     client = Client(ID, v2)
     bench.client.run(client.initialise())
+    began_ms = bench.cluster.now_ms
     bench.client.run(client.transaction("a", [0, 1], committed, None))
+    assert bench.cluster.now_ms == began_ms, "nothing waits for time to pass"
     for partition in (0, 1):
         assert len(bench.values(partition)) == (2 if committed else 0)
         _, stable, end = read(bench.cluster[bench.client.leader(TOPIC, partition)], partition)
