@@ -9,10 +9,13 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.peers.zookeeper import ZooKeeper
 
 settings.register_profile("oncelog", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("long", settings.get_profile("oncelog"), max_examples=5_000)
@@ -20,6 +23,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "oncelog"))
 
 
 _SPARK: Final = "tests/spark/"
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """A ZooKeeper server; each test has a path of its own in it."""
+    from tests.peers.zookeeper import ZooKeeper
+
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
 
 
 def _supplies(item: pytest.Item) -> Iterator[str]:

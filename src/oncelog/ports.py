@@ -13,6 +13,7 @@ from oncelog.base.tree import ANY_VERSION as ANY_VERSION
 from oncelog.base.tree import Change as Change
 from oncelog.base.tree import Check as Check
 from oncelog.base.tree import CommittedChange as CommittedChange
+from oncelog.base.tree import CommitTooLarge as CommitTooLarge
 from oncelog.base.tree import Conflict as Conflict
 from oncelog.base.tree import Create as Create
 from oncelog.base.tree import Delete as Delete
@@ -83,7 +84,8 @@ class Files(Protocol):
 
 
 class Coordination(Protocol):
-    """The cluster's metadata: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait.
+    """The cluster's metadata: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait; those that read
+    raise TreeUnavailable and SessionLost.
 
     All commits of all sessions have one order, and every session can follow it, its own commits included.
     """
@@ -106,8 +108,8 @@ class Coordination(Protocol):
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         """Carry out all operations atomically and durably, or change nothing; the position of the change.
 
-        ``token`` is the writer's own name for the commit. Raises Conflict and TreeUnavailable (nothing was changed),
-        OutcomeUnknown, SessionLost.
+        ``token`` is the writer's own name for the commit. Raises Conflict, TreeUnavailable and CommitTooLarge (nothing
+        was changed), OutcomeUnknown, SessionLost.
         """
 
     def was_committed(self, token: str) -> bool:
@@ -122,7 +124,7 @@ class Coordination(Protocol):
     ) -> None:
         """Call back, from any thread and in order, with every change after that position that is still kept, and with
         every one from now on. A gap shows in the positions. ``ended`` is called, once, when the tree has ended the
-        session, and nothing after it; not for ``renew`` and ``close``. None ends it."""
+        session (at once, if it had), and nothing after it; not for ``renew`` and ``close``. None ends it."""
 
     def renew(self) -> None:
         """Begin a new session in place of this one, which ends if it has not: its ephemeral nodes would be in the

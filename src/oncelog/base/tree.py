@@ -6,7 +6,7 @@ return operations, and the adapters of ``ports.Coordination`` carry them out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -62,6 +62,28 @@ class TreeNode:
     path: str
     value: bytes
     version: int
+
+
+MAX_COMMIT_BYTES: Final = 500_000
+"""The size up to which every tree takes a commit: ZooKeeper takes a mebibyte, and each change is in it twice, in its
+node and in the journal. Larger work is split, so that the cluster is consistent after each part."""
+_OPERATION_BYTES: Final = 64
+"""Bytes of an operation beside its path and its value."""
+
+
+def commit_size(operations: Iterable[Operation]) -> int:
+    """The size of a commit in bytes, as ``MAX_COMMIT_BYTES`` bounds it."""
+    return sum(
+        _OPERATION_BYTES + len(operation.path.encode()) + len(getattr(operation, "value", b""))
+        for operation in operations
+    )
+
+
+class CommitTooLarge(ValueError):
+    """A commit is larger than the tree takes; nothing was changed. A mistake of ours: it has to be split."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(f"a commit of {size_bytes} bytes: at most {MAX_COMMIT_BYTES} fit, it has to be split")
 
 
 class Conflict(Exception):

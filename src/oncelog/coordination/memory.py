@@ -163,6 +163,8 @@ class MemorySession:
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
         """Be told of every change after a position, own ones included, and of the session's end; None ends it."""
         self._tree.stream.follow(self._session_id, after, listener, ended)
+        if self._session_id not in self._tree._sessions:
+            self._tree.stream.followers.end(self._session_id)
 
     def renew(self) -> None:
         """Begin a new session in place of this one, which ends if it has not."""

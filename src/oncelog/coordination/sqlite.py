@@ -190,6 +190,9 @@ class SqliteTree:
                 self._followers.remove(session_id)
                 return
             self._followers.add(session_id, after, listener, ended)
+            if session_id not in self._own:
+                self._followers.end(session_id)
+                return
             if after < self._delivered:
                 for change in changes_between(self._reader, after, self._delivered):
                     listener(change)

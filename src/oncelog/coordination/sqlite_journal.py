@@ -7,9 +7,10 @@ commits removes the oldest now and then, beyond a number of rows and a number of
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from typing import Final
 
-from oncelog.coordination.change_codec import decode_changes, encode_changes
+from oncelog.coordination.change_codec import DamagedJournal, decode_changes, encode_changes
 from oncelog.ports import Change, CommittedChange
 
 KEPT_CHANGES: Final = 2_000
@@ -36,12 +37,16 @@ def write_change(database: sqlite3.Connection, token: str, session_id: int, chan
 
 
 def changes_between(database: sqlite3.Connection, after: int, until: int) -> list[CommittedChange]:
-    """The commits behind ``after`` up to ``until``, as far as they are kept."""
+    """The commits behind ``after`` up to ``until``, as far as they are kept and can be read: others are a gap."""
     rows = database.execute(
         "SELECT position, token, changes FROM change WHERE position > ? AND position <= ? ORDER BY position",
         (after, until),
     )
-    return [CommittedChange(position, token, decode_changes(data)) for position, token, data in rows]
+    changes = []
+    for position, token, data in rows:
+        with suppress(DamagedJournal):
+            changes.append(CommittedChange(position, token, decode_changes(data)))
+    return changes
 
 
 def has_token(database: sqlite3.Connection, token: str) -> bool:

@@ -12,7 +12,7 @@ from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.registration import Registration, RegistrationRefused, register
 from oncelog.node.events import LoadMetadata, MetadataLoaded, MetadataWritten, SettleMetadata, WriteMetadata
-from oncelog.ports import Conflict, Coordination, OutcomeUnknown, SessionLost, TreeUnavailable
+from oncelog.ports import CommitTooLarge, Conflict, Coordination, OutcomeUnknown, SessionLost, TreeUnavailable
 
 SESSION_LOST: Final = MetadataWritten("", CommitOutcome.SESSION_LOST)
 """The tree has ended the session: the outcome of no commit of ours."""
@@ -23,8 +23,8 @@ def write(coordination: Coordination, effect: WriteMetadata) -> MetadataWritten:
     try:
         position = coordination.commit(effect.operations, effect.token)
     except Conflict:
-        return MetadataWritten(effect.token, CommitOutcome.CONFLICT, coordination.position())
-    except TreeUnavailable:
+        return _conflict(coordination, effect)
+    except (TreeUnavailable, CommitTooLarge):
         return MetadataWritten(effect.token, CommitOutcome.UNAVAILABLE)
     except OutcomeUnknown:
         return MetadataWritten(effect.token, CommitOutcome.UNKNOWN)
@@ -33,6 +33,15 @@ def write(coordination: Coordination, effect: WriteMetadata) -> MetadataWritten:
     except Exception as error:  # noqa: BLE001 - any other failure of the tree is told to the node
         return MetadataWritten(effect.token, CommitOutcome.UNKNOWN, failure=error)
     return MetadataWritten(effect.token, CommitOutcome.COMMITTED, position)
+
+
+def _conflict(coordination: Coordination, effect: WriteMetadata) -> MetadataWritten:
+    try:
+        return MetadataWritten(effect.token, CommitOutcome.CONFLICT, coordination.position())
+    except TreeUnavailable:
+        return MetadataWritten(effect.token, CommitOutcome.UNAVAILABLE)
+    except SessionLost:
+        return MetadataWritten(effect.token, CommitOutcome.SESSION_LOST)
 
 
 def settle(coordination: Coordination, effect: SettleMetadata) -> MetadataWritten:

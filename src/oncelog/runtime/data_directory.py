@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from oncelog.coordination.sqlite import SqliteTree, TreeUnusable
 from oncelog.node.assembly import Outside, StartRefused
 from oncelog.node.settings import Settings
-from oncelog.ports import Coordination
+from oncelog.ports import Coordination, TreeUnavailable
 from oncelog.runtime.clock import SystemEntropy
 from oncelog.runtime.files import DirectoryInUse, DiskFiles
 
 TREE_FILE: Final = "coordination.db"
+
+
+class Tree(Protocol):
+    """The coordination tree as a process has it open."""
+
+    def session(self) -> Coordination:
+        """A new session. Raises TreeUnavailable."""
+
+    def close(self) -> None:
+        """Let go of it, after its sessions have ended."""
 
 
 @dataclass(slots=True)
@@ -21,7 +31,7 @@ class DataDirectory:
     """A data directory in use by this process."""
 
     files: DiskFiles
-    tree: SqliteTree | None
+    tree: Tree | None
     """None: the coordination tree is somewhere else."""
     outside: Outside
 
@@ -48,14 +58,31 @@ def open_data_directory(settings: Settings, coordination: Coordination | None = 
         return DataDirectory(files, None, Outside(files, coordination, SystemEntropy()))
     try:
         tree = _open_tree(settings)
-    except TreeUnusable as error:
+        session = tree.session()
+    except (TreeUnusable, TreeUnavailable) as error:
         files.close()
         raise StartRefused(str(error)) from None
-    return DataDirectory(files, tree, Outside(files, tree.session(), SystemEntropy()))
+    except BaseException:
+        files.close()
+        raise
+    return DataDirectory(files, tree, Outside(files, session, SystemEntropy()))
 
 
-def _open_tree(settings: Settings) -> SqliteTree:
-    """The coordination tree of the broker's cluster. Raises TreeUnusable."""
+def _open_tree(settings: Settings) -> Tree:
+    """The coordination tree of the broker's cluster. Raises StartRefused, TreeUnusable."""
     config = settings.config
+    path, connect = config.get("oncelog.tree.path"), config.get("zookeeper.connect")
     timeout_ms = int(config.get("zookeeper.session.timeout.ms"))
-    return SqliteTree(config.get("oncelog.tree.path") or Path(settings.data_directory) / TREE_FILE, timeout_ms)
+    if connect is None:
+        return SqliteTree(path or Path(settings.data_directory) / TREE_FILE, timeout_ms)
+    if path is not None:
+        raise StartRefused("zookeeper.connect and oncelog.tree.path: the coordination tree is in one of them, set one")
+    try:
+        from oncelog.coordination.zookeeper import ZooKeeperTree
+    except ModuleNotFoundError as error:
+        if error.name != "kazoo":
+            raise
+        raise StartRefused(
+            "zookeeper.connect is set, but kazoo is not installed: pip install oncelog[cluster]"
+        ) from None
+    return ZooKeeperTree(connect, timeout_ms, config.get("zookeeper.connection.timeout.ms"))

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from oncelog.base.tree import ABSENT
-from oncelog.coordination.sqlite import SqliteTree
-from oncelog.ports import Change, CommittedChange, Create, SessionLost, TreeNode
-from tests.conformance.coordination.tree_process import TreeProcess
+from oncelog.ports import (
+    Change,
+    CommittedChange,
+    Coordination,
+    Create,
+    Operation,
+    OutcomeUnknown,
+    SessionLost,
+    TreeNode,
+    TreeUnavailable,
+)
+from tests.conformance.coordination.tree_process import TreeProcess, open_tree
 from tests.conformance.coordination.trees import TIMEOUT_MS
 from tests.waiting import wait_until
 
@@ -18,24 +28,39 @@ pytestmark = pytest.mark.slow
 SHORT_MS = 500
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "tree.db"
+@pytest.fixture(params=["sqlite", "zookeeper"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """A kind of tree, and where one can be made."""
+    if request.param == "sqlite":
+        return request.param, str(tmp_path / "tree.db")
+    return request.param, f"{request.getfixturevalue('zookeeper').connect}/{uuid4()}"
 
 
 @pytest.fixture
-def tree(path: Path) -> Iterator[SqliteTree]:
-    tree = SqliteTree(path, TIMEOUT_MS)
-    yield tree
+def session(place: tuple[str, str]) -> Iterator[Coordination]:
+    """A session of this process."""
+    tree = open_tree(*place, TIMEOUT_MS)
+    session = tree.session()
+    yield session
+    session.close()
     tree.close()
 
 
-def test_the_session_of_a_process_that_was_killed_ends_at_once(tree: SqliteTree, path: Path) -> None:
-    session = tree.session()
+def committed(session: Coordination, operation: Operation) -> int:
+    """Commit, also while the connection is lost and made anew: ZooKeeper's is, after a process stood still."""
+    while True:
+        try:
+            return session.commit([operation])
+        except (OutcomeUnknown, TreeUnavailable):
+            continue
+
+
+def test_the_session_of_a_process_that_was_killed_ends(session: Coordination, place: tuple[str, str]) -> None:
+    """SQLite: at once. ZooKeeper: after its time-out."""
     session.commit([Create("/ids", b"")])
     seen: list[CommittedChange] = []
     with TreeProcess() as process:
-        other = process.open("sqlite", str(path), TIMEOUT_MS).session()
+        other = process.open(*place, TIMEOUT_MS if place[0] == "sqlite" else SHORT_MS).session()
         position = other.commit([Create("/ids/2", b"", ephemeral=True)], "joined")
         session.follow(position - 1, seen.append)
         process.kill()
@@ -45,29 +70,30 @@ def test_the_session_of_a_process_that_was_killed_ends_at_once(tree: SqliteTree,
     assert session.children("/ids") == []
 
 
-def test_a_process_that_stood_still_past_its_time_out_has_lost_its_session(tree: SqliteTree, path: Path) -> None:
-    session = tree.session()
+def test_a_process_that_stood_still_past_its_time_out_has_lost_its_session(
+    session: Coordination, place: tuple[str, str]
+) -> None:
     session.commit([Create("/ids", b"")])
     with TreeProcess() as process:
-        other = process.open("sqlite", str(path), SHORT_MS).session()
+        other = process.open(*place, SHORT_MS).session()
         other.commit([Create("/ids/2", b"", ephemeral=True)])
         process.stop()
         wait_until(lambda: session.children("/ids") == [], "the end of the session")
         process.go_on()
         with pytest.raises(SessionLost):
-            other.commit([Create("/late", b"")])
+            committed(other, Create("/late", b""))
         other.renew()
         other.commit([Create("/ids/2", b"again", ephemeral=True)])
+        assert session.read("/ids/2") == TreeNode("/ids/2", b"again", 0)
     assert session.read("/late") is None
 
 
 def test_a_process_that_goes_on_is_told_without_a_commit_that_its_session_has_ended(
-    tree: SqliteTree, path: Path
+    session: Coordination, place: tuple[str, str]
 ) -> None:
-    session = tree.session()
     ends: list[str] = []
     with TreeProcess() as process:
-        other = process.open("sqlite", str(path), SHORT_MS).session()
+        other = process.open(*place, SHORT_MS).session()
         other.follow(other.commit([Create("/e", b"", ephemeral=True)]), lambda _: None, lambda: ends.append("ended"))
         process.stop()
         wait_until(lambda: session.read("/e") is None, "the end of the session")
@@ -76,11 +102,11 @@ def test_a_process_that_goes_on_is_told_without_a_commit_that_its_session_has_en
         wait_until(lambda: ends, "its own word of the end")
 
 
-def test_many_processes_that_begin_at_once_make_one_tree(path: Path) -> None:
+def test_many_processes_that_begin_at_once_make_one_tree(place: tuple[str, str]) -> None:
     processes = [TreeProcess() for _ in range(4)]
     try:
         for process in processes:
-            process.send("open", "sqlite", str(path), TIMEOUT_MS)
+            process.send("open", *place, TIMEOUT_MS)
         sessions = [process.opened().session() for process in processes]
         for number, session in enumerate(sessions):
             session.commit([Create(f"/{number}", b"")])

@@ -339,6 +339,19 @@ class TestFollow:
         assert seen == seen_by_other
         assert [change.position for change in seen] == list(range(start + 1, start + 21))
 
+    def test_a_snapshot_is_of_one_position_whatever_is_committed_meanwhile(self, tree: Tree) -> None:
+        one, other = tree.session(), tree.session()
+        begin = one.commit([Create("/a", b""), Create("/b", b""), *(Create(f"/{n}", b"") for n in range(30))])
+        writing = Thread(target=lambda: [one.commit([Set("/a", b"", n), Set("/b", b"", n)]) for n in range(20)])
+        writing.start()
+        versions: list[int] = []
+        while not versions or versions[-1] < 20:
+            position, nodes = other.snapshot()
+            found = {node.path: node.version for node in nodes}
+            assert found["/a"] == found["/b"] == position - begin
+            versions.append(position - begin)
+        writing.join()
+
 
 class TestEnds:
     def test_a_session_that_the_tree_ends_is_told_so_and_others_see_its_nodes_go(self, tree: Tree) -> None:
@@ -372,6 +385,16 @@ class TestEnds:
             end()
         await_changes(4, seen)
         assert ends == []
+
+    def test_whoever_follows_after_the_end_is_told_of_it_too(self, tree: Tree) -> None:
+        one = tree.session()
+        one.commit([Create("/a", b"")])
+        ends: list[str] = []
+        position = one.position()
+        tree.expire(one)
+        one.follow(position, lambda _: None, lambda: ends.append("ended"))
+        wait_until(lambda: ends, "the end of the session")
+        assert ends == ["ended"]
 
     def test_a_session_that_ends_without_ephemeral_nodes_leaves_no_change(self, tree: Tree) -> None:
         one, other = tree.session(), tree.session()

@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 from oncelog.coordination.sqlite import SqliteTree
+from oncelog.coordination.zookeeper import ZooKeeperTree
 from oncelog.ports import CommittedChange, Conflict, Coordination, Operation, TreeNode
 
 ROOT = Path(__file__).parents[3]
@@ -27,8 +28,7 @@ ENDED = "ended"
 
 def open_tree(kind: str, where: str, timeout_ms: int) -> Any:
     """The tree of an adapter: its ``session()`` and ``close()`` are used."""
-    assert kind == "sqlite"
-    return SqliteTree(where, timeout_ms)
+    return {"sqlite": SqliteTree, "zookeeper": ZooKeeperTree}[kind](where, timeout_ms)
 
 
 class TreeProcess:

@@ -131,6 +131,24 @@ OWN_KEYS: Final = (
         ),
     ),
     ConfigKey(
+        "zookeeper.connect",
+        STRING,
+        None,
+        non_empty,
+        documentation=(
+            "ZooKeeper servers that hold the coordination tree, of brokers on several hosts: host:port,host:port/path. "
+            "The path, if any, is created when it does not exist. It needs kazoo: pip install oncelog[cluster]."
+        ),
+    ),
+    ConfigKey(
+        "zookeeper.connection.timeout.ms",
+        INT,
+        None,
+        documentation=(
+            "How long to wait for a connection to ZooKeeper; zookeeper.session.timeout.ms where it is not set."
+        ),
+    ),
+    ConfigKey(
         "zookeeper.session.timeout.ms",
         INT,
         "18000",

@@ -1,0 +1,242 @@
+"""A connection to ZooKeeper through kazoo, and nothing of the coordination tree: the only module that imports kazoo.
+
+The rule: every call comes back. Without a connection it fails at once; one that is not answered within the session's
+time-out has failed as if the connection had been lost. kazoo begins a new session by itself when one has expired;
+``lost`` says that this has happened, and then nothing is asked any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from kazoo import exceptions
+from kazoo.client import KazooClient, KazooState
+from kazoo.handlers.threading import KazooTimeoutError
+
+from oncelog.base.tree import OutcomeUnknown, SessionLost, TreeUnavailable
+from oncelog.ports import Check, Create, Delete, Operation, Set
+
+_PIPELINED: Final = 500
+"""Reads that are on the way at a time."""
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+_NO_ANSWER: Final = (exceptions.ConnectionLoss, exceptions.ConnectionClosedError, KazooTimeoutError)
+
+Watch = Callable[[object], None]
+"""Called with an event of kazoo's, from its own thread, once; also when the connection is lost. To wait for one thing
+again and again, give the same function each time: others pile up until it happens."""
+
+
+class Stat(NamedTuple):
+    """What a node says of itself."""
+
+    version: int
+    owner: int
+    """The session of an ephemeral node; 0: none."""
+    children: int
+
+
+class Reason(Enum):
+    """Why ZooKeeper refused an operation."""
+
+    VERSION = "it stands at another version"
+    EXISTS = "it exists"
+    ABSENT = "it does not exist"
+    OTHER = "it has children, or its parent is ephemeral"
+
+
+class Refused(Exception):
+    """A transaction was refused, and changed nothing, because of the operation at ``index``."""
+
+    def __init__(self, index: int, reason: Reason) -> None:
+        self.index = index
+        self.reason = reason
+        super().__init__(f"operation {index}: {reason.value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``zookeeper.connect``: servers, and the path below which everything lies."""
+
+    hosts: str
+    chroot: str
+    """Empty, or a path without a slash at its end."""
+
+    @classmethod
+    def parse(cls, connect: str) -> Address:
+        """``host:port,host:port/path``, the path optional."""
+        hosts, slash, path = connect.partition("/")
+        return cls(hosts, (slash + path).rstrip("/"))
+
+
+class ZooKeeperClient:
+    """One connection with one session. See the module."""
+
+    def __init__(
+        self, address: Address, session_timeout_ms: int, connection_timeout_ms: int, changed: Callable[[], None]
+    ) -> None:
+        """Connect. ``changed`` is called, from any thread, when the connection has come back or the session has ended.
+        Raises TreeUnavailable."""
+        self.lost = False
+        """True once the session has ended."""
+        self._chroot = address.chroot
+        self._timeout_s = session_timeout_ms / 1000
+        self._changed = changed
+        self._client = KazooClient(
+            address.hosts, timeout=self._timeout_s, connection_retry=dict(_RECONNECT), logger=_logger()
+        )
+        self._client.add_listener(self._state_changed)
+        try:
+            self._client.start(connection_timeout_ms / 1000)
+        except (KazooTimeoutError, exceptions.KazooException) as error:
+            self.stop()
+            within = f"within {connection_timeout_ms / 1000:g} s"
+            raise TreeUnavailable(f"cannot reach ZooKeeper at {address.hosts} {within}: {error}") from None
+        self.session_id: int = self._client.client_id[0]
+
+    @property
+    def connected(self) -> bool:
+        """True while requests are answered, as far as is known."""
+        return bool(self._client.connected)
+
+    def stop(self) -> None:
+        """End the session, if ZooKeeper can be reached, and the connection."""
+        self._client.remove_listener(self._state_changed)
+        with suppress(Exception):  # whatever is wrong with the connection, it ends
+            self._client.stop()
+        with suppress(Exception):
+            self._client.close()
+
+    def sync(self) -> None:
+        """Read from now on what was committed before. Raises TreeUnavailable and SessionLost, as all reads do."""
+        self._answered(self._client.sync_async(self._real("/")))
+
+    def get(self, path: str) -> tuple[bytes, Stat] | None:
+        """A node's value, or None."""
+        [(_, found)] = self.get_all([path])
+        return found
+
+    def get_all(self, paths: Iterable[str]) -> Iterator[tuple[str, tuple[bytes, Stat] | None]]:
+        """Values of nodes, read side by side."""
+        for path, answer in self._side_by_side(paths, self._client.get_async):
+            yield path, None if answer is None else (answer[0], _stat(answer[1]))
+
+    def children_of(self, paths: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+        """The names of nodes' children, in no order, read side by side."""
+        for path, names in self._side_by_side(paths, self._client.get_children_async):
+            yield path, names or []
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names of a node's children, in no order; ``watch`` is called once when they change."""
+        return self._answered(self._client.get_children_async(self._real(path), watch)) or []
+
+    def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """What a node says of itself, or None; ``watch`` is called once when it is created, changed or deleted."""
+        stat = self._answered(self._client.exists_async(self._real(path), watch))
+        return None if stat is None else _stat(stat)
+
+    def ensure(self, paths: Sequence[str]) -> None:
+        """Create lasting nodes that do not exist, parents first, with what the chroot needs above them."""
+        parts = self._chroot.split("/")
+        above = ["/".join(parts[: length + 1]) for length in range(1, len(parts))]
+        for path in (*above, *map(self._real, paths)):
+            if self._answered(self._client.exists_async(path)) is None:
+                with suppress(exceptions.NodeExistsError):  # another broker was faster
+                    self._answered(self._client.create_async(path, b""))
+
+    def transact(self, operations: Sequence[Operation]) -> None:
+        """Carry out all operations or none. Raises Refused, TreeUnavailable, OutcomeUnknown, SessionLost."""
+        if self.lost:
+            raise SessionLost("ZooKeeper has ended the session")
+        if not self.connected:
+            raise TreeUnavailable("there is no connection to ZooKeeper")
+        transaction = self._client.transaction()
+        for operation in operations:
+            self._add(transaction, operation)
+        try:
+            results = transaction.commit_async().get(timeout=self._timeout_s)
+        except exceptions.SessionExpiredError as error:
+            raise SessionLost("ZooKeeper has ended the session") from error
+        except _NO_ANSWER as error:
+            raise OutcomeUnknown(f"the connection to ZooKeeper was lost in a commit: {error!r}") from error
+        for index, result in enumerate(results):
+            if isinstance(result, Exception) and not isinstance(result, exceptions.RolledBackError):
+                raise Refused(index, _reason(result))
+
+    def _add(self, transaction: Any, operation: Operation) -> None:
+        path = self._real(operation.path)
+        match operation:
+            case Create():
+                transaction.create(path, bytes(operation.value), ephemeral=operation.ephemeral)
+            case Set():
+                transaction.set_data(path, bytes(operation.value), operation.expected_version)
+            case Delete():
+                transaction.delete(path, operation.expected_version)
+            case Check():
+                transaction.check(path, operation.expected_version)
+
+    def _real(self, path: str) -> str:
+        return self._chroot + path if path != "/" else self._chroot or "/"
+
+    def _side_by_side(self, paths: Iterable[str], ask: Callable[[str], Any]) -> Iterator[tuple[str, Any]]:
+        left = iter(paths)
+        while part := list(islice(left, _PIPELINED)):
+            for path, asked in [(path, ask(self._real(path))) for path in part]:
+                yield path, self._answered(asked)
+
+    def _answered(self, asked: Any) -> Any:
+        """The answer to what was asked, None where there is no such node."""
+        if self.lost:
+            raise SessionLost("ZooKeeper has ended the session")
+        if not self.connected:
+            raise TreeUnavailable("there is no connection to ZooKeeper")
+        try:
+            return asked.get(timeout=self._timeout_s)
+        except exceptions.NoNodeError:
+            return None
+        except exceptions.SessionExpiredError as error:
+            raise SessionLost("ZooKeeper has ended the session") from error
+        except _NO_ANSWER as error:
+            raise TreeUnavailable(f"ZooKeeper does not answer: {error!r}") from error
+
+    def _state_changed(self, state: str) -> None:
+        """Called by kazoo's own thread, which nothing may hold up."""
+        if state == KazooState.LOST:
+            self.lost = True
+        if state != KazooState.SUSPENDED:
+            self._changed()
+
+
+def _logger() -> logging.Logger:
+    """A log for kazoo, which says the same of each attempt to connect."""
+    logger = logging.getLogger("oncelog.zookeeper")
+    if not logger.filters:
+        logger.addFilter(_Repeats())
+    return logger
+
+
+class _Repeats(logging.Filter):
+    """Leaves out a message that is the same as the one before."""
+
+    _last = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        last, self._last = self._last, record.getMessage()
+        return self._last != last
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(stat.version, stat.ephemeralOwner, stat.numChildren)
+
+
+def _reason(error: Exception) -> Reason:
+    if isinstance(error, exceptions.BadVersionError):
+        return Reason.VERSION
+    if isinstance(error, exceptions.NodeExistsError):
+        return Reason.EXISTS
+    return Reason.ABSENT if isinstance(error, exceptions.NoNodeError) else Reason.OTHER

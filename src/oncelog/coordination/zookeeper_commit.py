@@ -1,0 +1,62 @@
+"""One commit as a ZooKeeper transaction: what it changes, and the versions it depends on.
+
+ZooKeeper does not say in advance at which version a node will stand, and the journal has to. So each Set of any version
+is made one of the version the node has now; should it have another by then, the plan is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from oncelog.base.tree import ABSENT
+from oncelog.coordination.paths import check_path
+from oncelog.ports import ANY_VERSION, Change, Check, Create, Delete, Operation, Set
+
+
+@dataclass(slots=True)
+class CommitPlan:
+    """A commit worked out against the tree as it is."""
+
+    operations: list[Operation] = field(default_factory=list)
+    changes: dict[str, Change] = field(default_factory=dict)
+    """By path, in the order in which the paths occur."""
+    assumed: set[int] = field(default_factory=set)
+    """Indexes of operations whose version was read, and not asked for."""
+    created: set[str] = field(default_factory=set)
+    """Ephemeral nodes that are there afterwards because of this commit."""
+    deleted: set[str] = field(default_factory=set)
+    """Nodes that are gone afterwards."""
+
+
+def plan_commit(operations: Sequence[Operation], version_of: Callable[[str], int]) -> CommitPlan:
+    """Work out a commit; ``version_of`` reads the version of a node, ABSENT where there is none. Raises ValueError for
+    a path that is none."""
+    plan = CommitPlan()
+    for operation in operations:
+        path = operation.path
+        check_path(path)
+        if isinstance(operation, Create):
+            plan.changes[path] = Change(path, bytes(operation.value), 0)
+            plan.deleted.discard(path)
+            if operation.ephemeral:
+                plan.created.add(path)
+        elif isinstance(operation, Delete):
+            plan.changes[path] = Change(path, None, ABSENT)
+            plan.deleted.add(path)
+            plan.created.discard(path)
+        elif not isinstance(operation, Check):
+            operation = _of_a_version(operation, plan, version_of)
+            plan.changes[path] = Change(path, bytes(operation.value), operation.expected_version + 1)
+        plan.operations.append(operation)
+    return plan
+
+
+def _of_a_version(operation: Set, plan: CommitPlan, version_of: Callable[[str], int]) -> Set:
+    if operation.expected_version != ANY_VERSION:
+        return operation
+    changed = plan.changes.get(operation.path)
+    version = version_of(operation.path) if changed is None else changed.version
+    if changed is None:
+        plan.assumed.add(len(plan.operations))
+    return Set(operation.path, operation.value, version)

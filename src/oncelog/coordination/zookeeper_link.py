@@ -1,0 +1,288 @@
+"""One session of the ZooKeeper tree, from its beginning to its end.
+
+1. A commit is one transaction: a look at the session's own node, the operations, and the next node of the journal.
+   Where the journal's position was taken by another commit, and only there, it is tried again at the next one.
+2. The journal is the order: changes are delivered by it alone (``zookeeper_journal``).
+3. ZooKeeper removes the ephemeral nodes of a session that ends, and writes no entry. Whoever notices (each session
+   watches those that are alive) writes it, and deletes the session's own node in the same transaction: it is written
+   once.
+4. An answer that is lost leaves the outcome open (``OutcomeUnknown``). It is settled after a ``sync``, which ZooKeeper
+   answers after all that the session has asked before.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from oncelog.base.tree import ABSENT
+from oncelog.coordination.zookeeper_client import Reason, Refused, ZooKeeperClient
+from oncelog.coordination.zookeeper_commit import CommitPlan, plan_commit
+from oncelog.coordination.zookeeper_journal import (
+    ALIVE,
+    BASE,
+    ROOT,
+    SESSIONS,
+    ZooKeeperJournal,
+    change_path,
+    encode_entry,
+)
+from oncelog.ports import (
+    ANY_VERSION,
+    Change,
+    Check,
+    CommittedChange,
+    Conflict,
+    Create,
+    Delete,
+    Operation,
+    OutcomeUnknown,
+    SessionLost,
+    Set,
+    TreeNode,
+    TreeUnavailable,
+)
+
+ATTEMPTS: Final = 1_000
+"""Transactions that lose their position to others before the tree counts as unavailable."""
+LOOK_S: Final = 5.0
+"""Between two looks at the journal although no watch has fired."""
+_HIDDEN: Final = (ROOT, "/zookeeper")
+_UNSETTLED: Final = 1_000
+"""Commits of unknown outcome that are remembered."""
+
+
+class ZooKeeperLink:
+    """A session that has begun, its journal, and the thread that follows it. Any thread may call."""
+
+    def __init__(self, client: ZooKeeperClient, wake: threading.Event, former: Iterable[int]) -> None:
+        """Begin the session, and end the ``former`` ones in whose place it is. Raises TreeUnavailable, SessionLost,
+        OutcomeUnknown."""
+        self.client = client
+        self._wake = wake
+        self._name = _name(client.session_id)
+        self._stopping = False
+        self._expelled = False
+        """The session was ended by one of our own, and ZooKeeper may still keep it."""
+        self._ephemeral: frozenset[str] = frozenset()
+        self._unsettled: dict[str, int] = {}
+        """Commits of unknown outcome, with the position they were tried at."""
+        client.ensure(BASE)
+        self.journal = ZooKeeperJournal(client)
+        with suppress(Refused):  # an earlier attempt has done it
+            own = Create(f"{SESSIONS}/{self._name}", b"[]"), Create(f"{ALIVE}/{self._name}", b"", ephemeral=True)
+            client.transact(own)
+        for session_id in former:
+            self._bury(_name(session_id))
+        self._bury_dead()
+        self._thread = threading.Thread(target=self._watch, name="oncelog-zookeeper", daemon=True)
+        self._wake.set()
+        self._thread.start()
+
+    @property
+    def lost(self) -> bool:
+        """True once the session has ended."""
+        return self.client.lost or self._expelled
+
+    def close(self) -> None:
+        """End the session, its ephemeral nodes first, if ZooKeeper can be reached. Once more does nothing."""
+        if self._stopping:
+            return
+        self.journal.follow(0, None, None)
+        self._stopping = True
+        self._wake.set()
+        self._thread.join()
+        with suppress(SessionLost, TreeUnavailable):  # then ZooKeeper ends it when its time is out
+            self._bury(self._name)
+        self._expelled = True
+        self.client.stop()
+
+    # Committing
+
+    def commit(self, operations: Sequence[Operation], token: str) -> int:
+        """See ``ports.Coordination.commit``."""
+        for _ in range(ATTEMPTS):
+            if self.lost:
+                raise SessionLost("ZooKeeper has ended the session")
+            plan = plan_commit(operations, self._version_of)
+            change = CommittedChange(self.journal.position + 1, token, tuple(plan.changes.values()))
+            ephemeral = self._ephemeral - plan.deleted | plan.created
+            try:
+                self._write(plan, change, ephemeral)
+            except Refused as refusal:
+                self._refused(refusal, operations, plan)
+            except OutcomeUnknown:
+                self._ephemeral = self._ephemeral | ephemeral
+                self._remember(token, change.position)
+                raise
+            else:
+                self._ephemeral = ephemeral
+                with suppress(SessionLost, TreeUnavailable):  # the commit is done; the next one trims
+                    self.journal.trim()
+                return change.position
+        raise TreeUnavailable(f"{ATTEMPTS} commits of others were faster")
+
+    def was_committed(self, token: str) -> bool:
+        """See ``ports.Coordination.was_committed``."""
+        try:
+            self.client.sync()
+            self.journal.catch_up()
+        except TreeUnavailable as error:
+            raise OutcomeUnknown(str(error)) from error
+        if self.journal.has(token):
+            return True
+        if self._unsettled.get(token, self.journal.complete_from) < self.journal.complete_from:
+            raise OutcomeUnknown("the entry may be among those that were trimmed before they were read")
+        return False
+
+    def _write(self, plan: CommitPlan, change: CommittedChange, ephemeral: frozenset[str]) -> None:
+        data = encode_entry(change.token, self._name, change.changes)
+        operations: list[Operation] = [Check(f"{ALIVE}/{self._name}", ANY_VERSION), *plan.operations]
+        if ephemeral != self._ephemeral:
+            operations.append(Set(f"{SESSIONS}/{self._name}", json.dumps(sorted(ephemeral)).encode(), ANY_VERSION))
+        operations.append(Create(change_path(change.position), data))
+        self.client.transact(operations)
+        self.journal.delivered(change, len(data))
+
+    def _refused(self, refusal: Refused, operations: Sequence[Operation], plan: CommitPlan) -> None:
+        """Return where the commit is to be tried again; raise otherwise."""
+        index = refusal.index - 1  # of the operations asked for: before them is the look at the session
+        if index < 0:
+            self._expelled = True
+            self._wake.set()
+            raise SessionLost("the session was ended")
+        if index >= len(operations):
+            self.journal.catch_up()  # its position is taken
+        elif index not in plan.assumed or refusal.reason is not Reason.VERSION:
+            raise Conflict(operations[index])
+
+    def _remember(self, token: str, position: int) -> None:
+        self._unsettled[token] = position
+        if len(self._unsettled) > _UNSETTLED:
+            del self._unsettled[next(iter(self._unsettled))]
+
+    def _version_of(self, path: str) -> int:
+        stat = self.client.exists(path)
+        return ABSENT if stat is None else stat.version
+
+    # The end of sessions
+
+    def _bury_dead(self, *, watched: bool = False) -> None:
+        """Write down the end of sessions that are not alive any more."""
+        begun = self.client.children(SESSIONS)  # before those alive: whoever begins is in both at once
+        alive = set(self.client.children(ALIVE, self._woken if watched else None))
+        if self._name not in alive:
+            self._expelled = True
+        for name in sorted(begun):
+            if name not in alive and name != self._name:
+                self._bury(name)
+
+    def _bury(self, name: str) -> None:
+        """End a session, whether ZooKeeper has ended it or not: its ephemeral nodes go with an entry of the journal."""
+        for _ in range(ATTEMPTS):
+            found = self.client.get(f"{SESSIONS}/{name}")
+            if found is None:
+                return  # another broker was faster
+            gone, deletes = self._left_behind(name, json.loads(found[0]))
+            deletes.append(Delete(f"{SESSIONS}/{name}", found[1].version))
+            change = CommittedChange(self.journal.position + 1, "", tuple(Change(path, None, ABSENT) for path in gone))
+            data = encode_entry("", name, change.changes)
+            try:
+                self.client.transact([*deletes, Create(change_path(change.position), data)] if gone else deletes)
+            except Refused:
+                self.journal.catch_up()
+                continue
+            except OutcomeUnknown as error:
+                raise TreeUnavailable(str(error)) from error  # whoever looks next finds out
+            if gone:
+                self.journal.delivered(change, len(data))
+            return
+        raise TreeUnavailable(f"{ATTEMPTS} commits of others were faster")
+
+    def _left_behind(self, name: str, paths: Iterable[str]) -> tuple[list[str], list[Operation]]:
+        """The ephemeral nodes of a session that are gone, or that the operations delete; a node that somebody else has
+        made in their place is neither."""
+        gone, deletes = [], list[Operation]()
+        for path in sorted(paths):
+            stat = self.client.exists(path)
+            if stat is None or _name(stat.owner) == name:
+                gone.append(path)
+            if stat is not None and _name(stat.owner) == name:
+                deletes.append(Delete(path, ANY_VERSION))
+        if self.client.exists(f"{ALIVE}/{name}") is not None:
+            deletes.append(Delete(f"{ALIVE}/{name}", ANY_VERSION))
+        return gone, deletes
+
+    # Following: a thread of its own
+
+    def _woken(self, _event: object) -> None:
+        self._wake.set()
+
+    def _watch(self) -> None:
+        while not self._stopping:
+            self._wake.wait(LOOK_S)
+            self._wake.clear()
+            try:
+                self.journal.catch_up(self._woken)
+                self._bury_dead(watched=True)
+            except TreeUnavailable:
+                pass  # it wakes when the connection has come back
+            except SessionLost:
+                self._expelled = True
+            if self.lost:
+                self.journal.end()
+                return
+
+    # Reading
+
+    def position(self) -> int:
+        """Position of the last committed change, the ends of sessions included."""
+        self.client.sync()
+        self.journal.catch_up()
+        self._bury_dead()
+        return self.journal.position
+
+    def children(self, path: str) -> list[str]:
+        """Names of a node's children, sorted."""
+        prefix = path.rstrip("/")
+        return sorted(name for name in self.client.children(path) if f"{prefix}/{name}" not in _HIDDEN)
+
+    def nodes_below(self, path: str) -> list[TreeNode]:
+        """All nodes below ``path``, in path order; not of one moment."""
+        found: list[TreeNode] = []
+        parents = [path]
+        while parents:
+            paths = [
+                f"{parent.rstrip('/')}/{name}" for parent, names in self.client.children_of(parents) for name in names
+            ]
+            parents = []
+            for below, node in self.client.get_all(path for path in paths if path not in _HIDDEN):
+                if node is not None:
+                    found.append(TreeNode(below, node[0], node[1].version))
+                    if node[1].children:
+                        parents.append(below)
+        return sorted(found, key=lambda node: node.path)
+
+    def snapshot(self) -> tuple[int, list[TreeNode]]:
+        """The whole tree at a position: read in the course of some commits, and then changed by what they changed."""
+        for _ in range(ATTEMPTS):
+            begin = self.position()
+            nodes = {node.path: node for node in self.nodes_below("/")}
+            meanwhile = self.journal.between(begin)
+            if meanwhile is not None:
+                for change in meanwhile:
+                    for path, value, version in change.changes:
+                        if value is None:
+                            nodes.pop(path, None)
+                        else:
+                            nodes[path] = TreeNode(path, value, version)
+                return begin + len(meanwhile), [nodes[path] for path in sorted(nodes)]
+        raise TreeUnavailable("the journal is trimmed faster than the tree can be read")
+
+
+def _name(session_id: int) -> str:
+    """The name of a session's nodes."""
+    return f"{session_id & 0xFFFF_FFFF_FFFF_FFFF:016x}"
