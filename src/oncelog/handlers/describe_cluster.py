@@ -1,6 +1,7 @@
 """DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073): cluster id, controller and live brokers.
 
-There are no controllers that clients could reach, and no fenced brokers: a broker that is not alive is not listed.
+There are no controllers that clients could reach. A broker that is not alive is not listed; one that is fenced only if
+that is asked for.
 """
 
 from __future__ import annotations
@@ -38,8 +39,12 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
     cluster = context.cluster
     brokers = []
     for broker_id, found in sorted(cluster.image.brokers.items()):
+        if found.fenced and not request.include_fenced_brokers:
+            continue
         host, port = context.listener if broker_id == cluster.broker_id else (found.host, found.port)
-        brokers.append(DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=found.rack))
+        described = DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=found.rack)
+        described.is_fenced = found.fenced
+        brokers.append(described)
     response = DescribeClusterResponse(
         cluster_id=cluster.cluster_id, controller_id=cluster.image.controller_id, brokers=brokers
     )

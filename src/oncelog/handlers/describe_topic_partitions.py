@@ -1,6 +1,6 @@
 """DescribeTopicPartitions, version 0 (KIP-966): topics in order, a limited number of partitions at a time.
 
-The cursor names the first partition of the next page. Eligible leader replicas do not exist here, so they are empty.
+The cursor names the first partition of the next page.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, TopicName
-from oncelog.core.controller.image import PartitionImage, TopicImage
+from oncelog.core.controller.image import Brokers, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
@@ -72,7 +72,7 @@ def _page(
             error = ErrorCode.INVALID_TOPIC_EXCEPTION if known_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             described = _error(name, error)
         else:
-            described = _describe(topic, start, left)
+            described = _describe(topic, context.cluster.image.brokers, start, left)
             left -= len(described.partitions)
         described.topic_authorized_operations = topic_operations(context, name)
         response.topics.append(described)
@@ -84,26 +84,28 @@ def _page(
     return response
 
 
-def _describe(topic: TopicImage, start: int, limit: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(topic: TopicImage, brokers: Brokers, start: int, limit: int) -> DescribeTopicPartitionsResponseTopic:
     page = topic.partitions[start : start + limit]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(index, partition) for index, partition in enumerate(page, start)],
+        partitions=[_partition(index, partition, brokers) for index, partition in enumerate(page, start)],
     )
 
 
-def _partition(index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+def _partition(index: int, partition: PartitionImage, brokers: Brokers) -> DescribeTopicPartitionsResponsePartition:
+    leads = is_alive(brokers, partition.leader)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_BROKER else ErrorCode.NONE,
+        error_code=ErrorCode.NONE if leads else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=partition.leader if leads else NO_BROKER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
+        eligible_leader_replicas=list(partition.elr),
         last_known_elr=[],
+        offline_replicas=[replica for replica in partition.replicas if not is_alive(brokers, replica)],
     )
 
 

@@ -1,7 +1,7 @@
 """ElectLeaders, versions 0 to 2 (KIP-183, KIP-460): preferred or unclean elections.
 
-The preferred leader of a partition is its first replica. Where every partition has one live replica that leads it,
-no election is ever needed, and that is the answer.
+The preferred leader of a partition is its first replica. Any broker decides: the partition's state is changed if it is
+still as the decision found it.
 """
 
 from __future__ import annotations

@@ -115,6 +115,6 @@ def _locate(key: str, name: TopicName, context: Context) -> _Found:
         host, port = context.listener
         return _Found(ErrorCode.NONE, leader, host, port)
     broker = image.brokers.get(leader)
-    if broker is None:
+    if broker is None or broker.fenced:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _Found(ErrorCode.NONE, leader, broker.host, broker.port)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId, TopicName
-from oncelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
+from oncelog.core.controller.image import Brokers, ClusterImage, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
@@ -193,9 +193,11 @@ def _with_its_operations(context: Context, topic: MetadataResponseTopic) -> Meta
 
 
 def _brokers(context: Context) -> list[MetadataResponseBroker]:
-    """Live brokers; this one by the address of the listener the client came by."""
+    """Live brokers that are not fenced; this one by the address of the listener the client came by."""
     found = []
     for broker_id, broker in sorted(context.cluster.image.brokers.items()):
+        if broker.fenced:
+            continue
         here = broker_id == context.cluster.broker_id
         host, port = context.listener if here else (broker.host, broker.port)
         found.append(MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=broker.rack))
@@ -208,24 +210,25 @@ def _topic(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
     return described
 
 
-def _describe(topic: TopicImage) -> MetadataResponseTopic:
+def _describe(topic: TopicImage, brokers: Brokers) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(index, partition) for index, partition in enumerate(topic.partitions)],
+        partitions=[_partition(index, partition, brokers) for index, partition in enumerate(topic.partitions)],
     )
 
 
-def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
-    error = ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_BROKER else ErrorCode.NONE
+def _partition(index: int, partition: PartitionImage, brokers: Brokers) -> MetadataResponsePartition:
+    leads = is_alive(brokers, partition.leader)
     return MetadataResponsePartition(
-        error_code=error,
+        error_code=ErrorCode.NONE if leads else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=partition.leader if leads else NO_BROKER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
+        offline_replicas=[replica for replica in partition.replicas if not is_alive(brokers, replica)],
     )
 
 

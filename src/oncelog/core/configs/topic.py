@@ -76,6 +76,11 @@ def topic_value(broker: BrokerConfig, overrides: Mapping[str, str], key: ConfigK
     return key.default_value()
 
 
+def allows_unclean_elections(broker: BrokerConfig, overrides: Mapping[str, str]) -> bool:
+    """True if a replica of the topic that is not in sync may lead when no other can."""
+    return bool(topic_value(broker, overrides, TOPIC_KEYS_BY_NAME["unclean.leader.election.enable"]))
+
+
 _DERIVED: Final = {
     "retention.ms": "log_retention_ms",
     "segment.ms": "log_roll_ms",

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId
+from oncelog.base.ids import BrokerId, TopicName
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.commits import operations_of
+from oncelog.core.controller.fencing import topics_check
+from oncelog.core.controller.image import ClusterImage, PartitionImage, changes_of
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
+from oncelog.core.controller.replica_sets import min_insync_replicas, without_stale_eligible
 from oncelog.core.controller.resources import (
     MIN_INSYNC_REPLICAS,
     ConfigResourceType,
@@ -63,6 +66,7 @@ def alter_configs(
     asked = Counter(alteration.resource for alteration in alterations)
     operations: list[Operation] = []
     outcomes: list[Refusal | None] = []
+    is_topic = any(alteration.resource.type == ConfigResourceType.TOPIC for alteration in alterations)
     for alteration in alterations:
         try:
             if asked[alteration.resource] > 1:
@@ -72,7 +76,27 @@ def alter_configs(
             outcomes.append(refused.refusal)
             continue
         outcomes.append(None)
-    return Decided(operations, outcomes)
+    if not operations:
+        return Decided([], outcomes)
+    rights = topics_check(image) if is_topic else []
+    return Decided([*rights, *operations, *_end_eligibility(image, operations)], outcomes)
+
+
+def _end_eligibility(image: ClusterImage, operations: Sequence[Operation]) -> list[Operation]:
+    """Operations that take the eligible leaders away where the in-sync set is full by what ``operations`` say: with
+    them, not after them, for the high watermark may rise at once (KIP-966)."""
+    names = [name for name, topic in image.topics.items() if any(each.elr for each in topic.partitions)]
+    if not names:
+        return []
+    after = image.apply(changes_of(operations)).image
+    changes: dict[TopicName, dict[int, PartitionImage]] = {}
+    for name in names:
+        min_isr = min_insync_replicas(after, after.topics[name])
+        for index, partition in enumerate(image.topics[name].partitions):
+            full = without_stale_eligible(partition, min_isr)
+            if full is not partition:
+                changes.setdefault(name, {})[index] = full
+    return operations_of(image, changes)
 
 
 def _alter(image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alteration: Alteration) -> list[Operation]:

@@ -1,21 +1,28 @@
-"""Leader elections that an operator asks for (KIP-183, KIP-460).
+"""Elections that nothing forces: those an operator asks for (KIP-183, KIP-460), and the return to preferred leaders.
 
 Preferred: the first replica leads, if it is alive and in sync. Unclean: a partition without a leader gets any live
-replica, in sync or not; its records beyond what that replica has are lost, which the operator has asked for. Each
-election raises the leader epoch.
+replica, an in-sync or eligible one where there is one; records beyond what that replica has are lost, which the
+operator has asked for. Each election raises the leader epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName
-from oncelog.base.tree import Operation, Set
-from oncelog.core.controller import layout
-from oncelog.core.controller.image import ClusterImage, PartitionImage
+from oncelog.base.ids import BrokerId, TopicName
+from oncelog.base.tree import Operation
+from oncelog.core.controller.commits import COMMIT_BYTES, commits_of, operations_of
+from oncelog.core.controller.fencing import controller_check, topics_check
+from oncelog.core.controller.image import Brokers, ClusterImage, PartitionImage, TopicImage, is_alive
+from oncelog.core.controller.leadership import ElectionRules, elected, with_leader
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
+from oncelog.core.controller.replica_sets import min_insync_replicas
+
+MAX_REBALANCED: Final = 1000
+"""Preferred leaders elected at a time, as in Apache Kafka: the rest has its turn with the next check."""
 
 
 class ElectionType(IntEnum):
@@ -30,56 +37,77 @@ def elect(
 ) -> Decided[BrokerId]:
     """Elect for each partition that needs it; the outcome is its new leader. A partition named twice is
     elected for once."""
-    operations: dict[str, Operation] = {}
+    changes: dict[TopicName, dict[int, PartitionImage]] = {}
     outcomes: list[BrokerId | Refusal] = []
-    for topic, index in partitions:
+    for name, index in partitions:
         try:
-            partition = _find(image, topic, index)
-            leader, isr = _winner(image, election, partition)
+            topic, partition = _find(image, name, index)
+            after = _elected(image, election, topic, partition)
         except Refused as refused:
             outcomes.append(refused.refusal)
             continue
-        path = layout.state_path(topic, index)
-        after = partition._replace(
-            leader=leader,
-            leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
-            isr=isr,
-            leader_broker_epoch=image.brokers[leader].epoch,
-        )
-        operations[path] = Set(path, layout.state_value(after, image.controller_epoch), partition.version)
-        outcomes.append(leader)
-    return Decided(list(operations.values()), outcomes)
+        changes.setdefault(name, {})[index] = after
+        outcomes.append(after.leader)
+    operations = operations_of(image, changes)
+    return Decided([*topics_check(image), *operations] if operations else [], outcomes)
 
 
-def _find(image: ClusterImage, topic: TopicName, index: int) -> PartitionImage:
-    found = image.topics.get(topic)
-    if found is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
-    if not 0 <= index < len(found.partitions):
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}")
-    return found.partitions[index]
-
-
-def _winner(
-    image: ClusterImage, election: ElectionType, partition: PartitionImage
-) -> tuple[BrokerId, tuple[BrokerId, ...]]:
-    """The new leader and the in-sync replicas under it."""
-    if election is ElectionType.UNCLEAN:
-        if partition.leader in image.brokers:
-            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED)
-        for replica in (*partition.isr, *partition.replicas):
-            if replica in image.brokers:
-                return replica, (partition.isr if replica in partition.isr else (replica,))
-        raise Refused(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            "Eligible topic partition leaders are not available.",
-        )
+def has_other_leader(partition: PartitionImage, brokers: Brokers) -> bool:
+    """True if the preferred replica could lead, and another one does."""
     preferred = partition.replicas[0]
-    if partition.leader == preferred:
+    broker = brokers.get(preferred)
+    return (
+        partition.leader != preferred
+        and preferred in partition.isr
+        and preferred not in partition.removing
+        and broker is not None
+        and broker.may_lead
+    )
+
+
+def rebalance(
+    image: ClusterImage, topics: Iterable[TopicImage], limit_bytes: int = COMMIT_BYTES
+) -> list[list[Operation]]:
+    """The controller's commits by which preferred replicas lead again, ``MAX_REBALANCED`` of them."""
+    brokers = image.brokers
+    changes: dict[TopicName, dict[int, PartitionImage]] = {}
+    left = MAX_REBALANCED
+    for topic in topics:
+        for index, partition in enumerate(topic.partitions):
+            if left and has_other_leader(partition, brokers):
+                changes.setdefault(topic.name, {})[index] = elected(partition, partition.replicas[0], brokers)
+                left -= 1
+    return commits_of(image, changes, [*controller_check(image), *topics_check(image)], limit_bytes)
+
+
+def _find(image: ClusterImage, name: TopicName, index: int) -> tuple[TopicImage, PartitionImage]:
+    found = image.topics.get(name)
+    if found is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    if not 0 <= index < len(found.partitions):
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    return found, found.partitions[index]
+
+
+def _elected(
+    image: ClusterImage, election: ElectionType, topic: TopicImage, partition: PartitionImage
+) -> PartitionImage:
+    """The partition after its election. Raises Refused."""
+    brokers = image.brokers
+    if election is ElectionType.UNCLEAN:
+        if is_alive(brokers, partition.leader):
+            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED)
+        after = with_leader(partition, brokers, ElectionRules(min_insync_replicas(image, topic), unclean=True))
+        if not is_alive(brokers, after.leader):
+            raise Refused(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+            )
+        return after
+    if partition.leader == partition.replicas[0]:
         raise Refused(ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED)
-    if preferred not in image.brokers or preferred not in partition.isr:
+    if not has_other_leader(partition, brokers):
         raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
-    return preferred, partition.isr
+    return elected(partition, partition.replicas[0], brokers)
 
 
-_NOT_NEEDED = "Leader election not needed for topic partition."
+_NOT_NEEDED: Final = "Leader election not needed for topic partition."

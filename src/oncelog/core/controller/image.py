@@ -9,7 +9,7 @@ Rules:
 3. A topic exists when its node does; its partitions and its config are committed with it.
 
 ``derived`` is a cache for results of pure functions of the image (a listing of all topics, say); it is dropped with
-the image. Results derived from one topic (``remembered``) live as long as the topic does not change.
+the image. Results derived from one topic (``remembered``) live as long as neither it nor a broker changes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,15 @@ from oncelog.core.controller.model import TopicImage as TopicImage
 from oncelog.core.controller.topic_replay import TopicReplay
 
 T = TypeVar("T")
+Brokers = Mapping[BrokerId, BrokerImage]
 
 _NOTHING_SET: Final = ConfigImage(MappingProxyType({}), ABSENT)
+
+
+def is_alive(brokers: Brokers, broker_id: BrokerId) -> bool:
+    """True if the broker is registered and not fenced: clients may be sent to it."""
+    broker = brokers.get(broker_id)
+    return broker is not None and not broker.fenced
 
 
 @dataclass(frozen=True)
@@ -68,12 +75,12 @@ class ClusterImage:
     )
     """The results of ``remembered``, passed on from image to image."""
 
-    def remembered(self, topic: TopicImage, describe: Callable[[TopicImage], T]) -> T:
-        """``describe(topic)``, a pure function, called anew only when the topic has changed."""
+    def remembered(self, topic: TopicImage, describe: Callable[[TopicImage, Brokers], T]) -> T:
+        """``describe(topic, brokers)``, a pure function, called anew only when the topic has changed, or a broker."""
         key = (describe, topic.name)
         known = self.memory.get(key)
         if known is None or known[0] is not topic:
-            known = self.memory[key] = (topic, describe(topic))
+            known = self.memory[key] = (topic, describe(topic, self.brokers))
         return cast("T", known[1])
 
     def topic_of_id(self, topic_id: TopicId) -> TopicImage | None:
@@ -181,17 +188,18 @@ class _Replay:
         if self._versions is not None:
             facts["versions"] = self._versions
         names = image.topic_names
+        memory = {} if "brokers" in self._maps else image.memory
         if found.created or found.deleted:
             names = dict(names)
             lost = {gone.name for gone in found.deleted}
-            for key in [key for key in image.memory if key[1] in lost]:
-                del image.memory[key]
+            for key in [key for key in memory if key[1] in lost]:
+                del memory[key]
             for gone in found.deleted:
                 names.pop(gone.topic_id, None)
             for name in found.created:
                 names[found.topics[name].topic_id] = name
         return ImageDelta(
-            image=ClusterImage(topics=found.topics, topic_names=names, memory=image.memory, **facts),
+            image=ClusterImage(topics=found.topics, topic_names=names, memory=memory, **facts),
             created=tuple(found.created),
             deleted=tuple(found.deleted),
             altered=tuple(found.altered),

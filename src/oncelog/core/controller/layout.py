@@ -264,14 +264,30 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
 
 def broker_record_value(record: BrokerRecord) -> bytes:
     """The value of what stays of a broker's registrations."""
-    return dumps({"version": 1, "directory_id": record.directory_id, "epoch": record.epoch})
+    facts: dict[str, Any] = {"version": 1, "directory_id": record.directory_id, "epoch": record.epoch}
+    if record.sync_policy:
+        facts["sync_policy"] = record.sync_policy
+    for key in _RECORD_FLAGS:
+        if getattr(record, key):
+            facts[key] = True
+    return dumps(facts)
+
+
+_RECORD_FLAGS: Final = ("fenced", "is_new_directory")
 
 
 def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId, BrokerRecord]:
     """What stays of a broker's registrations, and the broker."""
     facts = loads(path, value)
     try:
-        record = BrokerRecord(str(facts["directory_id"]), int(facts["epoch"]), version)
+        record = BrokerRecord(
+            str(facts["directory_id"]),
+            int(facts["epoch"]),
+            version,
+            fenced=facts.get("fenced") is True,
+            is_new_directory=facts.get("is_new_directory") is True,
+            sync_policy=str(facts.get("sync_policy", "")),
+        )
         return BrokerId(int(path.rpartition("/")[2])), record
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFact(path, value) from error

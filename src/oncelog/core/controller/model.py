@@ -88,6 +88,11 @@ class BrokerRecord:
     directory_id: str
     epoch: int
     version: int = 0
+    fenced: bool = False
+    """True until the controller has ended the fencing of a registration, this one or one before it."""
+    is_new_directory: bool = False
+    sync_policy: str = ""
+    """``log.sync.policy`` of the registration; empty: not said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,28 @@
 """Registration of a broker that joins: the tree's base, the cluster id, the broker itself, and the controller.
 
-``min.insync.replicas`` is a fact of the cluster and never of one broker (KIP-966), as every leader has to judge by the
-same. A cluster that does not say it yet, new or of an earlier version, takes it from the first broker that joins.
+Rules:
+1. One directory, one broker: a live registration with the same directory id is of a process that is dead, since the
+   directory's lock is held here; it is replaced in the same commit. With another directory, the id is in use.
+2. A broker whose directory may lack records that count on it is fenced until the controller has taken it out of all
+   in-sync sets: the directory is not the one its id had before, or its last run was not the last registration, or it
+   ended uncleanly and acknowledged records that were not on disk. The record of the broker keeps that over restarts.
+3. ``min.insync.replicas`` is a fact of the cluster and never of one broker (KIP-966), as every leader has to judge by
+   the same. A cluster that does not say it yet, new or of an earlier version, takes it from the first that joins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from oncelog.base.ids import BrokerId
-from oncelog.base.tree import Create, Operation, Set
+from oncelog.base.tree import Create, Delete, Operation, Set
 from oncelog.core.controller import layout
+from oncelog.core.controller.failover import claim_controller, counted, has_controller
 from oncelog.core.controller.features import INITIAL_FEATURES
 from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import BrokerImage, BrokerRecord
+from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH, BrokerImage, BrokerRecord
 from oncelog.core.controller.resources import (
     ALL_BROKERS,
     MIN_INSYNC_REPLICAS,
@@ -24,9 +32,16 @@ from oncelog.core.controller.resources import (
     write_configs,
 )
 
+COMMIT: Final = "commit"
+"""The ``log.sync.policy`` under which nothing is acknowledged that is not on disk."""
+
 
 class RegistrationRefused(Exception):
-    """The broker cannot join; the message says why."""
+    """The broker cannot join; the message says why and what to do."""
+
+
+class BrokerIdInUse(RegistrationRefused):
+    """Another live broker has the id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +53,21 @@ class Registration:
     port: int
     rack: str | None
     cluster_id: str
-    """The id the cluster gets if it has none yet."""
+    """Of its data directory: the id the cluster gets if it has none yet."""
     min_insync_replicas: int = 1
     """As the broker is configured: the cluster's, if it has none yet and none was set for the broker while it ran."""
     directory_id: str = ""
     """Of its data directory."""
+    was_clean: bool = True
+    """True if its last run ended cleanly, or was one of the same process."""
+    sync_policy: str = COMMIT
+    """Its ``log.sync.policy``."""
+    last_epoch: int = UNKNOWN_BROKER_EPOCH
+    """Epoch of the registration in which its last run ended cleanly."""
+
+    def again(self) -> Registration:
+        """The registration of the same process in a new session: what its last run left does not matter any more."""
+        return replace(self, was_clean=True, last_epoch=UNKNOWN_BROKER_EPOCH)
 
 
 def register(
@@ -50,27 +75,93 @@ def register(
 ) -> list[Operation]:
     """Operations by which a broker joins. With no controller alive it becomes the controller.
 
-    Raises RegistrationRefused when a live broker has the same id.
+    Raises RegistrationRefused.
     """
-    if broker.broker_id in image.brokers:
-        raise RegistrationRefused(f"a broker with id {broker.broker_id} is already running in this cluster")
-    operations: list[Operation] = list(layout.missing_base(image.versions))
+    _check_cluster(image, broker)
+    operations: list[Operation] = _replaced(image, broker)
+    operations += layout.missing_base(image.versions)
     if image.cluster_id is None:
         operations.append(Create(layout.CLUSTER_ID, layout.cluster_id_value(broker.cluster_id)))
     epoch = image.broker_epoch + 1
-    operations.append(_counted(image, layout.BROKER_EPOCH, epoch))
-    here = BrokerImage(broker.broker_id, broker.host, broker.port, broker.rack, epoch, directory_id=broker.directory_id)
-    value = layout.broker_value(here, now_ms)
-    operations.append(Create(layout.broker_path(broker.broker_id), value, ephemeral=True))
-    operations.append(_record(image, broker, epoch))
-    if image.controller_id not in image.brokers:
-        operations.append(_counted(image, layout.CONTROLLER_EPOCH, image.controller_epoch + 1))
-        controller = layout.controller_value(broker.broker_id, now_ms)
-        operations.append(Create(layout.CONTROLLER, controller, ephemeral=True))
+    operations.append(counted(image, layout.BROKER_EPOCH, epoch))
+    operations += _registered(image, broker, epoch, now_ms)
+    if not has_controller(image) or image.controller_id == broker.broker_id:
+        operations += claim_controller(image, broker.broker_id, now_ms)
     if layout.FEATURES not in image.versions:
         operations.append(Create(layout.FEATURES, layout.features_value(features)))
     operations += _min_insync_replicas(image, broker)
     return operations
+
+
+def _check_cluster(image: ClusterImage, broker: Registration) -> None:
+    if image.cluster_id is not None and image.cluster_id != broker.cluster_id:
+        raise RegistrationRefused(
+            f"the data directory belongs to cluster {broker.cluster_id}, but the coordination tree is that of cluster "
+            f"{image.cluster_id}; use that cluster's tree, or another data directory"
+        )
+
+
+def _replaced(image: ClusterImage, broker: Registration) -> list[Operation]:
+    """Operations that end a registration which the dead process of the same directory has left."""
+    found = image.brokers.get(broker.broker_id)
+    if found is None:
+        return []
+    if not broker.directory_id or found.directory_id != broker.directory_id:
+        raise BrokerIdInUse(
+            f"a broker with id {broker.broker_id} is already running in this cluster, at {found.host}:{found.port} "
+            "with another data directory; give this one another node.id, or stop that one"
+        )
+    return [Delete(layout.broker_path(broker.broker_id), found.version)]
+
+
+def _registered(image: ClusterImage, broker: Registration, epoch: int, now_ms: int) -> list[Operation]:
+    record = image.broker_records.get(broker.broker_id)
+    is_new_directory = record is not None and (
+        record.is_new_directory or record.directory_id not in ("", broker.directory_id)
+    )
+    fenced = (is_new_directory or _may_lack_records(broker, record)) and _is_counted_on(image, broker.broker_id)
+    here = BrokerImage(
+        broker.broker_id,
+        broker.host,
+        broker.port,
+        broker.rack,
+        epoch,
+        directory_id=broker.directory_id,
+        fenced=fenced,
+        is_new_directory=fenced and is_new_directory,
+    )
+    path = layout.broker_record_path(broker.broker_id)
+    value = layout.broker_record_value(
+        BrokerRecord(
+            broker.directory_id,
+            epoch,
+            fenced=here.fenced,
+            is_new_directory=here.is_new_directory,
+            sync_policy=broker.sync_policy,
+        )
+    )
+    return [
+        Create(layout.broker_path(broker.broker_id), layout.broker_value(here, now_ms), ephemeral=True),
+        Create(path, value) if record is None else Set(path, value, record.version),
+    ]
+
+
+def _may_lack_records(broker: Registration, record: BrokerRecord | None) -> bool:
+    """True if the directory may lack what was acknowledged: it is an old copy, or the last run kept to no syncs and
+    ended uncleanly, or that was so before and the controller has not dealt with it yet."""
+    if record is None:
+        return not broker.was_clean and broker.sync_policy != COMMIT
+    is_old = broker.last_epoch not in (UNKNOWN_BROKER_EPOCH, record.epoch)
+    return record.fenced or is_old or (not broker.was_clean and (record.sync_policy or broker.sync_policy) != COMMIT)
+
+
+def _is_counted_on(image: ClusterImage, broker_id: BrokerId) -> bool:
+    """True if a partition with other replicas counts on what this one has."""
+    return any(
+        len(partition.replicas) > 1 and broker_id in (*partition.isr, *partition.elr)
+        for topic in image.topics.values()
+        for partition in topic.partitions
+    )
 
 
 def _min_insync_replicas(image: ClusterImage, broker: Registration) -> list[Operation]:
@@ -87,16 +178,3 @@ def _min_insync_replicas(image: ClusterImage, broker: Registration) -> list[Oper
             configs = {key: text for key, text in entity.configs.items() if key != MIN_INSYNC_REPLICAS}
             operations.append(write_configs(current(image, Resource(ConfigResourceType.BROKER, name)), configs))
     return operations
-
-
-def _record(image: ClusterImage, broker: Registration, epoch: int) -> Operation:
-    path = layout.broker_record_path(broker.broker_id)
-    value = layout.broker_record_value(BrokerRecord(broker.directory_id, epoch))
-    known = image.broker_records.get(broker.broker_id)
-    return Create(path, value) if known is None else Set(path, value, known.version)
-
-
-def _counted(image: ClusterImage, path: str, number: int) -> Operation:
-    value = str(number).encode()
-    version = image.versions.get(path)
-    return Create(path, value) if version is None else Set(path, value, version)

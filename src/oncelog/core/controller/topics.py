@@ -23,7 +23,7 @@ from oncelog.core.controller.image import ABSENT, ClusterImage, TopicImage
 from oncelog.core.controller.model import Assignment
 from oncelog.core.controller.names import collisions, may_collide, name_refusal, unified
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
-from oncelog.core.controller.placement import Replicas, check_replicas, partition_nodes, place
+from oncelog.core.controller.placement import Replicas, check_can_lead, check_replicas, partition_nodes, place
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
@@ -161,6 +161,7 @@ def _manual_assignment(image: ClusterImage, topic: NewTopic) -> list[Replicas]:
                 f"Found multiple manual partition assignments for partition {partition}",
             )
         found[partition] = check_replicas(image, brokers, factor)
+        check_can_lead(image, partition, found[partition])
         factor = len(brokers)
     if sorted(found) != list(range(len(found))):
         raise Refused(
@@ -241,9 +242,13 @@ def _additional(topic: TopicImage, wanted: MorePartitions) -> int:
 
 
 def _more_replicas(image: ClusterImage, topic: TopicImage, wanted: MorePartitions, additional: int) -> list[Replicas]:
-    factor = len(topic.partitions[0].replicas)
+    first = topic.partitions[0]
+    factor = len(first.replicas) - len(first.removing)
     if wanted.assignments is not None:
-        return [check_replicas(image, brokers, factor) for brokers in wanted.assignments]
+        found = [check_replicas(image, brokers, factor) for brokers in wanted.assignments]
+        for partition, replicas in enumerate(found, len(topic.partitions)):
+            check_can_lead(image, partition, replicas)
+        return found
     return place(image, topic.topic_id, len(topic.partitions), additional, factor)
 
 

@@ -7,10 +7,11 @@ for the one commit that creates all of its topics, so that clients need not ask 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicId, TopicName
+from oncelog.core.controller.internal_topics import replication_factor, transaction_log_min_isr
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.topics import CreatedTopic, NewTopic, create_topics
 from oncelog.handlers.support.metadata_changes import committed
@@ -20,8 +21,6 @@ from oncelog.handlers.support.waits import Steps
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
     from oncelog.core.controller.image import ClusterImage
-
-MAX_DEFAULT_REPLICATION_FACTOR: Final = 3
 
 
 def new_topic_id(cluster: ClusterView) -> TopicId:
@@ -64,7 +63,7 @@ def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) ->
         return NewTopic(
             name,
             config.get("offsets.topic.num.partitions"),
-            _internal_replication_factor(image, config, "offsets.topic.replication.factor"),
+            replication_factor(image, config, CONSUMER_OFFSETS),
             configs=(
                 ("cleanup.policy", "compact"),
                 ("compression.type", "producer"),
@@ -75,25 +74,13 @@ def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) ->
         return NewTopic(
             name,
             config.get("transaction.state.log.num.partitions"),
-            _internal_replication_factor(image, config, "transaction.state.log.replication.factor"),
+            replication_factor(image, config, TRANSACTION_STATE),
             configs=(
                 ("cleanup.policy", "compact"),
                 ("compression.type", "uncompressed"),
-                ("min.insync.replicas", str(_transaction_log_min_isr(image, config))),
+                ("min.insync.replicas", str(transaction_log_min_isr(image, config))),
                 ("segment.bytes", str(config.get("transaction.state.log.segment.bytes"))),
                 ("unclean.leader.election.enable", "false"),
             ),
         )
     return NewTopic(name)
-
-
-def _internal_replication_factor(image: ClusterImage, config: BrokerConfig, key: str) -> int:
-    """The configured factor; where none is set, the number of brokers, at most three."""
-    if config.is_set(key):
-        return int(config.get(key))
-    return min(MAX_DEFAULT_REPLICATION_FACTOR, max(1, len(image.brokers)))
-
-
-def _transaction_log_min_isr(image: ClusterImage, config: BrokerConfig) -> int:
-    key = "transaction.state.log.min.isr"
-    return int(config.get(key)) if config.is_set(key) or len(image.brokers) > 1 else 1

@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
+from oncelog.base.tree import Check
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.config_changes import Alteration, ChangeType, ConfigChange, alter_configs
 from oncelog.core.controller.image import ClusterImage
@@ -98,7 +99,10 @@ def test_changes_of_several_resources_are_one_commit(image: ClusterImage) -> Non
         Alteration(BROKER, [ConfigChange("nope", None)]),
         Alteration(ALL_BROKERS, [ConfigChange("message.max.bytes", "100000")]),
     )
-    assert len(decided.operations) == 2
+    assert [operation.path for operation in decided.operations if not isinstance(operation, Check)] == [
+        "/config/topics/t",
+        "/config/brokers/<default>",
+    ]
     assert [outcome is None for outcome in decided.outcomes] == [True, False, True]
 
 

@@ -1,0 +1,93 @@
+"""Changes of many partitions as commits of bounded size, each of which leaves a consistent cluster.
+
+A tree takes commits up to a size (ZooKeeper: 1 MiB, the journal's copy included), so the changes of thousands of
+partitions are several commits. Each changes whole partitions: the state of one, and with it its replicas in the topic's
+node where they change. They are written in order; each names the versions that the one before it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from oncelog.base.ids import TopicName
+from oncelog.base.tree import Check, Operation, Set
+from oncelog.core.controller import layout
+from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.model import PartitionImage, TopicImage
+
+COMMIT_BYTES: Final = 256 * 1024
+_OPERATION_BYTES: Final = 64
+"""An operation beside its path and its value."""
+_PARTITIONS_A_GROUP: Final = 100
+
+Changes = Mapping[TopicName, Mapping[int, PartitionImage]]
+"""Partitions as they are to be, by topic and number; ``version`` is that of the state they were decided on."""
+
+
+def commits_of(
+    image: ClusterImage, changes: Changes, rights: Sequence[Check] = (), limit_bytes: int = COMMIT_BYTES
+) -> list[list[Operation]]:
+    """The changes as commits of at most about ``limit_bytes``, each beginning with ``rights``."""
+    commits: list[list[Operation]] = []
+    size = limit_bytes
+    for group in _groups(image, changes, limit_bytes):
+        group_size = size_bytes(group)
+        if size + group_size > limit_bytes:
+            commits.append(list(rights))
+            size = 0
+        commits[-1] += group
+        size += group_size
+    return commits
+
+
+def operations_of(image: ClusterImage, changes: Changes) -> list[Operation]:
+    """The changes as the operations of one commit."""
+    return [
+        operation
+        for name, partitions in changes.items()
+        for operation in _topic_group(image, image.topics[name], partitions)[1]
+    ]
+
+
+def size_bytes(operations: Iterable[Operation]) -> int:
+    """About the size of a commit on its way to the tree."""
+    return sum(_OPERATION_BYTES + len(each.path) + len(getattr(each, "value", b"")) for each in operations)
+
+
+def _groups(image: ClusterImage, changes: Changes, limit_bytes: int) -> Iterator[list[Operation]]:
+    """Groups of operations that belong into one commit: some partitions of one topic."""
+    at_a_time = max(1, min(_PARTITIONS_A_GROUP, limit_bytes // 1024))
+    for name, partitions in changes.items():
+        topic = image.topics[name]
+        items = list(partitions.items())
+        for start in range(0, len(items), at_a_time):
+            topic, operations = _topic_group(image, topic, dict(items[start : start + at_a_time]))
+            if operations:
+                yield operations
+
+
+def _topic_group(
+    image: ClusterImage, topic: TopicImage, partitions: Mapping[int, PartitionImage]
+) -> tuple[TopicImage, list[Operation]]:
+    """The operations that change some partitions of a topic, and the topic as they leave it."""
+    operations: list[Operation] = []
+    after = list(topic.partitions)
+    for index, partition in partitions.items():
+        before = after[index]
+        after[index] = partition
+        if _state(before) != _state(partition):
+            value = layout.state_value(partition, image.controller_epoch)
+            operations.append(Set(layout.state_path(topic.name, index), value, before.version))
+    moved = any(topic.partitions[index].assignment != after[index].assignment for index in partitions)
+    if moved:
+        value = layout.topic_value(topic.topic_id, [partition.assignment for partition in after])
+        operations.append(Set(layout.topic_path(topic.name), value, topic.version))
+    version = topic.version + moved
+    return TopicImage(
+        topic.name, topic.topic_id, tuple(after), topic.configs, version, topic.config_version
+    ), operations
+
+
+def _state(partition: PartitionImage) -> tuple[object, ...]:
+    return (partition.leader, partition.leader_epoch, partition.isr, partition.leader_broker_epoch, partition.elr)
