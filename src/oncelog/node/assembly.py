@@ -1,8 +1,9 @@
-"""Makes a node over its ports: whose directory it is, joining the cluster, opening and recovering the logs."""
+"""Makes a node over its ports: whose directory it is, opening and recovering the logs, joining the cluster."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
@@ -16,7 +17,7 @@ from oncelog.node.events import Report
 from oncelog.node.node import Node
 from oncelog.node.partitions.log_configs import log_config, storage_config
 from oncelog.node.settings import Address, Settings
-from oncelog.ports import Coordination, Entropy, Files
+from oncelog.ports import Conflict, Coordination, Entropy, Files
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import UnusableDirectory
@@ -24,6 +25,8 @@ from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
 
 DEFAULT_NODE_ID: Final = BrokerId(1)
 NO_ID: Final = bytes(16)
+_ATTEMPTS: Final = 50
+"""To join while others join."""
 
 
 class StartRefused(Exception):
@@ -45,59 +48,118 @@ class Assembled:
 
     node: Node
     registration: Registration
-    """How it joined; a lost session is replaced by the same."""
+    """How it joins again when its session is lost."""
     reports: list[Report]
     """What an operator should read."""
 
 
-def assemble(outside: Outside, settings: Settings, address: Address, now_ms: int) -> Assembled:
-    """Join the cluster under ``address``, open and recover the logs, make the node.
+def assemble(
+    outside: Outside, settings: Settings, address: Address, now_ms: int, ready: Callable[[], None] = lambda: None
+) -> Assembled:
+    """Open and recover the logs, join the cluster under ``address``, make the node.
 
-    Raises StartRefused. Recovery reads what it must: this may take its time.
+    The logs come first: who is registered is given partitions to lead, and recovery may take its time. ``ready`` is
+    called in between: from then on others may connect. Raises StartRefused.
     """
+    coordination = outside.coordination
+    image = load_image(coordination.subtree("/"))
     try:
-        meta = _meta_properties(outside, settings.config)
+        identity = _identity(outside, settings.config, image)
+        config = _config_of(settings, identity.meta)
+        logs, reports = _open_logs(outside, image, config, identity.meta.node_id, now_ms)
     except UnusableDirectory as error:
         raise StartRefused(str(error)) from None
-    config = BrokerConfig({**settings.config.static, "node.id": str(meta.node_id), "log.dirs": settings.data_directory})
-    who = _registration(meta, config, settings.advertised or address)
-    position, image = _join(outside.coordination, who, now_ms)
-    logs, reports = _open_logs(outside, image, config, meta.node_id, now_ms)
-    node = Node(meta.node_id, config, image, position, logs, outside.entropy, AllowAll())
-    return Assembled(node, who, reports)
+    ready()
+    for _ in range(_ATTEMPTS):
+        config = _config_of(settings, identity.meta)
+        who = _registration(identity.meta, config, settings.advertised or address, logs)
+        try:
+            coordination.commit(register(image, who, now_ms))
+            break
+        except RegistrationRefused as error:
+            another = _another_identity(identity, image)
+            if another is None:
+                raise StartRefused(str(error)) from None
+            identity = another
+            write_meta_properties(outside.files, identity.meta)
+        except Conflict:
+            pass  # another broker joined in between
+        image = load_image(coordination.subtree("/"))
+    else:
+        raise StartRefused("other brokers kept joining the cluster in between; start this one again")
+    position, nodes = coordination.snapshot()
+    image = load_image(nodes)
+    node = Node(who.broker_id, config, image, position, logs, outside.entropy, AllowAll())
+    return Assembled(node, who.again(), reports)
 
 
-def _meta_properties(outside: Outside, config: BrokerConfig) -> MetaProperties:
-    configured = BrokerId(config.node_id) if config.node_id >= 0 else None
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """Whose directory it is."""
+
+    meta: MetaProperties
+    is_new: bool = False
+    """The directory was empty: it may as well belong to another cluster."""
+    is_chosen: bool = False
+    """The id was chosen just now: another one would do."""
+
+
+def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _Identity:
+    """The identity of the data directory; a new one belongs to the cluster of the tree, under the id that is
+    configured, or the next one that is free. Raises UnusableDirectory."""
+    configured = BrokerId(config.node_id) if config.is_set("node.id") or config.is_set("broker.id") else None
     found = read_meta_properties(outside.files)
     if found is None:
         found = MetaProperties(
-            cluster_id=uuid_text(outside.entropy.token(16)),
-            node_id=DEFAULT_NODE_ID if configured is None else configured,
+            cluster_id=uuid_text(outside.entropy.token(16)) if image.cluster_id is None else image.cluster_id,
+            node_id=_free_id(image) if configured is None else configured,
             directory_id=uuid_text(outside.entropy.token(16)),
         )
         write_meta_properties(outside.files, found)
-    elif configured is not None and configured != found.node_id:
+        return _Identity(found, is_new=True, is_chosen=configured is None)
+    if configured is not None and configured != found.node_id:
         raise UnusableDirectory(
             f"the data directory belongs to node {found.node_id}, but node.id={configured} is configured; "
             "use another directory or the same id"
         )
-    return found
+    return _Identity(found)
 
 
-def _registration(meta: MetaProperties, config: BrokerConfig, address: Address) -> Registration:
-    rack, min_insync_replicas = config.get("broker.rack"), config.get("min.insync.replicas")
-    return Registration(meta.node_id, *address, rack, meta.cluster_id, min_insync_replicas, meta.directory_id)
+def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | None:
+    """The identity of a new directory after others were faster to make the cluster, or to take its id; None if it
+    cannot have another."""
+    meta = identity.meta
+    taken = meta.node_id in image.brokers
+    if not identity.is_new or (taken and not identity.is_chosen):
+        return None
+    cluster_id = meta.cluster_id if image.cluster_id is None else image.cluster_id
+    another = MetaProperties(cluster_id, _free_id(image) if taken else meta.node_id, meta.directory_id)
+    return None if another == meta else replace(identity, meta=another)
 
 
-def _join(coordination: Coordination, who: Registration, now_ms: int) -> tuple[int, ClusterImage]:
-    image = load_image(coordination.subtree("/"))
-    try:
-        coordination.commit(register(image, who, now_ms))
-    except RegistrationRefused as error:
-        raise StartRefused(str(error)) from None
-    position, nodes = coordination.snapshot()
-    return position, load_image(nodes)
+def _free_id(image: ClusterImage) -> BrokerId:
+    """An id that no broker of the cluster ever had."""
+    return BrokerId(max({*image.broker_records, *image.brokers}, default=DEFAULT_NODE_ID - 1) + 1)
+
+
+def _config_of(settings: Settings, meta: MetaProperties) -> BrokerConfig:
+    return BrokerConfig({**settings.config.static, "node.id": str(meta.node_id), "log.dirs": settings.data_directory})
+
+
+def _registration(meta: MetaProperties, config: BrokerConfig, address: Address, logs: LogDirectory) -> Registration:
+    host, port = address
+    return Registration(
+        meta.node_id,
+        host,
+        port,
+        config.get("broker.rack"),
+        meta.cluster_id,
+        config.get("min.insync.replicas"),
+        meta.directory_id,
+        was_clean=logs.was_clean,
+        sync_policy=config.get("log.sync.policy"),
+        last_epoch=logs.broker_epoch,
+    )
 
 
 def _open_logs(
@@ -113,12 +175,17 @@ def _open_logs(
     logs = LogDirectory.open(outside.files, config_of=config_of, now_ms=now_ms, storage=storage_config(current))
     reports = []
     for partition, log in list(logs.logs.items()):
-        if not _belongs(image, partition, log.topic_id):
-            reports.append(Report("warning", f"{partition} belongs to no topic of this cluster, it is set aside"))
+        why = _why_stray(image, partition, log.topic_id, broker_id)
+        if why is not None:
+            reports.append(Report("warning", f"{partition} {why}, it is set aside"))
             logs.set_aside(partition, outside.entropy.token(16))
     return logs, reports
 
 
-def _belongs(image: ClusterImage, partition: TopicPartition, topic_id: bytes) -> bool:
+def _why_stray(image: ClusterImage, partition: TopicPartition, topic_id: bytes, broker_id: BrokerId) -> str | None:
+    """Why a log is not one of this broker's; None if it is."""
     topic = image.topics.get(partition.topic)
-    return topic is not None and partition.partition < len(topic.partitions) and topic_id in (NO_ID, topic.topic_id)
+    found = image.partition(partition)
+    if topic is None or found is None or topic_id not in (NO_ID, topic.topic_id):
+        return "belongs to no topic of this cluster"
+    return None if broker_id in found.replicas else "has its replicas on other brokers"

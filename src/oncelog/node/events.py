@@ -278,6 +278,11 @@ class Fatal:
 
 
 @dataclass(slots=True)
+class StopListening:
+    """Accept no more connections: the broker is about to stop, and its leaderships have been moved away."""
+
+
+@dataclass(slots=True)
 class Stopped:
     """All is flushed; the process may end."""
 
@@ -299,5 +304,6 @@ Effect = (
     | Report
     | Audit
     | Fatal
+    | StopListening
     | Stopped
 )

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.tree import CommitOutcome, Operation
 from oncelog.core.controller.image import ImageDelta, load_image
 from oncelog.core.controller.image_diff import delta_between
+from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import (
     Fatal,
@@ -83,6 +84,9 @@ class MetadataLog:
         """The load under way registers this broker in a new session."""
         self.has_session = True
         """False from the loss of the session until this broker is registered in a new one."""
+        self._registered_epoch = metadata.broker_epoch
+        """Of the registration by this broker itself; another one in the image, or none, is the work of others."""
+        self._leaves = False
 
     def park(self, task: Task, wait: CommitMetadata) -> None:
         """Keep ``task`` until its commit has an outcome."""
@@ -100,6 +104,10 @@ class MetadataLog:
         timeout_ms = int(self._metadata.config.get("request.timeout.ms"))
         self._commits[token] = _Commit(done, self._deadlines.now_ms + timeout_ms if gives_up else None)
         self._outbox.effects.append(WriteMetadata(token, operations))
+
+    def leave(self) -> None:
+        """Do not register again when others end the registration: this broker stops."""
+        self._leaves = True
 
     def is_idle(self) -> bool:
         """True while no write is under way."""
@@ -121,6 +129,7 @@ class MetadataLog:
         if own is not None and own.outcome is CommitOutcome.UNKNOWN:
             own.outcome, own.position = CommitOutcome.COMMITTED, event.position
         self._tell_outcomes()
+        self._check_registration()
 
     def written(self, event: MetadataWritten) -> None:
         """Take in the outcome of a commit."""
@@ -149,14 +158,20 @@ class MetadataLog:
         if event.nodes is None:
             self._deadlines.at(self._deadlines.now_ms + RETRY_MS, self._load_again)
             return
-        if self._rejoining:
+        joined = self._rejoining
+        if joined:
             self.has_session = True
             self._outbox.effects.append(Report("info", "registered again in a new session of the coordination tree"))
         elif not self.has_session:
             self._load(rejoin=True)  # the session was lost while this was read
         self._metadata.position = event.position
-        self._apply(delta_between(self._metadata.image, load_image(event.nodes)))
+        image = load_image(event.nodes)
+        if joined:
+            own = image.brokers.get(self._metadata.broker_id)
+            self._registered_epoch = UNKNOWN_BROKER_EPOCH if own is None else own.epoch
+        self._apply(delta_between(self._metadata.image, image))
         self._tell_outcomes()
+        self._check_registration()
 
     def lose_session(self) -> None:
         """The tree has ended this broker's session: commit nothing until it is registered in a new one."""
@@ -165,6 +180,17 @@ class MetadataLog:
             message = "the session with the coordination tree was lost; serving on, without changes of metadata"
             self._outbox.effects.append(Report("warning", message))
             self._load(rejoin=True)
+
+    def _check_registration(self) -> None:
+        """Register again where others have ended the registration, taking this broker for dead."""
+        if self._metadata.broker_epoch == self._registered_epoch or not self.has_session:
+            return
+        if self._loading or self._leaves:
+            return
+        self.has_session = False
+        message = "others took this broker for dead and ended its registration; registering again"
+        self._outbox.effects.append(Report("warning", message))
+        self._load(rejoin=True)
 
     # Outcomes
 

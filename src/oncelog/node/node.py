@@ -36,6 +36,8 @@ from oncelog.handlers.support.waits import (
 )
 from oncelog.node.broker_messages import BrokerMessages
 from oncelog.node.broker_requests.requests import BrokerRequests
+from oncelog.node.controller.controlled_shutdown import ControlledShutdown
+from oncelog.node.controller.duties import ControllerDuties
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
 from oncelog.node.coordinators.markers import MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
@@ -61,11 +63,12 @@ from oncelog.node.events import (
     MetadataWritten,
     RequestReceived,
     Shutdown,
+    StopListening,
     Stopped,
     Synced,
 )
 from oncelog.node.hanging.watch import HangingTransactionWatch
-from oncelog.node.links.broker_links import BrokerLinks
+from oncelog.node.links.broker_links import BrokerLinks, LinkPurpose
 from oncelog.node.metadata import Metadata
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.monitoring.audit_trail import AuditTrail
@@ -108,23 +111,21 @@ class Node:
         self._continuing = False
         self._stopping = False
         self._stop_by_ms: int | None = None
+        self._shutting_down = False
         self._outbox = Outbox()
         self._deadlines = Deadlines()
         self._runnable = Runnable()
         self._offloaded = OffloadedWork(self._runnable)
         self.cluster = Metadata(broker_id, image, position, config, entropy)
         self._metadata_log = MetadataLog(self.cluster, self._outbox, self._runnable, self._deadlines, self._apply)
+        self.controller = ControllerDuties(self.cluster, self._metadata_log, self._deadlines, self._outbox)
+        self._controlled_shutdown = ControlledShutdown(self.cluster, self._metadata_log, self._deadlines)
         config = self.cluster.config
         self._delayed_fetches = DelayedFetches(self._deadlines, self._runnable)
-        self._group_commit = GroupCommit(
-            self._deadlines,
-            self._runnable,
-            self._delayed_fetches,
-            HighWatermarks(broker_id),
-            commit=config.get("log.sync.policy") == COMMIT,
-        )
+        self._group_commit = self._make_group_commit()
         self._maintenance = Maintenance(logs, self.cluster, self._delayed_fetches, self._deadlines, self._group_commit)
         self.links = BrokerLinks(self.cluster, self._deadlines)
+        self.links.on_refused.append(self.controller.broker_unreachable)
         self.in_sync_sets = InSyncSets(self.cluster, self._metadata_log, self._deadlines, self._group_commit)
         self.followers = Followers(self._replication())
         self.partitions = PartitionManager(
@@ -137,14 +138,7 @@ class Node:
             self.in_sync_sets,
             self.followers,
         )
-        services = CoordinatorServices(
-            int(config.get("offsets.commit.timeout.ms")),
-            self._deadlines,
-            self._runnable,
-            self._group_commit,
-            self.partitions,
-            self.cluster,
-        )
+        services = self._coordinator_services()
         self._producer_ids = ProducerIds(broker_id, self.cluster, self._metadata_log, self._runnable)
         self._messages = BrokerMessages(broker_id)
         self._broker_requests = BrokerRequests(self._messages, self.links, self.cluster, self._deadlines)
@@ -163,6 +157,21 @@ class Node:
         )
         ports = Ports(self.partitions, self.groups, self.transactions, self.cluster)
         self.requests = Requests(ports, authoriser, self._parking(), self._deadlines, self._runnable, self._outbox)
+
+    def _make_group_commit(self) -> GroupCommit:
+        return GroupCommit(
+            self._deadlines,
+            self._runnable,
+            self._delayed_fetches,
+            HighWatermarks(self.cluster.broker_id),
+            commit=self.cluster.config.get("log.sync.policy") == COMMIT,
+        )
+
+    def _coordinator_services(self) -> CoordinatorServices:
+        timeout_ms = int(self.cluster.config.get("offsets.commit.timeout.ms"))
+        return CoordinatorServices(
+            timeout_ms, self._deadlines, self._runnable, self._group_commit, self.partitions, self.cluster
+        )
 
     def _replication(self) -> ReplicationServices:
         return ReplicationServices(
@@ -200,6 +209,8 @@ class Node:
         self._follow_internal_topics()
         self._maintenance.start(now_ms)
         self._producer_ids.prefetch(effects)
+        self.controller.start()
+        self._watch_brokers()
         self._settle(effects)
         return effects
 
@@ -268,9 +279,16 @@ class Node:
             self._shut_down(event)
 
     def _shut_down(self, event: Shutdown) -> None:
-        self._stopping = True
+        self._shutting_down = True
         self._stop_by_ms = event.deadline_ms
         self._deadlines.at(event.deadline_ms, lambda _now: None)
+        self._metadata_log.leave()
+        self.controller.end()
+        self._controlled_shutdown.begin(event.deadline_ms)
+
+    def _stop_serving(self, effects: list[Effect]) -> None:
+        self._shutting_down, self._stopping = False, True
+        effects.append(StopListening())
         for log in self.logs.logs.values():
             if log.durable_offset < log.log_end_offset:
                 self._group_commit.flush(log)  # side by side now, rather than one by one when the logs are closed
@@ -295,6 +313,8 @@ class Node:
         self.links.take_outgoing(effects)
         self._maintenance.start_jobs(effects)
         self._offloaded.start(effects)
+        if self._shutting_down and self._controlled_shutdown.is_done:
+            self._stop_serving(effects)
         self._group_commit.start_syncs(effects)
         if self._stopping:
             self._stop_when_idle(effects)
@@ -316,6 +336,7 @@ class Node:
 
     def _apply(self, delta: ImageDelta) -> None:
         """Follow a committed change: first the partitions, then the coordinators that lead some of them."""
+        before = self.cluster.image
         self.cluster.take_over(delta)
         gone = self.partitions.take_over(delta)
         deleted = {topic.name for topic in delta.deleted}
@@ -328,6 +349,14 @@ class Node:
         self.transactions.settings.transaction_version = transaction_version(self.cluster.image)
         if delta.brokers:
             self.links.take_over(delta.image)
+        self.controller.follow(delta, before)
+        self._controlled_shutdown.follow()
+        if delta.brokers or delta.image.controller_id != before.controller_id:
+            self._watch_brokers()
+
+    def _watch_brokers(self) -> None:
+        for broker_id in self.controller.watched():
+            self.links.connect(broker_id, LinkPurpose.CONTROL)
 
     def _follow_internal_topics(self) -> None:
         for coordinators in (self.groups, self.transactions):

@@ -36,6 +36,7 @@ from oncelog.node.events import (
     Send,
     SendToBroker,
     SettleMetadata,
+    StopListening,
     Stopped,
     Sync,
     Synced,
@@ -82,6 +83,8 @@ class EffectRunner:
         self.connections: dict[int, Peer] = {}
         self.before_sync: Callable[[], None] = lambda: None
         """Called by a worker before each sync; may wait, or raise as the disk would: for tests of slow disks."""
+        self.stop_listening: Callable[[], None] = lambda: None
+        """Accepts no more connections; the server's."""
         self.stopped: asyncio.Future[str | None] = loop.create_future()
         """Done when the node has stopped: None after a clean shutdown, else the reason."""
         self.brokers = sockets(loop, self.dispatch)
@@ -108,6 +111,7 @@ class EffectRunner:
             Report: self._report,
             Audit: self._audit.write,
             Fatal: self._fatal,
+            StopListening: lambda _effect: self.stop_listening(),
             Stopped: self._stop,
         }
 

@@ -1,7 +1,7 @@
 """A broker on an asyncio loop: its start, its listener, and its shutdown in order.
 
-Start: lock and open the data directory (recovering it), open the coordination tree and join the cluster, start the
-node, listen. Stop: listen no more, let requests in flight finish, sync, write checkpoints and the marker of a clean
+Start: lock and open the data directory (recovering it), listen, join the cluster, start the node. Stop: let others take
+over what is led here, listen no more, let requests in flight finish, sync, write checkpoints and the marker of a clean
 shutdown. ``abandon`` does none of that: the data directory is left as after a kill.
 """
 
@@ -125,7 +125,7 @@ class Server:
         self.address = f"[{address[0]}]:{bound_port}" if ":" in address[0] else f"{address[0]}:{bound_port}"
         now_ms = self.clock.now_ms()
         outside = self._begin_recording(opened.outside, address, now_ms)
-        assembled = assemble(outside, self.settings, address, now_ms)
+        assembled = assemble(outside, self.settings, address, now_ms, self._take_connections)
         self._node = node = assembled.node
         node.partitions.measure_disk = self._disk(opened.files.space)
         if self._assembled is not None:
@@ -134,12 +134,20 @@ class Server:
         self._effect_runner = EffectRunner(
             driven, loop, self.clock, opened.outside, assembled.registration, self._sockets
         )
+        self._effect_runner.stop_listening = self._listening.close
         self._effect_runner.carry_out([*assembled.reports, *driven.start(now_ms)])
         self._effect_runner.follow_metadata(node.cluster.position)
         self._quotas.start_sweeping(loop)
         self._health = LoopHealth(loop)
         self._health.start()
         await self._listening.start_serving()
+
+    def _take_connections(self) -> None:
+        """Let clients connect, and wait until they are served: who is registered must not be taken for dead."""
+        assert self._listening is not None
+        for listening in self._listening.sockets:
+            with listening.dup() as same:
+                same.listen(BACKLOG)
 
     def _begin_recording(self, outside: Outside, address: Address, now_ms: int) -> Outside:
         max_bytes = int(self.settings.config.get("oncelog.flight.recorder.max.bytes"))
@@ -201,13 +209,13 @@ class Server:
         """Shut down cleanly, within about ``timeout_s``; None, or why it was not clean."""
         effect_runner = self._effect_runner
         assert effect_runner is not None
-        await self._stop_listening()
         effect_runner.dispatch(Shutdown(self.clock.now_ms() + int(timeout_s * SECOND_MS)))
         try:
             async with asyncio.timeout(timeout_s):
                 reason = await effect_runner.stopped
         except TimeoutError:
             reason = f"did not come to rest within {timeout_s:.0f} s"
+        await self._stop_listening()
         try:
             await self._drain_connections(effect_runner)
             effect_runner.shut()

@@ -34,6 +34,7 @@ from oncelog.node.events import (
     Send,
     SendToBroker,
     SettleMetadata,
+    StopListening,
     Stopped,
     Sync,
     Synced,
@@ -290,6 +291,9 @@ class BrokerProcess:
         self.records.deaths.append(effect.message)
         self._ended(None)
 
+    def _stop_listening(self, _effect: StopListening) -> None:
+        """Whoever connects until the process has ended finds nobody who answers."""
+
     def _stop(self, _effect: Stopped) -> None:
         try:
             self.node.logs.close(self.node.cluster.broker_epoch)
@@ -325,5 +329,6 @@ _CARRY_OUT: Final[dict[type, Callable[[BrokerProcess, Any], None]]] = {
     Report: BrokerProcess._report,
     Audit: BrokerProcess._audit,
     Fatal: BrokerProcess._fatal,
+    StopListening: BrokerProcess._stop_listening,
     Stopped: BrokerProcess._stop,
 }

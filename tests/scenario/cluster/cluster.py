@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from oncelog.coordination.memory import MemoryTree
 from oncelog.node.events import ConnectToBroker, Continued, DeadlineReached, DisconnectFromBroker, Event, SendToBroker
+from tests.scenario.cluster.election_rules import ElectionRules
 from tests.scenario.cluster.wire import Wire
 from tests.scenario.node.driver import START_MS, Driver, Peer
 
@@ -57,15 +58,16 @@ class ClusterDriver(Driver):
 
 
 class Cluster:
-    """``Cluster(3)`` starts brokers 1, 2 and 3."""
+    """``Cluster(3)`` starts brokers 1, 2 and 3. A key of ``config`` with an empty text is not set at all."""
 
     def __init__(self, count: int, config: Mapping[str, str] | None = None) -> None:
         self.tree = MemoryTree()
+        self.rules = ElectionRules(self.tree)
         self.wire = Wire()
         self.now_ms = START_MS
         self.hold = False
         """Nothing arrives by itself: the test calls :meth:`step`."""
-        self.config = {**SMALL, **(config or {})}
+        self.config = {key: text for key, text in {**SMALL, **(config or {})}.items() if text}
         self._drivers: dict[int, ClusterDriver] = {}
         self._settling = False
         for broker_id in range(1, count + 1):

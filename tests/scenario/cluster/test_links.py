@@ -32,7 +32,7 @@ def test_brokers_ask_each_other() -> None:
     bench = Bench()
     bench.ask()
     assert [answer.transaction_states for answer in bench.answers] == [[]]
-    assert {(source, target) for source, target, _ in bench.cluster.wire.sent} == {(1, 2), (2, 1)}
+    assert {(1, 2), (2, 1)} <= {(source, target) for source, target, _ in bench.cluster.wire.sent}
 
 
 def test_the_death_of_a_process_is_noticed_by_those_that_are_connected_before_its_session_ends() -> None:

@@ -138,7 +138,7 @@ class Wire:
         died = node.broker_id
         self._attempts = deque(attempt for attempt in self._attempts if attempt[0].broker_id != died)
         for key, connection in list(self._connections.items()):
-            if died in (connection.source.broker_id, connection.target.broker_id):
+            if key in self._connections and died in (connection.source.broker_id, connection.target.broker_id):
                 del self._connections[key]
                 connection.closed = True
                 other = connection.target if connection.source.broker_id == died else connection.source

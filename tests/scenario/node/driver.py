@@ -127,9 +127,12 @@ class Driver:
         self.address = address
         self.config = BrokerConfig({"log.sync.policy": "commit", "node.id": str(broker_id), **(config or {})})
         self.files = MemoryFiles(now_ms=lambda: self.now_ms)
+        self.directory_id = f"directory-{broker_id}"
         self.tree = MemoryTree() if tree is None else tree
         self.now_ms = START_MS
         self.entropy = CountingEntropy((broker_id - 1 << 32) + 1)
+        self.others_are_silent = False
+        """Another registered broker cannot be reached, rather than refuses connections as a dead one does."""
         self.hold_syncs = False
         self.hold_facts = False
         self.hold_loads = False
@@ -148,12 +151,6 @@ class Driver:
         self.fatal, self.stopped = None, False
         self.session = self.tree.session()
         image = load_image(self.session.subtree("/"))
-        self.registration = who = Registration(self.broker_id, *self.address, None, CLUSTER_ID)
-        self.session.commit(register(image, who, self.now_ms))
-        position = self.session.position()
-        self._changes: deque[MetadataChanged] = deque()
-        self._follow(position)
-        image = load_image(self.session.subtree("/"))
         configs = TopicConfigs(self.config)
 
         def config_of(partition):
@@ -161,6 +158,22 @@ class Driver:
             return log_config(configs.of({} if topic is None else topic.configs))
 
         logs = LogDirectory.open(self.files, config_of=config_of, now_ms=self.now_ms)
+        who = Registration(
+            self.broker_id,
+            *self.address,
+            self.config.get("broker.rack"),
+            CLUSTER_ID,
+            directory_id=self.directory_id,
+            was_clean=logs.was_clean,
+            sync_policy=self.config.get("log.sync.policy"),
+            last_epoch=logs.broker_epoch,
+        )
+        self.registration = who.again()
+        self.session.commit(register(image, who, self.now_ms))
+        position = self.session.position()
+        self._changes: deque[MetadataChanged] = deque()
+        self._follow(position)
+        image = load_image(self.session.subtree("/"))
         self.node = Node(self.broker_id, self.config, image, position, logs, self.entropy, AllowAll())
         self._carry_out(self.node.start(self.now_ms))
 
@@ -170,6 +183,11 @@ class Driver:
         self.session.close()
         self.files.crash(seed)
         self.start()
+
+    def lose_disk(self) -> None:
+        """Go on with an empty disk at the next start."""
+        self.files = MemoryFiles(now_ms=lambda: self.now_ms)
+        self.directory_id += "-anew"
 
     def connect(self) -> Peer:
         """A new client connection."""
@@ -274,7 +292,7 @@ class Driver:
 
     def _connect_to_broker(self, effect: ConnectToBroker) -> BrokerDisconnected | None:
         """There is no other broker here; a cluster's drivers have (``tests.scenario.cluster``)."""
-        return BrokerDisconnected(effect.link_id, refused=True)
+        return BrokerDisconnected(effect.link_id, refused=not self.others_are_silent)
 
     def _send_to_broker(self, effect: SendToBroker) -> None:
         raise AssertionError("there is no other broker")

@@ -15,7 +15,9 @@ from oncelog.base.ids import (
     TopicPartition,
 )
 from oncelog.core.controller import layout
+from oncelog.core.controller.failover import begin_controlled_shutdown, claim_controller
 from oncelog.core.controller.image import load_image
+from oncelog.core.controller.registration import Registration, register
 from oncelog.ports import Set
 from oncelog.wire.messages.heartbeat import HeartbeatRequest
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -36,7 +38,17 @@ ME = BrokerId(1)
 
 @pytest.fixture
 def driver() -> StepwiseDriver:
-    return new_driver()
+    """A broker in a cluster whose controller is another one: :func:`elect`."""
+    driver = new_driver()
+    driver.others_are_silent = True
+    session = driver.tree.session()
+    image = load_image(session.subtree("/"))
+    other = Registration(BrokerId(2), "other", 9092, None, image.cluster_id or "")
+    session.commit([*register(image, other, 0), *claim_controller(image, other.broker_id, 0)])
+    session.commit(begin_controlled_shutdown(load_image(session.subtree("/")), other.broker_id, 0))  # given no replicas
+    driver.dispatch_changes()
+    assert not driver.node.controller.is_controller
+    return driver
 
 
 def elect(driver: StepwiseDriver, topic: str, leader: BrokerId, index: int | None = None) -> None:

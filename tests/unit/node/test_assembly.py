@@ -2,13 +2,19 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
+from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.resources import ALL_BROKERS, ConfigResourceType, Resource, current, write_configs
-from oncelog.node.assembly import Outside, assemble
+from oncelog.core.controller.topics import NewTopic, create_topics
+from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble
 from oncelog.node.settings import read_settings
 from oncelog.ports import Coordination
 from oncelog.sim.files import MemoryFiles
+from oncelog.storage.config import LogConfig
+from oncelog.storage.meta_properties import read_meta_properties
 
 OWN = Resource(ConfigResourceType.BROKER, "1")
 
@@ -47,3 +53,96 @@ def test_a_cluster_of_an_earlier_version_keeps_what_was_set_for_its_broker_while
     session = tree.session()
     assert started(files, session, "2") == {"log.roll.ms": "7", "min.insync.replicas": "3"}
     assert current(load_image(session.subtree("/")), OWN).configs == {}
+
+
+def joined(files: MemoryFiles, session: Coordination, **settings: str) -> Assembled:
+    """A broker after it has joined, its directory as it is."""
+    named = read_settings({key.replace("_", "."): text for key, text in settings.items()})
+    return assemble(Outside(files, session, SystemEntropy()), named, ("localhost", 9092), now_ms=0)
+
+
+class SystemEntropy:
+    """Random bytes, never the same twice."""
+
+    _numbers = random.Random(2)
+
+    def token(self, size: int) -> bytes:
+        return self._numbers.randbytes(size)
+
+
+def test_ids_that_are_not_configured_count_up_from_one_and_stay() -> None:
+    tree = MemoryTree()
+    disks = [MemoryFiles() for _ in range(3)]
+    sessions = [tree.session() for _ in disks]
+    ids = [joined(files, session).node.cluster.broker_id for files, session in zip(disks, sessions, strict=True)]
+    assert ids == [1, 2, 3]
+    sessions[1].close()
+    assert joined(MemoryFiles(), tree.session()).node.cluster.broker_id == 4, "2 is somebody's"
+    assert joined(disks[1], tree.session()).node.cluster.broker_id == 2
+
+
+def test_a_new_directory_takes_another_id_when_somebody_was_faster() -> None:
+    tree = MemoryTree()
+    session, other = tree.session(), tree.session()
+    files = MemoryFiles()
+
+    def overtaken() -> None:
+        joined(MemoryFiles(), other)
+
+    settings = read_settings({})
+    outside = Outside(files, session, SystemEntropy())
+    assembled = assemble(outside, settings, ("localhost", 9092), now_ms=0, ready=overtaken)
+    assert assembled.node.cluster.broker_id == 2
+    meta = read_meta_properties(files)
+    assert meta is not None
+    assert (meta.node_id, meta.cluster_id) == (2, load_image(session.subtree("/")).cluster_id)
+
+
+def test_a_new_directory_belongs_to_the_cluster_of_the_tree_and_an_old_one_to_its_own() -> None:
+    tree, elsewhere = MemoryTree(), MemoryTree()
+    files = MemoryFiles()
+    joined(MemoryFiles(), tree.session())
+    joined(files, tree.session())
+    joined(MemoryFiles(), elsewhere.session())
+    with pytest.raises(StartRefused, match=r"^the data directory belongs to cluster .{22}, but the coordination tree"):
+        joined(files, elsewhere.session())
+
+
+def test_an_id_that_is_configured_and_in_use_is_refused() -> None:
+    tree = MemoryTree()
+    joined(MemoryFiles(), tree.session(), node_id="7")
+    with pytest.raises(
+        StartRefused, match=r"^a broker with id 7 is already running in this cluster, at localhost:9092"
+    ):
+        joined(MemoryFiles(), tree.session(), node_id="7")
+
+
+def test_a_broker_is_registered_when_its_logs_are_open_and_others_can_connect() -> None:
+    tree = MemoryTree()
+    session = tree.session()
+    seen = []
+    outside = Outside(MemoryFiles(), session, SystemEntropy())
+
+    def ready() -> None:
+        seen.append(session.children("/brokers/ids"))
+
+    assemble(outside, read_settings({}), ("localhost", 9092), now_ms=0, ready=ready)
+    assert seen == [[]]
+    assert session.children("/brokers/ids") == ["1"]
+
+
+def test_a_log_whose_replicas_are_elsewhere_is_set_aside() -> None:
+    tree = MemoryTree()
+    files, session = MemoryFiles(), tree.session()
+    first = joined(files, session, node_id="1")
+    joined(MemoryFiles(), tree.session(), node_id="2")
+    image = load_image(session.subtree("/"))
+    topic = NewTopic("t", assignments=[(0, [1]), (1, [2])])
+    topic_id = TopicId(bytes(15) + b"\1")
+    session.commit(create_topics(image, first.node.cluster.config, [topic], lambda: topic_id).operations)
+    for index in (0, 1):
+        first.node.logs.create(TopicPartition(TopicName("t"), index), topic_id, LogConfig(), now_ms=0)
+    session.close()
+    again = joined(files, tree.session(), node_id="1")
+    assert [report.message for report in again.reports] == ["t-1 has its replicas on other brokers, it is set aside"]
+    assert [str(partition) for partition in again.node.logs.logs] == ["t-0"]

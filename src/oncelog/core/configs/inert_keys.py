@@ -73,7 +73,6 @@ INERT_KEYS: Final = (
     inert("config.providers", LIST, "", None, CLUSTER_WIDE),
     inert("authorizer.class.name", STRING, ""),
     inert("early.start.listeners", LIST, None),
-    inert("controlled.shutdown.enable", BOOLEAN, "true"),
     inert("process.roles", LIST, None, words_of("broker", "controller")),
     inert("initial.broker.registration.timeout.ms", INT, "60000"),
     inert("broker.heartbeat.interval.ms", INT, "2000"),
@@ -106,8 +105,6 @@ INERT_KEYS: Final = (
     inert("fetch.purgatory.purge.interval.requests", INT, "1000"),
     inert("producer.purgatory.purge.interval.requests", INT, "1000"),
     inert("delete.records.purgatory.purge.interval.requests", INT, "1"),
-    inert("auto.leader.rebalance.enable", BOOLEAN, "true"),
-    inert("leader.imbalance.check.interval.seconds", LONG, "300", at_least(1)),
     inert(
         "security.inter.broker.protocol", STRING, "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     ),

@@ -107,6 +107,9 @@ SERVER_KEYS: Final = (
     ),
     ConfigKey("connections.max.idle.ms", LONG, "600000"),
     ConfigKey("default.replication.factor", INT, "1"),
+    ConfigKey("controlled.shutdown.enable", BOOLEAN, "true"),
+    ConfigKey("auto.leader.rebalance.enable", BOOLEAN, "true"),
+    ConfigKey("leader.imbalance.check.interval.seconds", LONG, "300", at_least(1)),
     ConfigKey(
         "replica.lag.time.max.ms",
         LONG,

@@ -1,0 +1,222 @@
+"""The duties of a controller: it looks at what has changed, decides, commits, and looks again.
+
+Every broker has them and is told every change of the image; it acts only while it is the controller by the image.
+Where no controller is alive, it claims that place. Decisions are pure functions of the image (``core.controller``).
+
+Invariants:
+1. A commit names the controller epoch it was decided in: a controller that was replaced changes nothing (KAFKA-6082).
+2. One round of decisions at a time: the next is decided on an image that has the outcomes of the one before. A conflict
+   is decided again on the image that has what was in the way; after several in a row, or when the tree cannot be
+   written, a moment later.
+3. What is to be looked at is noted before it is decided and forgotten only when its commits are in the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.ids import INTERNAL_TOPICS, BrokerId, TopicName
+from oncelog.base.tree import CommitOutcome, Operation
+from oncelog.base.units import SECOND_MS
+from oncelog.core.controller.commits import COMMIT_BYTES
+from oncelog.core.controller.elections import has_other_leader, rebalance
+from oncelog.core.controller.failover import (
+    claim_controller,
+    end_fencing,
+    end_registration,
+    has_controller,
+    settle_partitions,
+)
+from oncelog.core.controller.internal_topics import grow
+from oncelog.node.events import Report
+
+if TYPE_CHECKING:
+    from oncelog.core.controller.image import ClusterImage, ImageDelta
+    from oncelog.core.controller.model import TopicImage
+    from oncelog.node.deadlines import Deadlines
+    from oncelog.node.metadata import Metadata
+    from oncelog.node.metadata_log import MetadataLog
+    from oncelog.node.outbox import Outbox
+
+RETRY_MS: Final = 200
+"""Until the next attempt, when the tree could not be written or changes kept coming in between."""
+CONFLICTS_AT_ONCE: Final = 5
+"""Rounds in a row that end in a conflict and are decided again at once."""
+SMALLEST_COMMIT_BYTES: Final = 8 * 1024
+
+
+class ControllerDuties:
+    """See the module."""
+
+    def __init__(self, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines, outbox: Outbox) -> None:
+        self._metadata = metadata
+        self._commits = commits
+        self._deadlines = deadlines
+        self._outbox = outbox
+        self._topics: dict[TopicName, None] = {}
+        """To be looked at."""
+        self._brokers_changed = True
+        """True while the brokers are to be looked at: the end of a fencing, internal topics that lack replicas."""
+        self._under_way = 0
+        self._failed = False
+        """True if a commit of this round was refused."""
+        self._conflicts = 0
+        self._limit_bytes = COMMIT_BYTES
+        self._waits = False
+        self._imbalance_noted = False
+        self._ending = False
+        self.elections = 0
+        """Partitions that got another leader, or none, while this broker was the controller."""
+
+    @property
+    def is_controller(self) -> bool:
+        """True if this broker is the controller, by the image."""
+        image = self._metadata.image
+        return image.controller_id == self._metadata.broker_id and has_controller(image)
+
+    def start(self) -> None:
+        """Look at everything once."""
+        self._look_at(self._metadata.image.topics)
+        self._act()
+
+    def follow(self, delta: ImageDelta, before: ClusterImage) -> None:
+        """Look at what a change of the image concerns."""
+        image = delta.image
+        succession = (image.controller_id, image.controller_epoch) != (before.controller_id, before.controller_epoch)
+        if succession or delta.brokers or delta.broker_configs:
+            self._look_at(image.topics)
+            self._brokers_changed = True
+        else:
+            self._look_at((*delta.created, *delta.altered, *delta.configs))
+            if any(name in INTERNAL_TOPICS for name in (*delta.created, *delta.altered)):
+                self._brokers_changed = True
+        if self.is_controller:
+            self._count_elections(delta, before)
+        self._act()
+
+    def watched(self) -> list[BrokerId]:
+        """The brokers whose deaths this one has to notice by a connection to them: the controller's all others, and
+        everybody's the controller."""
+        image, here = self._metadata.image, self._metadata.broker_id
+        if self.is_controller:
+            return [broker_id for broker_id in image.brokers if broker_id != here]
+        return [image.controller_id] if has_controller(image) else []
+
+    def broker_unreachable(self, broker_id: BrokerId) -> None:
+        """Nobody listens at the address of a registered broker: its registration ends at once, rather than with its
+        session. Any broker may say so: one that is alive is fenced by it and registers again."""
+        image = self._metadata.image
+        broker = image.brokers.get(broker_id)
+        if broker is not None and broker_id != self._metadata.broker_id:
+            self._commits.commit(end_registration(image, broker), lambda _outcome: None)
+
+    def end(self) -> None:
+        """Claim the place of the controller no more: this broker is about to stop."""
+        self._ending = True
+
+    # A round
+
+    def _look_at(self, topics: Iterable[TopicName]) -> None:
+        self._topics.update(dict.fromkeys(topics))
+
+    def _act(self) -> None:
+        if self._under_way or self._waits:
+            return
+        image = self._metadata.image
+        if self._metadata.broker_id not in image.brokers:
+            return
+        if not has_controller(image):
+            if not self._ending:
+                self._begin([claim_controller(image, self._metadata.broker_id, self._deadlines.now_ms)], [])
+        elif self.is_controller:
+            self._decide(image)
+        else:
+            self._topics.clear()
+            self._brokers_changed = False
+
+    def _decide(self, image: ClusterImage) -> None:
+        topics, self._topics = list(self._topics), {}
+        commits = settle_partitions(image, topics, self._is_unclean, self._limit_bytes)
+        if not commits and self._brokers_changed:
+            commits = self._after_brokers_changed(image)
+            self._brokers_changed = bool(commits)
+        if commits:
+            self._begin(commits, topics)
+        else:
+            self._conflicts = 0
+            self._note_imbalance(topics)
+
+    def _after_brokers_changed(self, image: ClusterImage) -> list[list[Operation]]:
+        """The next thing to do once every partition is settled with the brokers there are."""
+        released = end_fencing(image, self._is_unclean, self._deadlines.now_ms)
+        if released:
+            return [released]
+        return grow(image, self._metadata.config, self._limit_bytes)
+
+    def _begin(self, commits: Sequence[Sequence[Operation]], topics: Iterable[TopicName]) -> None:
+        self._failed = False
+        self._under_way = len(commits)
+        for operations in commits:
+            self._commits.commit(operations, partial(self._done, list(topics)))
+
+    def _done(self, topics: Sequence[TopicName], outcome: CommitOutcome) -> None:
+        self._under_way -= 1
+        if outcome is not CommitOutcome.COMMITTED:
+            self._failed = True
+            self._look_at(topics)
+        if outcome is CommitOutcome.UNAVAILABLE:
+            self._conflicts = CONFLICTS_AT_ONCE
+        if self._under_way:
+            return
+        if not self._failed:
+            self._conflicts, self._limit_bytes = 0, COMMIT_BYTES
+            self._act()
+            return
+        self._conflicts += 1
+        self._limit_bytes = max(SMALLEST_COMMIT_BYTES, self._limit_bytes // 4)  # less of it is refused together
+        if self._conflicts < CONFLICTS_AT_ONCE:
+            self._act()
+        else:
+            self._waits = True
+            self._deadlines.at(self._deadlines.now_ms + RETRY_MS, self._again)
+
+    def _again(self, _now_ms: int) -> None:
+        self._waits, self._conflicts = False, 0
+        self._act()
+
+    def _is_unclean(self, topic: TopicImage) -> bool:
+        return self._metadata.topic_config(topic).unclean_leader_election
+
+    def _count_elections(self, delta: ImageDelta, before: ClusterImage) -> None:
+        for name in delta.altered:
+            old = before.topics.get(name)
+            if old is not None:
+                pairs = zip(old.partitions, delta.image.topics[name].partitions, strict=False)
+                self.elections += sum(new.leader_epoch > was.leader_epoch for was, new in pairs)
+
+    # The return to preferred leaders
+
+    def _note_imbalance(self, topics: Iterable[TopicName]) -> None:
+        image, config = self._metadata.image, self._metadata.config
+        if self._imbalance_noted or not config.get("auto.leader.rebalance.enable"):
+            return
+        found = (image.topics.get(name) for name in topics)
+        if any(has_other_leader(each, image.brokers) for topic in found if topic for each in topic.partitions):
+            self._imbalance_noted = True
+            interval_ms = int(config.get("leader.imbalance.check.interval.seconds")) * SECOND_MS
+            self._deadlines.at(self._deadlines.now_ms + interval_ms, self._rebalance)
+
+    def _rebalance(self, _now_ms: int) -> None:
+        self._imbalance_noted = False
+        if not self.is_controller or self._under_way or self._waits:
+            self._look_at(self._metadata.image.topics)  # noted again after what is under way
+            self._act()
+            return
+        image = self._metadata.image
+        commits = rebalance(image, image.topics.values(), self._limit_bytes)
+        if commits:
+            self._outbox.effects.append(Report("info", "electing preferred leaders"))
+            self._look_at(image.topics)
+            self._begin(commits, ())
