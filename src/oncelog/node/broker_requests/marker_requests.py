@@ -47,11 +47,12 @@ class MarkerRequests:
         """Queue a marker."""
         return self._queues.add(broker_id, message, answered).forget
 
-    def send_queued(self) -> None:
-        """Send what was queued, to brokers that have answered all before."""
+    def send_queued(self) -> bool:
+        """Send what was queued, to brokers that have answered all before; True if something waits still."""
         for broker_id in self._queues.brokers():
             if broker_id not in self._under_way:
                 self._send(broker_id)
+        return bool(self._queues)
 
     def _send(self, broker_id: BrokerId) -> None:
         batch = _Batch()

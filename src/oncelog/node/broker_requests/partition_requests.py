@@ -51,8 +51,8 @@ class PartitionRequests:
         """Queue a question."""
         return self._queues.add(broker_id, message, answered).forget
 
-    def send_queued(self) -> None:
-        """Send what the event has queued."""
+    def send_queued(self) -> bool:
+        """Send what the event has queued; True if something waits still."""
         while brokers := self._queues.brokers():
             for broker_id in brokers:
                 batch = _Batch()
@@ -62,6 +62,7 @@ class PartitionRequests:
                     self._links.request(
                         broker_id, self._purpose, request, partial(self._answered, taken), self._timeout_ms
                     )
+        return bool(self._queues)
 
     def _answered(self, sent: list[Queued[AddPartitions]], response: AddPartitionsToTxnResponse | None) -> None:
         if response is None:

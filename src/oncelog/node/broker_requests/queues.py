@@ -44,6 +44,10 @@ class Queues(Generic[M]):
         self._queues.setdefault(broker_id, deque()).append(queued)
         return queued
 
+    def __bool__(self) -> bool:
+        """True while messages wait."""
+        return bool(self._queues)
+
     def brokers(self) -> list[BrokerId]:
         """The brokers that messages wait for."""
         return list(self._queues)

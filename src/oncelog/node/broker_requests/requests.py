@@ -25,14 +25,21 @@ class BrokerRequests:
         self._adding = PartitionRequests(links, LinkPurpose.TRANSACTIONS, timeout_ms)
         self._verifying = PartitionRequests(links, LinkPurpose.VERIFICATION, timeout_ms)
         self.awaited_markers = AwaitedMarkers(links, metadata, deadlines)
-        messages.send_with(WriteMarker, self._markers.send)
+        self._has_queued = False
+        messages.send_with(WriteMarker, self._send_marker)
         messages.send_with(AddPartitions, self._send_partitions)
         messages.send_with(AwaitMarkers, self.awaited_markers.send)
 
+    def _send_marker(self, broker_id: BrokerId, message: WriteMarker, answered: Answered) -> Forget:
+        self._has_queued = True
+        return self._markers.send(broker_id, message, answered)
+
     def _send_partitions(self, broker_id: BrokerId, message: AddPartitions, answered: Answered) -> Forget:
+        self._has_queued = True
         return (self._verifying if message.verify_only else self._adding).send(broker_id, message, answered)
 
     def send_queued(self) -> None:
         """Send what the event has queued."""
-        for queued in (self._markers, self._adding, self._verifying):
-            queued.send_queued()
+        if self._has_queued:  # asked after every event
+            waiting = [queued.send_queued() for queued in (self._markers, self._adding, self._verifying)]
+            self._has_queued = any(waiting)
