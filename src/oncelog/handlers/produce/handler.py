@@ -56,12 +56,18 @@ _CURRENT_LEADER_SINCE: Final = 10
 def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
     """Append every partition's records; None (no response) for acks=0."""
     response = ProduceResponse()
-    appends = list(appends_of(request, response, context))
-    if any(each.is_transactional for each in appends) and not _may_transact(request, context):
+    appends = appends_of(request, response, context)
+    transactional = any(each.is_transactional for each in appends)
+    if transactional and not _may_transact(request, context):
         for each in appends:
             each.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    else:
+    elif transactional or len(appends) > ITEMS_WHILE_CREATING or may_have_many_records(appends):
         yield from _append_all(request, [each for each in appends if not each.is_refused], context)
+    else:  # as nearly always: nothing to be known before
+        for each in appends:
+            if not each.is_refused:
+                each.resolve(context.partitions)
+                append(each, request.acks, None, context, verified=False)
     if request.acks == ACKS_NONE:
         _close_on_error(appends)
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
@@ -91,8 +90,9 @@ class PartitionAppend:
         result.log_start_offset = -1
 
 
-def appends_of(request: ProduceRequest, response: ProduceResponse, context: Context) -> Iterator[PartitionAppend]:
+def appends_of(request: ProduceRequest, response: ProduceResponse, context: Context) -> list[PartitionAppend]:
     """The partitions of a request, in order, each with its answer in ``response``: refused where the topic is."""
+    appends = []
     for topic in request.topic_data:
         name = topic_name_of(topic, context)
         refusal = _topic_refusal(topic, name, request.acks, context)
@@ -104,7 +104,8 @@ def appends_of(request: ProduceRequest, response: ProduceResponse, context: Cont
             append = PartitionAppend(TopicPartition(name, data.index), records_of(data), result)
             if refusal is not ErrorCode.NONE:
                 append.refuse(refusal)
-            yield append
+            appends.append(append)
+    return appends
 
 
 def _topic_refusal(topic: TopicProduceData, name: TopicName, acks: int, context: Context) -> ErrorCode:

@@ -169,8 +169,33 @@ class Requests:
             steps = in_slices(loaded.api.name, loaded.handle, request, context)
         else:
             steps = loaded.handle(request, context)
-        task = Task(steps, loaded.api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
-        self._advance(task, None, None)
+        self._begin(steps, loaded.api, header.correlation_id, context, connection, slot)
+
+    def _begin(
+        self,
+        steps: Steps[Message | None],
+        api: Api,
+        correlation_id: int,
+        context: Context,
+        connection: Connection,
+        slot: Slot,
+    ) -> None:
+        """Take a handler's first step: most requests are answered then, and only one that waits becomes a task."""
+        try:
+            wait = next(steps)
+        except StopIteration as stop:
+            response: Message | None = stop.value
+            if response is None or not is_large(response):
+                self._answer(connection, slot, api, correlation_id, context, response, 0)
+                return
+            steps = encoded_in_slices(response, context.version)
+            task = Task(steps, api, correlation_id, context, connection, slot, self._deadlines.now_ms)
+            self._advance(task, None, None)
+            return
+        except Exception as failure:  # noqa: BLE001 - as in _decide
+            self._failed(connection, slot, api.name, failure)
+            return
+        self._park(Task(steps, api, correlation_id, context, connection, slot, self._deadlines.now_ms), wait)
 
     def _is_large(self, frame_bytes: int) -> bool:
         return frame_bytes > LARGE_BYTES or (
@@ -225,6 +250,10 @@ class Requests:
         except Exception as failure:  # noqa: BLE001 - as in _decide
             self._failed(task.connection, task.slot, task.api.name, failure)
             return
+        self._park(task, wait)
+
+    def _park(self, task: Task, wait: Any) -> None:
+        """Keep a task with the part of the node that will wake it."""
         task.waiting = True
         if task.connection.open:
             task.slot.held = wait.holds_connection
@@ -237,19 +266,12 @@ class Requests:
             self._failed(task.connection, task.slot, task.api.name, failure)
 
     def _finish_in_slices(self, task: Task, response: Message | None) -> None:
-        if response is None or not is_large(response):
-            self._finish(task, response)
+        if response is not None and is_large(response):
+            task.steps = encoded_in_slices(response, task.context.version)
+            self._advance(task, None, None)
             return
-        task.steps = encoded_in_slices(response, task.context.version)
-        self._advance(task, None, None)
-
-    def _finish(self, task: Task, response: Message | None) -> None:
-        try:
-            self._answer(task.connection, task.slot, task.api, task.correlation_id, task.context, response)
-        except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
-            self._failed(task.connection, task.slot, task.api.name, failure)
-            return
-        self.traffic.answered(task.api.key, self._deadlines.now_ms - task.started_ms)
+        latency_ms = self._deadlines.now_ms - task.started_ms
+        self._answer(task.connection, task.slot, task.api, task.correlation_id, task.context, response, latency_ms)
 
     def _answer(
         self,
@@ -259,17 +281,22 @@ class Requests:
         correlation_id: int,
         context: Context,
         response: Message | None,
+        latency_ms: int,
     ) -> None:
         """Fill a slot; None means that the protocol has no response here (Produce with acks=0)."""
-        if not connection.open:
+        try:
+            if connection.open:
+                if response is None:
+                    slot.chunks = ()
+                else:
+                    slot.chunks = chunks = encode_response(correlation_id, api.key, context.version, response)
+                    if api.key == FETCH_KEY:
+                        self.traffic.record_bytes_out += sum(map(_range_size, chunks))
+                self._flush(connection)
+        except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
+            self._failed(connection, slot, api.name, failure)
             return
-        if response is None:
-            slot.chunks = ()
-        else:
-            slot.chunks = chunks = encode_response(correlation_id, api.key, context.version, response)
-            if api.key == FETCH_KEY:
-                self.traffic.record_bytes_out += sum(map(_range_size, chunks))
-        self._flush(connection)
+        self.traffic.answered(api.key, latency_ms)
 
     def _flush(self, connection: Connection) -> None:
         chunks = connection.take_ready()
