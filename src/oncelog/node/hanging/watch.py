@@ -174,7 +174,7 @@ class HangingTransactionWatch:
         transaction = watched.transaction
         leader = self._partitions.leader_log(transaction.partition)
         if isinstance(leader, ErrorCode):
-            return None
+            return now_ms + AGAIN_MS  # its leader looks at it; this broker may lead next
         log = leader.log
         entry = log.producers.entries.get(transaction.producer_id)
         if entry is None or entry.transaction_first_offset != transaction.start_offset:

@@ -236,6 +236,10 @@ class PartitionManager:
         """All partitions that this broker leads and that have a log."""
         return iter(self._leaders.values())
 
+    def leader_count(self) -> int:
+        """The number of partitions that this broker leads (Kafka's LeaderCount)."""
+        return len(self._leaders)
+
     def leads(self, image: PartitionImage) -> bool:
         """True if this broker leads the partition: it was elected since it registered, or is the only replica."""
         if image.leader != self._metadata.broker_id:

@@ -73,6 +73,11 @@ class InSyncSets:
         """Partitions led here that refuse acks=all (Kafka's UnderMinIsrPartitionCount)."""
         return sum(not leader.replicas.has_enough_in_sync() for leader in self._led.values())
 
+    def at_min_in_sync_count(self) -> int:
+        """Partitions led here that would refuse acks=all with one replica less (Kafka's AtMinIsrPartitionCount)."""
+        sets = (leader.replicas for leader in self._led.values())
+        return sum(len(replicas.in_sync) == replicas.least_in_sync() for replicas in sets)
+
     # Looking after members that lag
 
     def _lag_ms(self) -> int:
