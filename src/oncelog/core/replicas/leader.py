@@ -189,6 +189,10 @@ class LeaderReplicas:
         """Note that ``replica`` vouches for all before ``end``; the high watermark after that."""
         if replica == self._leader:
             self._end = end
+            if not self._followers:  # alone: nobody else has to have it
+                if end > self.high_watermark:
+                    self.high_watermark = end
+                return self.high_watermark
         elif (follower := self._followers.get(replica)) is not None:
             follower.end = end
         return self.settle()

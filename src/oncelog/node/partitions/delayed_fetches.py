@@ -45,6 +45,8 @@ class DelayedFetches:
     def ask_waiting(self) -> None:
         """Ask everybody who waits for a partition that changed: once, however many did, and about those alone. Who
         waits for thousands would else be asked thousands of times about all of them."""
+        if not self._changed:
+            return
         changed, self._changed = self._changed, {}
         asked: dict[Task, tuple[UntilReadable, list[TopicPartition]]] = {}
         for partition in changed:

@@ -181,7 +181,8 @@ class GroupCommit:
         log.synced(upto)
         if self._commit:
             self._advance(log, log.durable_offset)
-        self._tell_synced(log)
+        if self._synced_calls:
+            self._tell_synced(log)
 
     def _advance(self, log: PartitionLog, offset: Offset) -> None:
         if self._high_watermarks.vouch(log, offset):

@@ -106,6 +106,8 @@ class PartitionManager:
 
     def create_slice(self) -> bool:
         """Create some of the missing logs; True if there are more."""
+        if not self._missing:
+            return False
         for partition in list(islice(self._missing, LOGS_PER_SLICE)):
             self._create_log(partition)
         return bool(self._missing)
