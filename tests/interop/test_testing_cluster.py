@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from oncelog.admin.cluster import describe_log_dirs
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
+from oncelog.client.errors import BrokerRefused
 from oncelog.testing import Cluster
 from tests.waiting import HANG_S, wait_until
 
@@ -66,6 +67,11 @@ def consume(cluster: Cluster, count: int) -> list[str]:
 
 def _values(consumer: Consumer) -> list[str]:
     return [str(one.value(), "utf-8") for one in consumer.consume(10, 0.1) if not one.error()]
+
+
+def in_sync(cluster: Cluster) -> set[int]:
+    with Client(cluster.bootstrap_servers) as client:
+        return set(client.topic("t").partitions[0].isr)
 
 
 def log_bytes(cluster: Cluster) -> int:
@@ -158,3 +164,47 @@ def test_a_stopped_cluster_leaves_nothing_and_can_be_started_again() -> None:
 
 def test_the_fixture_has_three_brokers(oncelog_cluster: Cluster) -> None:
     assert list(oncelog_cluster.brokers) == [1, 2, 3]
+
+
+def test_another_leads_when_the_leader_dies_and_it_comes_back_into_the_set(cluster: Cluster) -> None:
+    create(cluster, {0: [1, 2, 3]})
+    assert produce(cluster, "a")() == [None]
+    cluster.kill(1)
+    wait_until(lambda: cluster.leader("t") in (2, 3), "another leader")
+    assert produce(cluster, "b")() == [None]
+    cluster.restart(1)
+    wait_until(lambda: in_sync(cluster) == {1, 2, 3}, "broker 1 to be in sync again")
+    assert consume(cluster, 2) == ["a", "b"]
+
+
+def test_a_leader_can_be_chosen(cluster: Cluster) -> None:
+    create(cluster, {0: [1, 2, 3]})
+    assert produce(cluster, "a")() == [None]
+    for broker_id in (3, 2, 2, 1):
+        cluster.elect("t", 0, broker_id)
+        assert cluster.leader("t") == broker_id
+    with pytest.raises(BrokerRefused, match="no replica"):
+        cluster.elect("t", 1, 3)
+    assert consume(cluster, 1) == ["a"]
+
+
+def test_a_frozen_leader_is_followed_by_another_and_cannot_acknowledge_when_it_wakes_up(cluster: Cluster) -> None:
+    create(cluster, {0: [1, 2, 3]})
+    assert produce(cluster, "a")() == [None]
+    cluster.freeze(1)
+    wait_until(lambda: cluster.leader("t") in (2, 3), "another leader")
+    assert produce(cluster, "b")() == [None]
+    cluster.thaw(1)
+    assert produce(cluster, "c")() == [None]
+    assert consume(cluster, 3) == ["a", "b", "c"]
+    wait_until(lambda: in_sync(cluster) == {1, 2, 3}, "broker 1 to be in sync again")
+
+
+def test_a_disk_that_was_lost_is_filled_again(cluster: Cluster) -> None:
+    create(cluster, {0: [3, 1, 2]})
+    assert produce(cluster, "a", "b")() == [None, None]
+    cluster.lose_disk(3)
+    cluster.restart(3)
+    wait_until(lambda: in_sync(cluster) == {1, 2, 3}, "broker 3 to be in sync again")
+    cluster.elect("t", 0, 3)
+    assert consume(cluster, 2) == ["a", "b"]

@@ -70,7 +70,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_active_s = self._loop.time()
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        if not self._quotas.admit(self, peer[0] if peer else "?"):
+        is_ending = self._effect_runner.stopped.done()  # it was accepted just before, and nobody else would close it
+        if is_ending or not self._quotas.admit(self, peer[0] if peer else "?"):
             transport.abort()
             return
         sock = transport.get_extra_info("socket")

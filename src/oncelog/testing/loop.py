@@ -6,11 +6,14 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog.runtime.process import new_event_loop
 
 T = TypeVar("T")
+
+_TURNS_TO_CLOSE: Final = 3
+"""Turns of the loop until a connection is closed that has just been accepted: made, aborted, lost."""
 
 
 class LoopEnded(Exception):
@@ -62,6 +65,8 @@ class LoopThread:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
+            for _ in range(_TURNS_TO_CLOSE):
+                await asyncio.sleep(0)
 
         self.call(cancel())
         self._loop.call_soon_threadsafe(self._loop.stop)

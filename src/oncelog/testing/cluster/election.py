@@ -25,7 +25,7 @@ def _put_first(client: Client, partition: TopicPartition, broker_id: int) -> Non
     info = client.topic(partition.topic).partitions.get(partition.partition)
     if info is None or broker_id not in info.replicas:
         raise BrokerRefused(
-            ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} as leader of {partition}", "no replica"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {broker_id} as leader of {partition}", "no replica"
         )
     if info.replicas[0] == broker_id:
         return

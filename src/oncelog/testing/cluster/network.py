@@ -9,8 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from oncelog.node.events import ConnectToBroker, DisconnectFromBroker, SendToBroker
+from oncelog.node.events import (
+    BrokerConnected,
+    BrokerDisconnected,
+    BrokerSent,
+    ConnectToBroker,
+    DisconnectFromBroker,
+    Event,
+    SendToBroker,
+)
 from oncelog.runtime.broker_links import BrokerSockets, Dispatch
 
 
@@ -18,7 +27,8 @@ class CuttableSockets(BrokerSockets):
     """The connections of one broker to others. Used on the broker's loop only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch, cut: Iterable[int]) -> None:
-        super().__init__(loop, dispatch)
+        super().__init__(loop, self._tell)
+        self._node = dispatch
         self._cut = set(cut)
         """The ports of the brokers that cannot be reached."""
         self._ports: dict[int, int] = {}
@@ -30,56 +40,36 @@ class CuttableSockets(BrokerSockets):
         self._cut = set(ports)
         for link_id in list(self._held):
             if not self._is_cut(link_id):
-                for call in self._held.pop(link_id):
-                    call()
+                for happen in self._held.pop(link_id, ()):
+                    happen()
 
     def connect(self, effect: ConnectToBroker) -> None:
         """Begin to connect, now or when the cut heals."""
         self._ports[effect.link_id] = effect.port
-        self._pass_or_hold(effect.link_id, lambda: super(CuttableSockets, self).connect(effect))
+        self._now_or_later(effect.link_id, lambda: super(CuttableSockets, self).connect(effect))
 
     def send(self, effect: SendToBroker) -> None:
         """Send, now or when the cut heals."""
-        self._pass_or_hold(effect.link_id, lambda: super(CuttableSockets, self).send(effect))
+        self._now_or_later(effect.link_id, lambda: super(CuttableSockets, self).send(effect))
 
     def disconnect(self, effect: DisconnectFromBroker) -> None:
         """End a connection on this side; what is held of it never arrives."""
-        self._forget(effect.link_id)
+        self._held.pop(effect.link_id, None)
+        self._ports.pop(effect.link_id, None)
         super().disconnect(effect)
 
-    def made(self, link_id: int, transport: asyncio.Transport) -> None:
-        """A connection came about, before the cut or in spite of it: the broker hears of it when it heals."""
-        self._pass_or_hold(link_id, lambda: super(CuttableSockets, self).made(link_id, transport))
-
-    def received(self, link_id: int, data: memoryview) -> None:
-        """Bytes have arrived; the broker sees them now or when the cut heals."""
-        if not self._is_cut(link_id):
-            super().received(link_id, data)
-            return
-        kept = memoryview(bytes(data))
-        self._hold(link_id, lambda: super(CuttableSockets, self).received(link_id, kept))
-
-    def lost(self, link_id: int) -> None:
-        """A connection has ended: a cut hides that, too."""
-
-        def tell() -> None:
-            self._forget(link_id)
-            super(CuttableSockets, self).lost(link_id)
-
-        self._pass_or_hold(link_id, tell)
+    def _tell(self, event: Event) -> None:
+        """Tell the node what has happened to a connection, now or when the cut heals."""
+        assert isinstance(event, BrokerConnected | BrokerSent | BrokerDisconnected)
+        if isinstance(event, BrokerSent) and self._is_cut(event.link_id):
+            event = replace(event, data=memoryview(bytes(event.data)))  # the buffer is used again
+        self._now_or_later(event.link_id, lambda: self._node(event))
 
     def _is_cut(self, link_id: int) -> bool:
         return self._ports.get(link_id) in self._cut
 
-    def _pass_or_hold(self, link_id: int, call: Callable[[], None]) -> None:
+    def _now_or_later(self, link_id: int, happen: Callable[[], None]) -> None:
         if self._is_cut(link_id):
-            self._hold(link_id, call)
+            self._held.setdefault(link_id, []).append(happen)
         else:
-            call()
-
-    def _hold(self, link_id: int, call: Callable[[], None]) -> None:
-        self._held.setdefault(link_id, []).append(call)
-
-    def _forget(self, link_id: int) -> None:
-        self._held.pop(link_id, None)
-        self._ports.pop(link_id, None)
+            happen()
