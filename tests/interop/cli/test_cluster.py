@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,3 +136,41 @@ def test_brokers_that_are_gone_and_brokers_that_do_not_answer(run_at: Callable[[
         assert found["problems"][:2] == ["broker 2 is absent", "broker 3 is unreachable"]
         assert "accepts connections but does not answer" in found["brokers"][2]["error"]
         assert "accepts connections but does not answer" in run("cluster", "status", *quick).out
+
+
+@pytest.mark.slow
+def test_a_broker_is_emptied_and_its_leaders_are_spread(run_at: Callable[[str], Run]) -> None:
+    with Cluster(4) as cluster:
+        run = run_at(cluster.bootstrap_servers)
+        assert run("topic", "create", "t", "-p", "8").code == 0
+        assert run("produce", "t", stdin=b"a\nb\nc\n").code == 0
+        ran = run("cluster", "decommission", "4", "--at-once", "2")
+        assert (ran.code, ran.err) == (0, "")
+        (found,) = json.loads(run("topic", "describe", "t", "--json").out)
+        assert {broker for row in found["partitions"] for broker in row["replicas"]} == {1, 2, 3}
+        assert all(sorted(row["isr"]) == [1, 2, 3] for row in found["partitions"])
+        assert max(Counter(row["replicas"][0] for row in found["partitions"]).values()) == 3
+        cluster.kill(4)
+        assert run("cluster", "status").code == 0
+        assert sorted(run("consume", "t", "-e").out.split()) == ["a", "b", "c"]
+
+
+@pytest.mark.slow
+def test_a_topic_is_spread_its_leaders_chosen_and_a_move_taken_back(
+    run_at: Callable[[str], Run], tmp_path: Path
+) -> None:
+    with Cluster(3) as cluster:
+        run = run_at(cluster.bootstrap_servers)
+        assert run("topic", "create", "t", "--replica-assignment", "1,1,1", "-c", "min.insync.replicas=1").code == 0
+        assert run("produce", "t", stdin=b"a\nb\nc\n").code == 0
+        assert run("topic", "reassign", "-t", "t", "--brokers", "1,2,3", "-r", "2", "--wait").code == 0
+        assert run("topic", "elect").code == 0
+        (found,) = json.loads(run("topic", "describe", "t", "--json").out)
+        assert Counter(row["leader"] for row in found["partitions"]) == {1: 1, 2: 1, 3: 1}
+        cluster.freeze(3, expires=False)
+        plan = tmp_path / "plan.json"
+        plan.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}')
+        quick = ("-b", cluster.brokers[1].bootstrap_servers)
+        assert run("topic", "reassign", "--file", str(plan), "--wait", "--timeout", "0", *quick).code == 1
+        assert run("topic", "reassign", "--cancel", *quick).out == "t-0 stays where it was\n"
+        assert run("topic", "reassign", "--list", *quick).out == "no reassignment is under way\n"

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from oncelog.cli.cluster.configuration import defaults, properties_text
+from oncelog.cli.cluster.configuration import TREE_FILE, defaults, properties_text
 from oncelog.cli.main import invoke
 from oncelog.node.settings import parse_properties
+from oncelog.runtime import data_directory
 from tests.interop.cli.conftest import Run
 from tests.waiting import HANG_S, wait_until
 
@@ -114,6 +115,16 @@ def test_what_is_not_the_users_to_set(options: list[str], tmp_path: Path, capsys
     assert not (tmp_path / "cluster").exists()
 
 
+def test_the_data_of_a_broker_that_was_alone_need_its_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / TREE_FILE).touch()
+    assert TREE_FILE == data_directory.TREE_FILE
+    assert invoke(["cluster", "up", "--data-dir", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert f"mv {tmp_path}/1/coordination.db {tmp_path}/cluster.db" in told
+    assert os.listdir(tmp_path) == ["1"]
+
+
 def test_three_brokers_survive_the_loss_of_one() -> None:
     assert defaults(1) == {"default.replication.factor": "1"}
     assert defaults(2) == {"default.replication.factor": "2"}
@@ -123,3 +134,47 @@ def test_three_brokers_survive_the_loss_of_one() -> None:
 def test_properties_are_read_as_they_were_written() -> None:
     values = {"a": "b", "path": "C:\\logs\\x y", "odd key:=": "# = :", "empty": "", "at end": "\\"}
     assert parse_properties(properties_text(values)) == values
+
+
+@pytest.mark.slow
+def test_three_brokers_go_on_without_one_and_take_it_back(start: Start, run_at: Callable[[str], Run]) -> None:
+    process = start(3)
+    found = when_up(process)
+    run = run_at(found["bootstrap_servers"])
+    assert run("topic", "create", "t", "-p", "3").out == "topic t created: 3 partition(s), replication factor 3\n"
+    assert run("produce", "t", stdin=b"a\nb\nc\n").code == 0
+    os.kill(found["brokers"][1]["pid"], signal.SIGKILL)
+    wait_until(lambda: run("cluster", "status").code == 1, "the death to be known")
+    assert run("produce", "t", stdin=b"d\ne\nf\n").code == 0
+    properties = Path(found["brokers"][1]["data_dir"]).with_name("broker-2.properties")
+    again = subprocess.Popen(
+        [sys.executable, "-m", "oncelog", "serve", "--config", str(properties)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: run("cluster", "status").code == 0, "all three in sync")
+        assert sorted(run("consume", "t", "-e").out.split()) == ["a", "b", "c", "d", "e", "f"]
+    finally:
+        again.kill()
+        again.wait()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(HANG_S) == 0
+    assert not any(is_alive(row["pid"]) for row in found["brokers"])
+
+
+@pytest.mark.slow
+def test_one_broker_becomes_three(start: Start, run_at: Callable[[str], Run]) -> None:
+    process = start(1)
+    run = run_at(when_up(process)["bootstrap_servers"])
+    assert run("topic", "create", "t", "-p", "2").code == 0
+    assert run("produce", "t", stdin=b"a\nb\nc\n").code == 0
+    process.send_signal(signal.SIGINT)
+    assert process.wait(HANG_S) == 0
+
+    run = run_at(when_up(start(3))["bootstrap_servers"])
+    assert run("topic", "reassign", "-t", "t", "--brokers", "1,2,3", "-r", "3", "--wait").code == 0
+    assert run("cluster", "status").code == 0
+    (found,) = json.loads(run("topic", "describe", "t", "--json").out)
+    assert [sorted(row["isr"]) for row in found["partitions"]] == [[1, 2, 3]] * 2
+    assert sorted(run("consume", "t", "-e").out.split()) == ["a", "b", "c"]

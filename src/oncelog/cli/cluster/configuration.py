@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import typer
+
 from oncelog.cli.cluster.processes import BrokerPlan
 
 HOST: Final = "127.0.0.1"
@@ -20,6 +22,8 @@ OURS: Final = (
     "zookeeper.connect",
 )
 """Keys that differ from broker to broker, or say where the cluster is."""
+TREE_FILE: Final = "coordination.db"
+"""The tree of a broker that is alone, in its data directory."""
 _TREE: Final = "cluster.db"
 _REPLICAS: Final = 3
 
@@ -34,7 +38,17 @@ def defaults(brokers: int) -> dict[str, str]:
 
 
 def plan_brokers(directory: Path, brokers: int, base_port: int, values: Mapping[str, str]) -> list[BrokerPlan]:
-    """Write the properties file of each broker, and make the directories."""
+    """Write the properties file of each broker, and make the directory.
+
+    Raises BadParameter for the data of a broker that was alone: without its tree they would belong to no topic.
+    """
+    for broker_id in range(1, brokers + 1):
+        alone = directory / str(broker_id) / TREE_FILE
+        if alone.exists():
+            raise typer.BadParameter(
+                f"broker {broker_id} has been alone; take its topics along: mv {alone} {directory / _TREE}",
+                param_hint="--data-dir",
+            )
     directory.mkdir(parents=True, exist_ok=True)
     plans = []
     for broker_id in range(1, brokers + 1):
@@ -49,9 +63,8 @@ def plan_brokers(directory: Path, brokers: int, base_port: int, values: Mapping[
             "node.id": str(broker_id),
             "listeners": f"PLAINTEXT://{HOST}:{port}",
             "log.dirs": str(plan.data_directory),
+            "oncelog.tree.path": str(directory / _TREE),
         }
-        if brokers > 1:
-            own["oncelog.tree.path"] = str(directory / _TREE)
         plan.properties.write_text(properties_text({**values, **own}), encoding="utf-8")
         plans.append(plan)
     return plans
