@@ -13,7 +13,8 @@ from oncelog.base.tree import Operation, Set
 from oncelog.core.controller import layout
 from oncelog.core.controller.fencing import registration_checks, topics_check
 from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH, PartitionImage
+from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH
+from oncelog.core.controller.replica_sets import min_insync_replicas, with_isr
 
 
 def may_be_in_sync(image: ClusterImage, replica: BrokerId, broker_epoch: int) -> bool:
@@ -24,32 +25,22 @@ def may_be_in_sync(image: ClusterImage, replica: BrokerId, broker_epoch: int) ->
 
 
 def change_in_sync(
-    image: ClusterImage, partition: TopicPartition, in_sync: Sequence[BrokerId], leader_epoch: int, least_in_sync: int
+    image: ClusterImage, partition: TopicPartition, in_sync: Sequence[BrokerId], leader_epoch: int
 ) -> list[Operation] | None:
     """The commit that makes ``in_sync`` the in-sync set of a partition; None where the image has another leader epoch
-    by now, or lacks a broker that it stands on.
-
-    Eligible leaders (KIP-966): while fewer than ``least_in_sync`` are in sync, those that leave the set stay eligible,
-    because the high watermark does not move on without them. A set that is large enough needs none.
-    """
+    by now, or lacks a broker that it stands on."""
     found = image.partition(partition)
     if found is None or found.leader_epoch != leader_epoch:
         return None
     names = (found.leader, *(member for member in in_sync if member not in found.isr))
-    brokers = [image.brokers.get(name) for name in names]
-    if None in brokers:
+    brokers = [broker for name in names if (broker := image.brokers.get(name)) is not None]
+    if len(brokers) < len(names):
         return None
-    members = tuple(replica for replica in found.replicas if replica in in_sync)
-    state = found._replace(isr=members, elr=_eligible(found, members, least_in_sync))
+    members = [replica for replica in found.replicas if replica in in_sync]
+    state = with_isr(found, members, min_insync_replicas(image, image.topics[partition.topic]))
     value = layout.state_value(state, image.controller_epoch)
     return [
         *topics_check(image),
-        *(check for broker in brokers if broker is not None for check in registration_checks(image, broker)),
+        *(check for broker in brokers for check in registration_checks(image, broker)),
         Set(layout.state_path(partition.topic, partition.partition), value, found.version),
     ]
-
-
-def _eligible(before: PartitionImage, members: Sequence[BrokerId], least_in_sync: int) -> tuple[BrokerId, ...]:
-    if len(members) >= least_in_sync:
-        return ()
-    return tuple(replica for replica in (*before.elr, *before.isr) if replica not in members)

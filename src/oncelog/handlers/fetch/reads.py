@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, Offset, TopicId, TopicName, TopicPartition
+from oncelog.core.replicas.follower import EpochEnd, parts
 from oncelog.core.sessions.fetch_cache import FetchPartition
 from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.handlers.support.ports import ClusterView, Partitions
@@ -243,7 +244,7 @@ def _divergence(leader: LeaderLog, asked: FetchPartition) -> PartitionData | Non
     epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch, leader.leader_epoch)
     if epoch == UNKNOWN or end_offset == UNKNOWN or asked.fetch_offset < log.log_start_offset:
         return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch >= asked.last_fetched_epoch and end_offset >= asked.fetch_offset:
+    if not parts(EpochEnd(epoch, end_offset), asked.fetch_offset, asked.last_fetched_epoch):
         return None
     return PartitionData(
         partition_index=asked.partition,

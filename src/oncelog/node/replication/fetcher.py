@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from oncelog.core.replicas.follower import EpochEnd, truncation_offset
 from oncelog.node.events import Fatal, Report
 from oncelog.node.links.broker_links import LinkPurpose
 from oncelog.node.replication.fetch_requests import FetchFrom, FetchRequests, Key
@@ -234,7 +235,7 @@ class LeaderFetcher:
         elif data.error_code:
             self._wait(copy)
         elif data.diverging_epoch is not None:
-            self._truncate(copy, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            self._truncate(copy, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
         else:
             copy.wait_ms, copy.leader_end = FIRST_WAIT_MS, data.high_watermark
             appended = None
@@ -250,12 +251,11 @@ class LeaderFetcher:
             else:
                 self._go_on(copy)
 
-    def _truncate(self, copy: _Copy, epoch: int, leader_end: int) -> None:
-        """Cut where the logs part: the leader's end of the last epoch that both have, or this log's."""
+    def _truncate(self, copy: _Copy, leader_end: EpochEnd) -> None:
         log = copy.log
-        own_epoch, own_end = log.epoch_end_offset(epoch, log.leader_epoch)
-        offset = min(leader_end, log.log_end_offset if own_epoch < 0 else own_end, log.log_end_offset)
-        self._cut(copy, partial(log.truncate_to, max(offset, 0), self._services.deadlines.now_ms))
+        own_end = EpochEnd(*log.epoch_end_offset(leader_end.epoch, log.leader_epoch))
+        offset = truncation_offset(leader_end, own_end, log.log_end_offset)
+        self._cut(copy, partial(log.truncate_to, offset, self._services.deadlines.now_ms))
 
     def _cut(self, copy: _Copy, cut: Callable[[], object]) -> None:
         """Truncate. A failure leaves open what is on the disk: nobody may go on from there."""

@@ -106,9 +106,7 @@ class InSyncSets:
     # Proposals
 
     def _propose(self, leader: LeaderLog, in_sync: Sequence[BrokerId]) -> None:
-        operations = change_in_sync(
-            self._metadata.image, leader.partition, in_sync, leader.leader_epoch, leader.replicas.least_in_sync()
-        )
+        operations = change_in_sync(self._metadata.image, leader.partition, in_sync, leader.leader_epoch)
         if operations is None:
             return  # the image knows of a newer leadership, which is taken over in this event
         is_expansion = len(in_sync) > len(leader.replicas.in_sync)
