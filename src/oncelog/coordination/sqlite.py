@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from oncelog.base.tree import ABSENT, TreeUnavailable
+from oncelog.coordination import sqlite_database
 from oncelog.coordination.changes import Ended, Followers, Listener
 from oncelog.coordination.paths import changed_paths, check_path
 from oncelog.coordination.sqlite_database import TreeUnusable as TreeUnusable
@@ -32,6 +33,7 @@ from oncelog.coordination.sqlite_database import open_database
 from oncelog.coordination.sqlite_journal import changes_between, has_token, position_of, write_change
 from oncelog.coordination.sqlite_operations import carry_out, node_now, nodes_below
 from oncelog.coordination.sqlite_sessions import BEATS, OtherSessions, OwnSession, lock_path
+from oncelog.coordination.sqlite_turns import Turns
 from oncelog.coordination.sqlite_watcher import Watcher
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
 
@@ -61,6 +63,7 @@ class SqliteTree:
         self._data_version = -1
         self._next_beat_s = 0.0
         self._writer, self._reader = open_database(self._path)
+        self._turns = Turns(self._path, sqlite_database.BUSY_S)
         self._delivered = position_of(self._reader)
         self._watcher = Watcher(self._look)
         self._look()  # sessions of processes that have died end before anybody reads
@@ -120,6 +123,7 @@ class SqliteTree:
                 own.release()
             self._own.clear()
             self._others.close()
+            self._turns.close()
             self._reader.close()
             self._writer.close()
 
@@ -155,6 +159,10 @@ class SqliteTree:
             raise SessionLost("the session was ended by another process: this one stood still for too long")
 
     def _transaction(self, work: Callable[[], T]) -> T:
+        with self._turns.turn():
+            return self._in_turn(work)
+
+    def _in_turn(self, work: Callable[[], T]) -> T:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             result = work()

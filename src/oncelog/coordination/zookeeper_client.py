@@ -41,6 +41,14 @@ class Stat(NamedTuple):
     children: int
 
 
+@dataclass(frozen=True, slots=True)
+class CreateNext:
+    """Create a node whose name is ``prefix`` and the number of nodes that were ever created beside it."""
+
+    prefix: str
+    value: bytes
+
+
 class Reason(Enum):
     """Why ZooKeeper refused an operation."""
 
@@ -149,8 +157,9 @@ class ZooKeeperClient:
                 with suppress(exceptions.NodeExistsError):  # another broker was faster
                     self._answered(self._client.create_async(path, b""))
 
-    def transact(self, operations: Sequence[Operation]) -> None:
-        """Carry out all operations or none. Raises Refused, TreeUnavailable, OutcomeUnknown, SessionLost."""
+    def transact(self, operations: Sequence[Operation | CreateNext]) -> str:
+        """Carry out all operations or none; the last path, if it was created. Raises Refused, TreeUnavailable,
+        OutcomeUnknown, SessionLost."""
         if self.lost:
             raise SessionLost("ZooKeeper has ended the session")
         if not self.connected:
@@ -167,18 +176,20 @@ class ZooKeeperClient:
         for index, result in enumerate(results):
             if isinstance(result, Exception) and not isinstance(result, exceptions.RolledBackError):
                 raise Refused(index, _reason(result))
+        return results[-1] if isinstance(results[-1], str) else ""
 
-    def _add(self, transaction: Any, operation: Operation) -> None:
-        path = self._real(operation.path)
+    def _add(self, transaction: Any, operation: Operation | CreateNext) -> None:
         match operation:
-            case Create():
-                transaction.create(path, bytes(operation.value), ephemeral=operation.ephemeral)
-            case Set():
-                transaction.set_data(path, bytes(operation.value), operation.expected_version)
-            case Delete():
-                transaction.delete(path, operation.expected_version)
-            case Check():
-                transaction.check(path, operation.expected_version)
+            case Create(path, value, ephemeral):
+                transaction.create(self._real(path), bytes(value), ephemeral=ephemeral)
+            case CreateNext(prefix, value):
+                transaction.create(self._real(prefix), value, sequence=True)
+            case Set(path, value, version):
+                transaction.set_data(self._real(path), bytes(value), version)
+            case Delete(path, version):
+                transaction.delete(self._real(path), version)
+            case Check(path, version):
+                transaction.check(self._real(path), version)
 
     def _real(self, path: str) -> str:
         return self._chroot + path if path != "/" else self._chroot or "/"

@@ -2,9 +2,8 @@
 
 ``/oncelog_tree`` belongs to the adapter and is no part of the tree that brokers see:
 
-- ``changes/N``: the commit at position N: a line of JSON (format, token, session) and the changes (``change_codec``).
-  The node of a position is created once: of two transactions that would take the same one, ZooKeeper refuses one,
-  whole.
+- ``changes/cN``: the commit at position N + 1: a line of JSON (format, token, session) and the changes
+  (``change_codec``). ZooKeeper numbers them (sequential nodes) by how many were created: no number is left out.
 - ``changes`` itself holds the first position that is kept.
 - ``sessions/S``: the ephemeral nodes of a session, as JSON. ``alive/S``: ephemeral; it goes with the session, and each
   commit checks that it is there.
@@ -29,6 +28,7 @@ from oncelog.ports import ANY_VERSION, Change, CommittedChange, Delete, OutcomeU
 
 ROOT: Final = "/oncelog_tree"
 CHANGES: Final = f"{ROOT}/changes"
+NEXT_CHANGE: Final = f"{CHANGES}/c"
 SESSIONS: Final = f"{ROOT}/sessions"
 ALIVE: Final = f"{ROOT}/alive"
 BASE: Final = (ROOT, CHANGES, SESSIONS, ALIVE)
@@ -36,6 +36,8 @@ KEPT_BYTES: Final = 16 << 20
 TRIM_EVERY: Final = 200
 _DELETES: Final = 500
 """Entries that one transaction removes."""
+_AHEAD: Final = 32
+"""Entries that are read side by side by whoever is behind."""
 _FORMAT: Final = 1
 _FOLLOWER: Final = 0
 """A connection has one session, and that one follower."""
@@ -43,7 +45,12 @@ _FOLLOWER: Final = 0
 
 def change_path(position: int) -> str:
     """The node of a position."""
-    return f"{CHANGES}/{position:016d}"
+    return f"{NEXT_CHANGE}{position - 1:010d}"
+
+
+def position_of(name: str) -> int:
+    """The position of a node of the journal, by its name or its path."""
+    return int(name[-10:]) + 1
 
 
 def encode_entry(token: str, session: str, changes: Iterable[Change]) -> bytes:
@@ -71,7 +78,7 @@ class ZooKeeperJournal:
         self._client = client
         self._lock = threading.Lock()
         """Held while a change is delivered, never while ZooKeeper is asked."""
-        newest = max(map(int, client.children(CHANGES)), default=0)
+        newest = max(map(position_of, client.children(CHANGES)), default=0)
         self.stream = ChangeStream(newest or self._first_kept() - 1)
         self.complete_from = self.stream.position + 1
         """From this position on nothing was missed."""
@@ -103,27 +110,40 @@ class ZooKeeperJournal:
             return self.stream.has(token)
 
     def delivered(self, change: CommittedChange, size: int) -> None:
-        """Deliver a commit that was read, or made, unless another thread has done so."""
+        """Deliver a commit that was read, or made, unless another thread has done so; one of ours before which there is
+        another that was not read waits for its turn in ``catch_up``."""
         with self._lock:
-            if change.position > self.stream.position:
+            if change.position == self.stream.position + 1:
                 self._sizes.append(size)
                 self.stream.deliver(change)
 
     def catch_up(self, watch: Watch | None = None) -> None:
         """Deliver all that ZooKeeper has; ``watch`` is called when there is more."""
+        ahead = 1
         while True:
+            if self._take(ahead) == ahead:
+                ahead = min(2 * ahead, _AHEAD)
+                continue
             position = self.position + 1
-            found = self._client.get(change_path(position))
-            if found is None and (watch is None or self._client.exists(change_path(position), watch) is None):
-                first = self._first_kept()
-                if first <= position:
-                    return
-                self._skip_to(first)
-            elif found is not None:
-                try:
-                    self.delivered(decode_entry(position, found[0]), len(found[0]))
-                except DamagedJournal:
-                    self._skip_to(position + 1)
+            if watch is not None and self._client.exists(change_path(position), watch) is not None:
+                continue
+            first = self._first_kept()
+            if first <= position:
+                return
+            self._skip_to(first)
+
+    def _take(self, count: int) -> int:
+        """Read the next positions side by side, and deliver what is there; how many."""
+        begin = self.position + 1
+        found = self._client.get_all(change_path(position) for position in range(begin, begin + count))
+        for position, (_, node) in enumerate(found, begin):
+            if node is None:
+                return position - begin
+            try:
+                self.delivered(decode_entry(position, node[0]), len(node[0]))
+            except DamagedJournal:
+                self._skip_to(position + 1)
+        return count
 
     def between(self, after: int) -> list[CommittedChange] | None:
         """All commits behind a position that ZooKeeper has; None where some were trimmed or cannot be read."""
@@ -136,9 +156,8 @@ class ZooKeeperJournal:
                 return None
         return changes if self._first_kept() <= after + 1 else None
 
-    def trim(self) -> None:
+    def trim(self, newest: int) -> None:
         """Remove old entries, now and then: those beyond a number, or beyond a number of bytes. Others do so too."""
-        newest = self.position
         if newest % TRIM_EVERY and sum(self._sizes) <= KEPT_BYTES:
             return
         kept, size = 1, 0
@@ -150,7 +169,7 @@ class ZooKeeperJournal:
         else:
             kept = KEPT
         first = max(newest + 1 - kept, 1)
-        old = sorted(int(name) for name in self._client.children(CHANGES) if int(name) < first)
+        old = sorted(position for name in self._client.children(CHANGES) if (position := position_of(name)) < first)
         for at in range(0, len(old), _DELETES):
             part = old[at : at + _DELETES]
             deletes = [Delete(change_path(position), ANY_VERSION) for position in part]

@@ -1,7 +1,7 @@
 """One session of the ZooKeeper tree, from its beginning to its end.
 
-1. A commit is one transaction: a look at the session's own node, the operations, and the next node of the journal.
-   Where the journal's position was taken by another commit, and only there, it is tried again at the next one.
+1. A commit is one transaction: a look at the session's own node, the operations, and the next node of the journal,
+   which ZooKeeper numbers.
 2. The journal is the order: changes are delivered by it alone (``zookeeper_journal``).
 3. ZooKeeper removes the ephemeral nodes of a session that ends, and writes no entry. Whoever notices (each session
    watches those that are alive) writes it, and deletes the session's own node in the same transaction: it is written
@@ -19,16 +19,18 @@ from contextlib import suppress
 from typing import Final
 
 from oncelog.base.tree import ABSENT
-from oncelog.coordination.zookeeper_client import Reason, Refused, ZooKeeperClient
+from oncelog.coordination.zookeeper_client import CreateNext, Reason, Refused, ZooKeeperClient
 from oncelog.coordination.zookeeper_commit import CommitPlan, plan_commit
 from oncelog.coordination.zookeeper_journal import (
     ALIVE,
     BASE,
+    NEXT_CHANGE,
     ROOT,
     SESSIONS,
     ZooKeeperJournal,
     change_path,
     encode_entry,
+    position_of,
 )
 from oncelog.ports import (
     ANY_VERSION,
@@ -108,21 +110,21 @@ class ZooKeeperLink:
             if self.lost:
                 raise SessionLost("ZooKeeper has ended the session")
             plan = plan_commit(operations, self._version_of)
-            change = CommittedChange(self.journal.position + 1, token, tuple(plan.changes.values()))
             ephemeral = self._ephemeral - plan.deleted | plan.created
+            before = self.journal.position
             try:
-                self._write(plan, change, ephemeral)
+                position = self._write(plan, token, ephemeral)
             except Refused as refusal:
                 self._refused(refusal, operations, plan)
             except OutcomeUnknown:
                 self._ephemeral = self._ephemeral | ephemeral
-                self._remember(token, change.position)
+                self._remember(token, before + 1)
                 raise
             else:
                 self._ephemeral = ephemeral
                 with suppress(SessionLost, TreeUnavailable):  # the commit is done; the next one trims
-                    self.journal.trim()
-                return change.position
+                    self.journal.trim(position)
+                return position
         raise TreeUnavailable(f"{ATTEMPTS} commits of others were faster")
 
     def was_committed(self, token: str) -> bool:
@@ -138,25 +140,24 @@ class ZooKeeperLink:
             raise OutcomeUnknown("the entry may be among those that were trimmed before they were read")
         return False
 
-    def _write(self, plan: CommitPlan, change: CommittedChange, ephemeral: frozenset[str]) -> None:
-        data = encode_entry(change.token, self._name, change.changes)
-        operations: list[Operation] = [Check(f"{ALIVE}/{self._name}", ANY_VERSION), *plan.operations]
+    def _write(self, plan: CommitPlan, token: str, ephemeral: frozenset[str]) -> int:
+        data = encode_entry(token, self._name, plan.changes.values())
+        operations: list[Operation | CreateNext] = [Check(f"{ALIVE}/{self._name}", ANY_VERSION), *plan.operations]
         if ephemeral != self._ephemeral:
             operations.append(Set(f"{SESSIONS}/{self._name}", json.dumps(sorted(ephemeral)).encode(), ANY_VERSION))
-        operations.append(Create(change_path(change.position), data))
-        self.client.transact(operations)
-        self.journal.delivered(change, len(data))
+        operations.append(CreateNext(NEXT_CHANGE, data))
+        position = position_of(self.client.transact(operations))
+        self.journal.delivered(CommittedChange(position, token, tuple(plan.changes.values())), len(data))
+        return position
 
     def _refused(self, refusal: Refused, operations: Sequence[Operation], plan: CommitPlan) -> None:
         """Return where the commit is to be tried again; raise otherwise."""
         index = refusal.index - 1  # of the operations asked for: before them is the look at the session
-        if index < 0:
+        if not 0 <= index < len(operations):
             self._expelled = True
             self._wake.set()
             raise SessionLost("the session was ended")
-        if index >= len(operations):
-            self.journal.catch_up()  # its position is taken
-        elif index not in plan.assumed or refusal.reason is not Reason.VERSION:
+        if index not in plan.assumed or refusal.reason is not Reason.VERSION:
             raise Conflict(operations[index])
 
     def _remember(self, token: str, position: int) -> None:
@@ -181,7 +182,9 @@ class ZooKeeperLink:
                 self._bury(name)
 
     def _bury(self, name: str) -> None:
-        """End a session, whether ZooKeeper has ended it or not: its ephemeral nodes go with an entry of the journal."""
+        """End a session, whether ZooKeeper has ended it or not: its ephemeral nodes go with an entry of the journal.
+        The entry names its number itself, so that ZooKeeper refuses it if anything was committed since the nodes were
+        looked at: they may have been made again."""
         for _ in range(ATTEMPTS):
             found = self.client.get(f"{SESSIONS}/{name}")
             if found is None:

@@ -151,11 +151,12 @@ def test_sessions_leave_no_files_behind(path: Path) -> None:
     for session in (tree.session(), tree.session(), other.session()):
         session.commit([Create(f"/e{session._session_id}", b"", ephemeral=True)])
     names = sorted(each.name.partition(".session-")[0] for each in path.parent.iterdir())
-    assert names == ["tree.db", "tree.db", "tree.db", "tree.db", "tree.db-shm", "tree.db-wal", "tree.db.opening"]
+    assert names == ["tree.db"] * 4 + [f"tree.db{end}" for end in ("-shm", "-wal", ".opening", ".waiting", ".writing")]
     tree.close()
     other.close()
     SqliteTree(path).close()
-    assert sorted(each.name for each in path.parent.iterdir()) == ["tree.db", "tree.db.opening"]
+    names = sorted(each.name for each in path.parent.iterdir())
+    assert names == ["tree.db", "tree.db.opening", "tree.db.waiting", "tree.db.writing"]
 
 
 def test_what_dead_processes_left_is_removed_before_the_tree_is_read(path: Path) -> None:

@@ -1,0 +1,90 @@
+"""Whose turn it is to write: processes that commit at the same time let each other in.
+
+SQLite's own lock goes to whoever asks at the right moment. A process that commits in a row asks at once, the others
+every now and then, and one of them may wait for seconds. So a commit has ``flock`` on a file before it asks SQLite:
+
+1. Whoever does not get it asks again every half millisecond, and meanwhile holds a second file in common with all who
+   wait. After the time a commit may wait, the tree is unavailable.
+2. Whoever gives it back looks if somebody holds the second file, and then stays away for longer than that between two
+   of his own commits.
+
+A process that dies lets go of both. Without others it costs two calls of the kernel.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from oncelog.base.tree import TreeUnavailable
+
+_ASK_AGAIN_S: Final = 0.0005
+_STAY_AWAY_S: Final = 0.0015
+
+
+class Turns:
+    """The turns of one process. One thread at a time."""
+
+    def __init__(self, database: Path, wait_s: float) -> None:
+        """Raises OSError."""
+        self._database = database
+        self._wait_s = wait_s
+        self._not_before_s = 0.0
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._writing = os.open(f"{database}.writing", flags, 0o644)
+        try:
+            self._waiting = os.open(f"{database}.waiting", flags, 0o644)
+        except OSError:
+            os.close(self._writing)
+            raise
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the right to write. Raises TreeUnavailable."""
+        pause_s = self._not_before_s - time.monotonic()
+        if pause_s > 0:
+            time.sleep(pause_s)
+        if not _lock(self._writing, fcntl.LOCK_EX):
+            self._wait()
+        try:
+            yield
+        finally:
+            fcntl.flock(self._writing, fcntl.LOCK_UN)
+            if _lock(self._waiting, fcntl.LOCK_EX):
+                fcntl.flock(self._waiting, fcntl.LOCK_UN)
+            else:
+                self._not_before_s = time.monotonic() + _STAY_AWAY_S
+
+    def close(self) -> None:
+        """Let go of the files."""
+        os.close(self._writing)
+        os.close(self._waiting)
+
+    def _wait(self) -> None:
+        deadline_s = time.monotonic() + self._wait_s
+        is_seen = False
+        try:
+            while True:
+                is_seen = is_seen or _lock(self._waiting, fcntl.LOCK_SH)
+                if _lock(self._writing, fcntl.LOCK_EX):
+                    return
+                if time.monotonic() > deadline_s:
+                    raise TreeUnavailable(f"cannot write {self._database}: another process does not come to an end")
+                time.sleep(_ASK_AGAIN_S)
+        finally:
+            if is_seen:
+                fcntl.flock(self._waiting, fcntl.LOCK_UN)
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    """True if the lock could be had at once."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
