@@ -12,7 +12,7 @@ from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.topics import NewTopic, create_topics
-from oncelog.ports import Operation, OutcomeUnknown, TreeUnavailable
+from oncelog.ports import CommitTooLarge, Conflict, Operation, OutcomeUnknown, TreeUnavailable
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import PRODUCE_VERSION, batch, create_topic, produce, produced
@@ -102,6 +102,33 @@ def test_a_tree_that_cannot_be_written_refuses_changes_and_nothing_else(driver, 
     assert serves(driver)
     monkeypatch.undo()
     assert error_of(asked_to_create(driver)) is ErrorCode.NONE
+
+
+def test_a_tree_that_is_gone_after_it_refused_a_commit_ends_nothing(driver, monkeypatch):
+    """A conflict is answered when the image has what was in the way: that cannot be asked for any more."""
+
+    def refuse(operations: Sequence[Operation], token: str = "") -> int:
+        raise Conflict(operations[0])
+
+    def unreachable() -> int:
+        raise TreeUnavailable("the tree cannot be reached")
+
+    monkeypatch.setattr(driver.session, "commit", refuse)
+    monkeypatch.setattr(driver.session, "position", unreachable)
+    assert error_of(asked_to_create(driver)) is ErrorCode.REQUEST_TIMED_OUT
+    monkeypatch.undo()
+    assert serves(driver)
+    assert error_of(asked_to_create(driver)) is ErrorCode.NONE
+
+
+def test_a_commit_that_the_tree_does_not_take_for_its_size_is_refused_and_ends_nothing(driver, monkeypatch):
+    def refuse(operations: Sequence[Operation], token: str = "") -> int:
+        raise CommitTooLarge(600_000)
+
+    monkeypatch.setattr(driver.session, "commit", refuse)
+    assert error_of(asked_to_create(driver)) is ErrorCode.REQUEST_TIMED_OUT
+    assert driver.fatal is None
+    assert serves(driver)
 
 
 def test_a_tree_that_fails_in_the_middle_of_a_write_ends_the_node(driver, monkeypatch):
