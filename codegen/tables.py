@@ -77,6 +77,11 @@ EXTENSIONS = {
         Field(name="led_partitions", type="int32", versions=VersionRange(0, 2), is_array=True, tag=10000),
         Field(name="leader_epochs", type="int32", versions=VersionRange(0, 2), is_array=True, tag=10001),
     ),
+    ("fetch", "PartitionData"): (
+        # Whose the open transactions are that begin in what a replica fetches, so that it knows when it leads: entries
+        # of the file ``transactional-ids``. Only in answers to replicas.
+        Field(name="transactional_ids", type="bytes", versions=VersionRange(12, 18), tag=10000, default='b""'),
+    ),
     ("describe_producers", "ProducerState"): (
         # What the leader knows of an open transaction beyond Apache Kafka's answer: whose it is, and what it found out
         # about it when it grew old (specification of hanging transactions). Clients pass over both.

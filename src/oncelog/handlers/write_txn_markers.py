@@ -24,7 +24,7 @@ from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.markers_audit import open_there, record_of
 from oncelog.handlers.support.metadata_changes import may_cluster
 from oncelog.handlers.support.ports import Marker
-from oncelog.handlers.support.transaction_findings import is_protected
+from oncelog.handlers.support.transaction_findings import marker_refusal
 from oncelog.handlers.support.transaction_requests import by_topic
 from oncelog.handlers.support.waits import NextSlice, Steps, UntilDurable
 from oncelog.handlers.support.yielding import SliceBudget
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition here",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has gone while the marker was being made durable, or "
-    "(administrator) the coordinators here have not read their logs yet: they may have decided or prepared it",
+    "(administrator) its coordinator cannot be asked now, or those here have not read their logs yet: they may have "
+    "decided or prepared it",
     ErrorCode.REQUEST_TIMED_OUT: "the marker is not durable within request.timeout.ms",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is newer, or (administrator) not exactly this one",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a coordinator of a newer epoch has written here",
@@ -88,7 +89,7 @@ def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[Write
             yield NextSlice()
         try:
             for partition in _partitions(marker):
-                written[partition] = _write(marker, partition, context, ends)
+                written[partition] = yield from _write(marker, partition, context, ends)
                 if budget.spent():
                     yield NextSlice()
         finally:  # also when the requester does not wait for the end
@@ -106,13 +107,13 @@ def _partitions(marker: WritableTxnMarker) -> Iterator[TopicPartition]:
 
 def _write(
     marker: WritableTxnMarker, partition: TopicPartition, context: Context, ends: dict[TopicPartition, Offset]
-) -> ErrorCode:
+) -> Steps[ErrorCode]:
     leader = context.partitions.leader_log(partition)
     if isinstance(leader, ErrorCode):
         return leader
     written = _marker(marker, leader.log, context.version)
     if written.start_offset != NO_OFFSET:
-        refusal = _administrators_refusal(written, leader.log, context, ends_live=marker.ends_live)
+        refusal = yield from _administrators_refusal(written, leader.log, context, ends_live=marker.ends_live)
         if refusal is not ErrorCode.NONE:
             return refusal
     try:
@@ -125,8 +126,11 @@ def _write(
     return ErrorCode.NONE
 
 
-def _administrators_refusal(marker: Marker, log: PartitionLog, context: Context, *, ends_live: bool) -> ErrorCode:
-    """The error if an administrator's marker may not end the transaction it names; the log checks the name itself."""
+def _administrators_refusal(
+    marker: Marker, log: PartitionLog, context: Context, *, ends_live: bool
+) -> Steps[ErrorCode]:
+    """The error if an administrator's marker may not end the transaction it names; the log checks the name itself. The
+    leadership that was there before is there still when NONE is returned."""
     if marker.committed:
         return ErrorCode.INVALID_REQUEST
     entry = log.producers.entries.get(marker.producer_id)
@@ -137,8 +141,7 @@ def _administrators_refusal(marker: Marker, log: PartitionLog, context: Context,
         return ErrorCode.NONE
     if context.transactions.is_loading():
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    protected = is_protected(context.transactions, context.cluster, opened, entry, ends_live=ends_live)
-    return ErrorCode.INVALID_TXN_STATE if protected else ErrorCode.NONE
+    return (yield from marker_refusal(opened, entry, context, ends_live=ends_live))
 
 
 def _marker(marker: WritableTxnMarker, log: PartitionLog, version: int) -> Marker:

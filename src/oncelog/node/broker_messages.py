@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.base.ids import BrokerId, ProducerId, TopicPartition
+from oncelog.base.ids import BrokerId, ProducerId, TopicPartition, TransactionalId
 
 if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest
@@ -56,7 +56,17 @@ class AwaitMarkers:
     producer_ids: frozenset[ProducerId]
 
 
-Message = WriteMarker | AddPartitions | AwaitMarkers
+@dataclass(frozen=True, slots=True)
+class DescribeTransaction:
+    """Describe a transaction that the receiver coordinates (DescribeTransactions). Answered with its
+    ``TransactionDescription``, by what is durable; once the transaction is decided the partitions are those that wait
+    for their marker. Answered with None where the coordinator does not know the id, and UNREACHABLE where the receiver
+    cannot say. Only for other brokers: here the shard is looked at."""
+
+    transactional_id: TransactionalId
+
+
+Message = WriteMarker | AddPartitions | AwaitMarkers | DescribeTransaction
 
 
 class BrokerMessages:

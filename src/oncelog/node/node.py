@@ -23,6 +23,7 @@ from oncelog.handlers.support.context import Authoriser
 from oncelog.handlers.support.ports import Ports
 from oncelog.handlers.support.waits import (
     AddToTransaction,
+    AskCoordinator,
     CommitMetadata,
     Coordinate,
     NextSlice,
@@ -67,6 +68,7 @@ from oncelog.node.events import (
     Stopped,
     Synced,
 )
+from oncelog.node.hanging.questions import CoordinatorQuestions
 from oncelog.node.hanging.watch import HangingTransactionWatch
 from oncelog.node.links.broker_links import BrokerLinks, LinkPurpose
 from oncelog.node.metadata import Metadata
@@ -152,8 +154,9 @@ class Node:
             self._messages,
             self.audit_trail,
         )
+        self._questions = CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._runnable)
         self.hanging_watch = HangingTransactionWatch(
-            self.partitions, self.transactions, self.cluster, logs.transactions, self._deadlines
+            self.partitions, self.transactions, self._questions, self.cluster, logs, self._deadlines
         )
         ports = Ports(self.partitions, self.groups, self.transactions, self.cluster)
         self.requests = Requests(ports, authoriser, self._parking(), self._deadlines, self._runnable, self._outbox)
@@ -188,6 +191,7 @@ class Node:
             TransactEach: self.transactions.park_each,
             AddToTransaction: self.transactions.park_adding,
             UntilMarked: self.transactions.marker_waits.park,
+            AskCoordinator: self._questions.park,
             CommitMetadata: self._metadata_log.park,
             UntilProducerId: self._producer_ids.park,
             NextSlice: self._runnable.park,

@@ -27,6 +27,7 @@ POISON = object()
 OUR_OWN = {
     "WritableTxnMarker": {"start_offset", "ends_live"},
     "ListTransactionsRequest": {"led_partitions", "leader_epochs"},
+    "PartitionData": {"transactional_ids"},
     "ProducerState": {"transactional_id", "verdict"},
 }
 """Tagged fields that kio does not know; left at their defaults."""

@@ -107,6 +107,7 @@ def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchR
         max_bytes=min(request.max_bytes, context.cluster.config.get("fetch.max.bytes")),
         read_committed=request.isolation_level == READ_COMMITTED and sorting.replica is None,
         replica=sorting.replica,
+        anew=request.session_epoch <= 0,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, Offset, TopicId, TopicName, TopicPartition
+from oncelog.base.units import MIB
 from oncelog.core.replicas.follower import EpochEnd, parts
 from oncelog.core.sessions.fetch_cache import FetchPartition
 from oncelog.handlers.support.leadership import LeaderLog
@@ -22,6 +23,8 @@ from oncelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, Part
 
 NO_RECORDS: Final = b""
 UNKNOWN: Final = -1
+MOST_BYTES_OF_IDS: Final = MIB
+"""Of transactional ids in an answer to a replica; what is left out costs names after a failover, no more."""
 
 
 class Replica(NamedTuple):
@@ -35,18 +38,21 @@ class FetchReads:
     """The partitions of one request that are there and may be read, with the request's limits.
 
     ``max_bytes`` is of the whole answer; ``min_bytes`` is what a waiting request waits for. A ``replica`` reads up to
-    the log end offset, and with each read it says what it has.
+    the log end offset, and with each read it says what it has. It is told whose the open transactions are that begin in
+    what it reads, of all that are open where it asks ``anew``.
     """
 
     __slots__ = (
         "_appended",
         "_found",
+        "_ids_left",
         "_left",
         "_max_bytes",
         "_min_bytes",
         "_partitions",
         "_read_committed",
         "_replica",
+        "_replica_asks_anew",
         "_sizes",
         "_total",
         "_urgent",
@@ -63,9 +69,11 @@ class FetchReads:
         max_bytes: int,
         read_committed: bool,
         replica: Replica | None = None,
+        anew: bool = False,
     ) -> None:
         self._partitions = port
         self._replica = replica
+        self._replica_asks_anew = anew
         self.partitions = partitions
         self._max_bytes = max_bytes
         self._min_bytes = min(min_bytes, max_bytes)
@@ -82,6 +90,7 @@ class FetchReads:
         self.answers: list[tuple[FetchPartition, PartitionData]] = []
         self._left = self._max_bytes
         self._found = 0
+        self._ids_left = MOST_BYTES_OF_IDS
         self._appended.clear()
         self._urgent = not self.partitions
 
@@ -192,6 +201,8 @@ class FetchReads:
             aborted_transactions=[] if self._read_committed else None,
             records=NO_RECORDS,
         )
+        if self._replica is not None and name in log.transactions.partitions:
+            self._tell_ids(name, log, Offset(offset), answer)
         if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
             if leader.appended_end is not None and log.log_end_offset > offset:
                 self._appended[name] = log.log_end_offset
@@ -221,6 +232,11 @@ class FetchReads:
                 for producer_id, first_offset in read.aborted
             ]
         return answer, read.size_bytes
+
+    def _tell_ids(self, name: TopicPartition, log: PartitionLog, offset: Offset, answer: PartitionData) -> None:
+        since = 0 if self._replica_asks_anew else offset
+        answer.transactional_ids = log.transactions.known_since(name, since, self._ids_left)
+        self._ids_left -= len(answer.transactional_ids)
 
 
 def failed(asked: FetchPartition, error_code: ErrorCode, *, read: bool = True) -> PartitionData:

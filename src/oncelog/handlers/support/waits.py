@@ -17,7 +17,7 @@ from oncelog.base.tree import Operation
 
 if TYPE_CHECKING:
     from oncelog.core.groups.shard import Decision, GroupShard
-    from oncelog.core.transactions.model import AddRequest
+    from oncelog.core.transactions.model import AddRequest, Identity
     from oncelog.core.transactions.model import Decision as TransactionDecision
     from oncelog.core.transactions.shard import TransactionShard
 
@@ -108,6 +108,18 @@ class UntilMarked:
 
 
 @dataclass(slots=True)
+class AskCoordinator:
+    """Ask the coordinator of ``transactional_id``, on whichever broker it is, about what ``identity`` has open on
+    ``partition``. Resumed with a ``Finding``, or None where the coordinator cannot be asked. On another broker the
+    answer is as old as its way back: the partition has to be looked at again."""
+
+    transactional_id: TransactionalId
+    identity: Identity
+    partition: TopicPartition
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
 class CommitMetadata:
     """Change the coordination tree atomically. Resumed with a ``CommitOutcome``: COMMITTED (the cluster image has it,
     its logs are created, altered or marked for deletion), CONFLICT (read the image and decide again) or UNAVAILABLE."""
@@ -151,6 +163,7 @@ Wait = (
     | TransactEach
     | AddToTransaction
     | UntilMarked
+    | AskCoordinator
     | CommitMetadata
     | UntilProducerId
     | NextSlice

@@ -184,14 +184,16 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
 
     def park_adding(self, task: Task, wait: AddToTransaction) -> None:
         """Ask the coordinator of a transaction, on whichever broker it is."""
-        coordinator = self._coordinator_of(wait.request.transactional_id)
+        coordinator = self.coordinator_of(wait.request.transactional_id)
         if isinstance(coordinator, ErrorCode):
             self._runnable.wake(task, error=CoordinatorRefusal(coordinator))
             return
         message = AddPartitions(wait.request, wait.verify_only)
         task.forget = self._messages.send(coordinator, message, partial(self._resume_adding, task))
 
-    def _coordinator_of(self, transactional_id: TransactionalId) -> BrokerId | ErrorCode:
+    def coordinator_of(self, transactional_id: TransactionalId) -> BrokerId | ErrorCode:
+        """The broker that coordinates an id; NOT_COORDINATOR where there are no coordinators yet,
+        COORDINATOR_NOT_AVAILABLE where nobody leads the id's partition."""
         topic = self._metadata.image.topics.get(TRANSACTION_STATE)
         if topic is None:
             return ErrorCode.NOT_COORDINATOR

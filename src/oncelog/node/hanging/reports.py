@@ -22,7 +22,7 @@ _UNITS: Final = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, 
 _PLAIN: Final = re.compile(r"[\w.@:-]+", re.ASCII)
 _CHECKED: Final = (
     "transaction.orphan.action is abort and the grace period is over",
-    "the coordinator, asked in the same step, does not know of it",
+    "the coordinator does not know of it, and nothing was written since it was asked",
     "not in two-phase commit",
     "the open transaction begins at the start offset and the producer epoch is the latest",
 )

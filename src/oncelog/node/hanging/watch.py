@@ -5,7 +5,10 @@ coordinator knows whether anybody is going to end it. What has been open for a w
 asked, and asked again when the transaction is older than its own time-out, and then from time to time. What is found is
 a verdict (``base.transaction_verdicts``) that DescribeProducers tells; a hanging one is a metric and a line of the log.
 With ``transaction.orphan.action=abort`` it is ended too, never silently, and never one that is live or in two-phase
-commit: the coordinator's word is taken in the step in which the marker is written.
+commit: the marker is written in the step in which the coordinator's word comes, if nothing has changed on the
+partition since it was asked for.
+
+A follower watches too, for the day on which it leads: it writes the ids down that its leader tells it.
 
 Cost: a transaction that ends within a second costs a place in a queue, one that ends within ten an entry in a heap and
 the writing of its id; partitions without an open transaction cost nothing at all. A pass is bounded.
@@ -14,24 +17,28 @@ the writing of its id; partitions without an open transaction cost nothing at al
 from __future__ import annotations
 
 import heapq
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode, Verdict, late_after_ms
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.core.transactions.findings import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
 from oncelog.handlers.support.ports import ClusterView, Marker, Partitions, Transactions
-from oncelog.handlers.support.transaction_findings import finding_of, ids_of
+from oncelog.handlers.support.transaction_findings import identity_of, ids_of
 from oncelog.node.deadlines import Alarm, Deadlines
 from oncelog.node.events import Effect, Report
 from oncelog.node.hanging import reports
+from oncelog.node.hanging.questions import CoordinatorQuestions
+from oncelog.node.hanging.watched import Asked, Watched
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
     from oncelog.core.producers.entry import ProducerEntry
+    from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
-    from oncelog.storage.transactions.open_transactions import OpenTransaction, OpenTransactions
+    from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 PASS_MS: Final = SECOND_MS
 """Between two passes, and how long a transaction has to be open before its id is written down."""
@@ -43,27 +50,6 @@ LOOKS_PER_SLICE: Final = 100
 SLICE_PAUSE_MS: Final = 10
 
 
-class _Watched:
-    """A transaction that has been open for a while, and when to look at it next."""
-
-    __slots__ = ("at_ms", "found_ms", "order", "reported", "timeout_ms", "transaction", "unknown_looks")
-
-    def __init__(self, transaction: OpenTransaction, at_ms: int, order: int) -> None:
-        self.transaction = transaction
-        self.at_ms = at_ms
-        self.order = order
-        self.timeout_ms = -1
-        """Its own time-out, once its coordinator has said so: it may be forgotten later."""
-        self.found_ms: int | None = None
-        """Since when it is known to hang."""
-        self.reported = False
-        self.unknown_looks = 0
-        """How often nobody could say anything about it, in a row."""
-
-    def __lt__(self, other: _Watched) -> bool:
-        return (self.at_ms, self.order) < (other.at_ms, other.order)
-
-
 class HangingTransactionWatch:
     """See the module."""
 
@@ -71,17 +57,21 @@ class HangingTransactionWatch:
         self,
         partitions: Partitions,
         coordinators: Transactions,
+        questions: CoordinatorQuestions,
         cluster: ClusterView,
-        transactions: OpenTransactions,
+        logs: LogDirectory,
         deadlines: Deadlines,
     ) -> None:
         self._partitions = partitions
         self._coordinators = coordinators
+        self._questions = questions
         self._cluster = cluster
-        self._transactions = transactions
+        self._logs = logs
+        self._transactions = logs.transactions
         self._deadlines = deadlines
+        self._in_pass = False
         self._alarm: Alarm | None = None
-        self._due: list[_Watched] = []
+        self._due: list[Watched] = []
         self._order = 0
         self._reports: list[Effect] = []
         self._overdue: dict[tuple[str, int, int], None] = {}
@@ -111,7 +101,9 @@ class HangingTransactionWatch:
         self._alarm = self._deadlines.at(at_ms, self._pass)
 
     def _pass(self, now_ms: int) -> None:
+        self._in_pass = True
         more = self._adopt(now_ms) | self._look_at_due(now_ms)
+        self._in_pass = False
         if more:
             self._wake_at(now_ms + SLICE_PAUSE_MS)
         elif self._transactions.begun:
@@ -134,17 +126,17 @@ class HangingTransactionWatch:
                 adopted += 1
                 self._order += 1
                 # What a start has found waits as long: by then coordinators have read their logs.
-                heapq.heappush(self._due, _Watched(transaction, now_ms + FIRST_LOOK_MS - PASS_MS, self._order))
+                heapq.heappush(self._due, Watched(transaction, now_ms + FIRST_LOOK_MS - PASS_MS, self._order))
                 written[transaction.partition] = None
         self._write_ids(written)
         return adopted == ADOPTED_PER_SLICE
 
     def _write_ids(self, partitions: dict[TopicPartition, None]) -> None:
         for partition in partitions:
-            leader = self._partitions.leader_log(partition)
+            log = self._logs.logs.get(partition)
             try:
-                if not isinstance(leader, ErrorCode):
-                    self._transactions.write_ids(leader.log)
+                if log is not None:
+                    self._transactions.write_ids(log)
             except OSError as error:  # costs a name after the next restart, no more
                 self._reports.append(Report("error", f"transactional ids of {partition} were not written: {error}"))
 
@@ -152,7 +144,7 @@ class HangingTransactionWatch:
 
     def _look_at_due(self, now_ms: int) -> bool:
         """Look at what is due; whether there is more."""
-        due: list[_Watched] = []
+        due: list[Watched] = []
         while self._due and self._due[0].at_ms <= now_ms and len(due) < LOOKS_PER_SLICE:
             watched = heapq.heappop(self._due)
             if not watched.transaction.ended:
@@ -163,23 +155,55 @@ class HangingTransactionWatch:
             transaction = watched.transaction
             if transaction.transactional_id is None:
                 transaction.transactional_id = names.get(transaction.producer_id)
-            again_ms = self._look(watched, now_ms)
-            if again_ms is not None:
-                watched.at_ms = max(again_ms, now_ms + PASS_MS)
-                heapq.heappush(self._due, watched)
+            self._look(watched, now_ms)
         return bool(self._due) and self._due[0].at_ms <= now_ms
 
-    def _look(self, watched: _Watched, now_ms: int) -> int | None:
-        """Find out about one; when to look again, None: never."""
+    def _look(self, watched: Watched, now_ms: int) -> None:
+        """Ask about one."""
         transaction = watched.transaction
         leader = self._partitions.leader_log(transaction.partition)
         if isinstance(leader, ErrorCode):
-            return now_ms + AGAIN_MS  # its leader looks at it; this broker may lead next
-        log = leader.log
-        entry = log.producers.entries.get(transaction.producer_id)
+            self._look_again(watched, now_ms + AGAIN_MS, now_ms)  # this broker may come to lead the partition
+            return
+        entry = leader.log.producers.entries.get(transaction.producer_id)
         if entry is None or entry.transaction_first_offset != transaction.start_offset:
-            return None
-        finding = self._ask(transaction, entry)
+            return
+        asked = Asked(leader, entry)
+        if transaction.transactional_id is None:
+            self._answered(watched, asked, ID_UNKNOWN)
+            return
+        self.looks += 1
+        self._questions.ask(
+            TransactionalId(transaction.transactional_id),
+            identity_of(entry),
+            transaction.partition,
+            partial(self._answered, watched, asked),
+        )
+
+    def _look_again(self, watched: Watched, at_ms: int, now_ms: int) -> None:
+        watched.at_ms = max(at_ms, now_ms + PASS_MS)
+        heapq.heappush(self._due, watched)
+        if not self._in_pass:
+            self._wake_at(watched.at_ms)
+
+    def _answered(self, watched: Watched, asked: Asked, found: Finding | None) -> None:
+        """Draw the conclusions from the coordinator's answer. "Hanging" counts only if nothing has come since."""
+        now_ms = self._deadlines.now_ms
+        if watched.transaction.ended:
+            return
+        again_ms: int | None = now_ms + PASS_MS
+        leader = self._partitions.leader_log(watched.transaction.partition)
+        finding = COORDINATOR_NOT_AVAILABLE if found is None else found
+        if finding.verdict is not Verdict.HANGING or asked.is_still_so(leader):
+            again_ms = self._judge(watched, finding, asked.leader.log, asked.entry, now_ms)
+        if again_ms is not None:
+            self._look_again(watched, again_ms, now_ms)
+
+    def _judge(
+        self, watched: Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
+    ) -> int | None:
+        """Tell what was found about one; when to look again, None: never."""
+        transaction = watched.transaction
         if 0 < finding.timeout_ms < NEVER_TIMES_OUT:
             watched.timeout_ms = finding.timeout_ms
         if finding.code is ReasonCode.TWO_PHASE:
@@ -199,16 +223,7 @@ class HangingTransactionWatch:
             self._warn(reports.late(transaction, finding, log, entry.epoch, now_ms))
         return now_ms + AGAIN_MS
 
-    def _ask(self, transaction: OpenTransaction, entry: ProducerEntry) -> Finding:
-        if transaction.transactional_id is None:
-            return ID_UNKNOWN
-        self.looks += 1
-        found = finding_of(
-            self._coordinators, self._cluster, transaction.transactional_id, entry, transaction.partition
-        )
-        return COORDINATOR_NOT_AVAILABLE if found is None else found
-
-    def _late_after_ms(self, watched: _Watched) -> int:
+    def _late_after_ms(self, watched: Watched) -> int:
         return late_after_ms(watched.timeout_ms, int(self._cluster.config.get("transaction.max.timeout.ms")))
 
     def _warn(self, message: str) -> None:
@@ -217,7 +232,7 @@ class HangingTransactionWatch:
     # Hanging transactions
 
     def _hanging(
-        self, watched: _Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
+        self, watched: Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> int | None:
         if watched.found_ms is None:
             watched.found_ms = now_ms
@@ -229,7 +244,7 @@ class HangingTransactionWatch:
         abort_ms = watched.found_ms + int(config.get("transaction.orphan.grace.ms"))
         if now_ms < abort_ms:
             return min(abort_ms, now_ms + AGAIN_MS)
-        # What was found was found in this very step: nobody can have made the transaction live since.
+        # What was found came in this very step, and the producer has not written since the question: it is not live.
         outcome = self._abort(watched.transaction, entry)
         record = reports.self_abort(watched.transaction, finding, entry.epoch, watched.found_ms, now_ms, outcome.name)
         self._coordinators.audit(record)

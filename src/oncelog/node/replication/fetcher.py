@@ -244,6 +244,8 @@ class LeaderFetcher:
                 appended = log.append_replicated(
                     records, now_ms=services.deadlines.now_ms, leader_epoch=copy.leader_epoch
                 )
+            if data.transactional_ids:
+                log.transactions.told(copy.partition, bytes(data.transactional_ids))
             if log.follow(data.high_watermark, data.log_start_offset):
                 services.delayed_fetches.changed(copy.partition)
             if appended is not None and appended.batch_count:

@@ -46,6 +46,14 @@ def _never(right: Any) -> Any:
     return is_so
 
 
+def _no_refusal(right: Any) -> Any:
+    def refusal(*what: Any, **how: Any) -> Any:
+        yield from ()
+        return ErrorCode.NONE
+
+    return refusal
+
+
 def _two_phase_forgotten(right: Any) -> Any:
     def takes_marker(code: ReasonCode, *, forced: bool) -> Any:
         return code is ReasonCode.TWO_PHASE or right(code, forced=forced)
@@ -65,12 +73,12 @@ def _no_grace(right: Any) -> Any:
 
 def _found(code: ReasonCode) -> Any:
     def applied(right: Any) -> Any:
-        def ask(self: HangingTransactionWatch, transaction: Any, entry: Any) -> Any:
-            finding = right(self, transaction, entry)
-            wrong = finding.code is code
-            return finding._replace(code=ReasonCode.ENDED, timeout_ms=1_000) if wrong else finding
+        def judge(self: HangingTransactionWatch, watched: Any, finding: Any, log: Any, entry: Any, now_ms: int) -> Any:
+            if finding.code is code:
+                finding = finding._replace(code=ReasonCode.ENDED, timeout_ms=1_000)
+            return right(self, watched, finding, log, entry, now_ms)
 
-        return ask
+        return judge
 
     return applied
 
@@ -133,8 +141,8 @@ ADMINISTRATORS: Final = (
         "coordinator-not-asked",
         "a leader writes an administrator's marker without asking the coordinator again",
         write_txn_markers,
-        "is_protected",
-        _never,
+        "marker_refusal",
+        _no_refusal,
     ),
     Mutant(
         "two-phase-not-protected",
@@ -161,14 +169,14 @@ ADMINISTRATORS: Final = (
         "live-ones-orphaned",
         "a broker that ends orphans takes what is older than its time-out for one",
         HangingTransactionWatch,
-        "_ask",
+        "_judge",
         _found(ReasonCode.ONGOING),
     ),
     Mutant(
         "prepared-ones-orphaned",
         "a broker that ends orphans takes what is prepared in two phases for one",
         HangingTransactionWatch,
-        "_ask",
+        "_judge",
         _found(ReasonCode.TWO_PHASE),
     ),
     Mutant(

@@ -111,6 +111,33 @@ class OpenTransactions:
         if transaction is not None and transaction.transactional_id is None:
             transaction.transactional_id = transactional_id
 
+    def known_since(self, partition: TopicPartition, offset: int, most_bytes: int) -> bytes:
+        """Whose the open transactions are that begin at ``offset`` or later: entries as in the partition's file, the
+        newest ones where ``most_bytes`` are not enough."""
+        found: list[bytes] = []
+        for transaction in reversed(self.partitions.get(partition, {}).values()):
+            if transaction.start_offset < offset:
+                break
+            entry = transaction.known()
+            encoded = b"" if entry is None else transactional_ids.encode((entry,))
+            most_bytes -= len(encoded)
+            if most_bytes < 0:
+                break
+            found.append(encoded)
+        return b"".join(reversed(found))
+
+    def told(self, partition: TopicPartition, entries: bytes) -> None:
+        """Take in what the leader of a replica says of open transactions (:meth:`known_since`); entries that are not
+        exactly of one that is open here are passed over."""
+        open_here = self.partitions.get(partition)
+        if open_here is None:
+            return
+        for entry in transactional_ids.decode_entries(entries):
+            transaction = open_here.get(entry.producer_id)
+            if transaction is not None and (transaction.epoch, transaction.start_offset) == entry[1:3]:
+                transaction.transactional_id = transaction.transactional_id or entry.transactional_id
+                transaction.started_ms = entry.started_ms
+
     def ended(self, partition: TopicPartition, producer_id: int) -> None:
         """End a transaction: its marker was appended."""
         open_here = self.partitions.get(partition)

@@ -9,6 +9,8 @@ start offset int64, the time at which it began here (milliseconds, the broker's 
 The rule: an entry says something only about an open transaction of exactly its producer id, epoch and start offset, so
 entries of ended transactions are harmless and a lost file costs names, not data. It is appended to when a transaction
 has been open for a while and never synced; what follows damage (a power cut, a torn write) is not read.
+
+Entries travel to followers too, in the answers to their fetches: a failover forgets no id.
 """
 
 from __future__ import annotations
@@ -53,10 +55,12 @@ def encode(entries: Iterable[KnownTransaction]) -> bytes:
 
 def decode(data: bytes) -> list[KnownTransaction]:
     """The entries of a file's bytes, as far as they are sound."""
+    return decode_entries(data, len(MAGIC)) if data.startswith(MAGIC) else []
+
+
+def decode_entries(data: bytes, position: int = 0) -> list[KnownTransaction]:
+    """The entries from ``position`` on, as far as they are sound."""
     entries: list[KnownTransaction] = []
-    if not data.startswith(MAGIC):
-        return entries
-    position = len(MAGIC)
     while position + _ENTRY.size <= len(data):
         crc, size, producer_id, epoch, start_offset, started_ms = _ENTRY.unpack_from(data, position)
         end = position + _ENTRY.size + size

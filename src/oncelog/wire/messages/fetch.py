@@ -110,6 +110,7 @@ class PartitionData:
     aborted_transactions: list[AbortedTransaction] | None = field(default_factory=list)
     preferred_read_replica: int = -1
     records: Records | None = None
+    transactional_ids: bytes = b""
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -134,6 +135,8 @@ class PartitionData:
                     message.current_leader = LeaderIdAndEpoch.read(reader, version)
                 elif tag == 2:
                     message.snapshot_id = SnapshotId.read(reader, version)
+                elif tag == 10000:
+                    message.transactional_ids = reader.byte_string()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
@@ -162,6 +165,10 @@ class PartitionData:
             if self.snapshot_id is not None and self.snapshot_id != SnapshotId():
                 start = writer.begin_tag(tags, 2)
                 self.snapshot_id.write(writer, version)
+                writer.end_tag(start)
+            if self.transactional_ids != b"":
+                start = writer.begin_tag(tags, 10000)
+                writer.byte_string(self.transactional_ids)
                 writer.end_tag(start)
 
 

@@ -152,3 +152,41 @@ def test_after_damage_the_file_is_written_anew(world: World) -> None:
     world.directory.transactions.write_ids(world.log)
     world.reopen()
     assert [t.transactional_id for t in opened(world)] == list(NAMES.values())
+
+
+class TestWhatFollowersAreTold:
+    def test_a_follower_learns_ids_and_times_of_what_it_has_open(self, world: World) -> None:
+        begin(world, 7)
+        begin(world, 8)
+        told = world.directory.transactions.known_since(PARTITION, 0, 10_000)
+        follower = World()
+        begin(follower, 7, None)
+        begin(follower, 8, None)
+        follower.now_ms += 60_000
+        follower.directory.transactions.told(PARTITION, told)
+        assert facts(follower) == facts(world)
+
+    def test_only_of_what_begins_at_an_offset_or_later(self, world: World) -> None:
+        begin(world, 7)
+        begin(world, 8)
+        told = world.directory.transactions.known_since(PARTITION, 1, 10_000)
+        assert [entry.producer_id for entry in transactional_ids.decode_entries(told)] == [8]
+
+    def test_the_newest_where_there_is_no_room_for_all(self, world: World) -> None:
+        begin(world, 7)
+        begin(world, 8)
+        whole = world.directory.transactions.known_since(PARTITION, 0, 10_000)
+        told = world.directory.transactions.known_since(PARTITION, 0, len(whole) - 1)
+        assert [entry.producer_id for entry in transactional_ids.decode_entries(told)] == [8]
+
+    def test_an_entry_of_another_transaction_of_the_producer_is_passed_over(self, world: World) -> None:
+        begin(world, 7, None)
+        other = KnownTransaction(7, 0, 99, NOW, "other"), KnownTransaction(7, 1, 0, NOW, "newer")
+        world.directory.transactions.told(PARTITION, transactional_ids.encode(other))
+        assert facts(world) == [(7, 0, NOW, None)]
+
+    def test_damage_costs_names_only(self, world: World) -> None:
+        begin(world, 7, None)
+        entry = transactional_ids.encode((KnownTransaction(7, 0, 0, NOW, "orders"),))
+        world.directory.transactions.told(PARTITION, entry[:-1])
+        assert facts(world) == [(7, 0, NOW, None)]
