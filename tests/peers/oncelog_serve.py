@@ -46,14 +46,32 @@ class OncelogServe:
             raise RuntimeError("oncelog is not running")
         return self._process
 
+    @property
+    def is_running(self) -> bool:
+        """True while its process has not ended."""
+        return self._process is not None and self._process.running
+
+    @property
+    def was_launched(self) -> bool:
+        """True from its launch to the end that it was given."""
+        return self._process is not None
+
     def start(self) -> Self:
         """Run it and wait until it answers."""
+        self.launch()
+        return self.wait_ready()
+
+    def launch(self) -> None:
+        """Run it; it does not answer yet."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [*self._command, "serve", "--data-dir", str(self.data_directory), "--listen", self.bootstrap_servers]
         for key, value in self._properties.items():
             command += ["-o", f"{key}={value}"]
         self._process = Process(command, self.directory / "broker.log")
-        self.ready_s = self._process.wait_ready(self.host, self.port)
+
+    def wait_ready(self) -> Self:
+        """Wait until it answers."""
+        self.ready_s = self.process.wait_ready(self.host, self.port)
         return self
 
     def stop(self) -> int:
