@@ -1,0 +1,481 @@
+"""A small world of replicas, every interleaving of it explored: the machines of the broker over logs of a few records.
+
+The in-sync set, the high watermark and the joining of followers are ``core.replicas.leader``'s; where logs part and are
+cut is ``core.replicas.follower``'s and ``storage.log.leader_epochs``'s; elections are ``core.controller.leadership``'s.
+Abstract are the disks (a log and how much of it is synced), the tree (a journal of states, each broker anywhere behind
+it), and the fetch, which is one step whose answer may be lost.
+
+Checked in every state, by the invariants of a cluster: R1 nothing that was acknowledged is missing from a leader that is
+elected later · R2 (epoch, offset) names the same record everywhere · R6 all below any high watermark is on the disk of
+every member of the committed in-sync set.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import NamedTuple
+
+from oncelog.base.ids import BrokerId, LeaderEpoch, Offset
+from oncelog.core.controller.leadership import ElectionRules, settled
+from oncelog.core.controller.model import BrokerImage, PartitionImage
+from oncelog.core.controller.replica_sets import with_isr
+from oncelog.core.replicas.follower import EpochEnd, parts, truncation_offset
+from oncelog.core.replicas.leader import LeaderReplicas
+from oncelog.storage.log.leader_epochs import EpochStart, LeaderEpochs
+
+Record = tuple[int, int]
+"""Leader epoch and value."""
+Log = tuple[Record, ...]
+
+
+class Bounds(NamedTuple):
+    """The size of a world."""
+
+    records: int = 2
+    elections: int = 2
+    crashes: int = 1
+    power_cuts: int = 1
+    changes: int = 2
+    """Changes of the in-sync set by leaders."""
+    lost_answers: int = 1
+    min_isr: int = 1
+    brokers: int = 3
+
+
+class Leading(NamedTuple):
+    """A leader's view of its replicas: what ``LeaderReplicas`` holds."""
+
+    end: int
+    followers: tuple[tuple[int, int, bool], ...]
+    """Id, end and whether the high watermark waits for it."""
+    in_sync: tuple[int, ...]
+    proposed: tuple[int, ...] | None
+    high_watermark: int
+    epoch_start: int
+
+
+class Broker(NamedTuple):
+    """A broker's process and disk."""
+
+    log: Log = ()
+    synced: int = 0
+    up: bool = True
+    broker_epoch: int = 0
+    image: int = 0
+    """Number of states of the journal that it has seen, less one."""
+    high_watermark: int = 0
+    leading: Leading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One state of everything."""
+
+    brokers: tuple[Broker, ...]
+    journal: tuple[PartitionImage, ...]
+    registered: tuple[int, ...]
+    """Epoch of each broker's registration in the tree; −1: none."""
+    left: Bounds
+    committed: Log = ()
+    """Records below the highest high watermark ever: they were acknowledged, or read."""
+    next_value: int = 0
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+
+IDS = (BrokerId(1), BrokerId(2), BrokerId(3))
+
+
+def begin(bounds: Bounds) -> World:
+    """All replicas empty and in sync, the first one leads."""
+    ids = IDS[: bounds.brokers]
+    first = PartitionImage(ids[0], LeaderEpoch(0), ids, ids, leader_broker_epoch=0)
+    world = World(tuple(Broker() for _ in ids), (first,), (0,) * len(ids), left=bounds)
+    return _put(world, 0, _with_role(world, 0, world.brokers[0], None))
+
+
+# Machines from values, and back
+
+
+def _machine(world: World, index: int) -> LeaderReplicas:
+    broker = world.brokers[index]
+    state, leading = world.journal[broker.image], broker.leading
+    assert leading is not None
+    machine = LeaderReplicas(
+        IDS[index],
+        state.replicas,
+        [BrokerId(member) for member in leading.in_sync],
+        Offset(leading.high_watermark),
+        epoch_start=Offset(leading.epoch_start),
+        min_insync_replicas=world.left.min_isr,
+    )
+    machine.advance(IDS[index], Offset(leading.end))
+    machine.high_watermark = Offset(leading.high_watermark)
+    for replica, end, joining in leading.followers:
+        follower = machine.follower(BrokerId(replica))
+        assert follower is not None
+        follower.end, follower.is_joining = Offset(end), joining
+    if leading.proposed is not None:
+        machine.propose([BrokerId(member) for member in leading.proposed])
+    return machine
+
+
+def _value(machine: LeaderReplicas, end: int, proposed: tuple[int, ...] | None) -> Leading:
+    followers = []
+    for replica in machine.assigned:
+        follower = machine.follower(replica)
+        if follower is not None:
+            followers.append((int(replica), int(follower.end), follower.is_joining))
+    return Leading(
+        end,
+        tuple(followers),
+        tuple(map(int, machine.in_sync)),
+        proposed if machine.has_proposed else None,
+        int(machine.high_watermark),
+        int(machine.epoch_start),
+    )
+
+
+def _put(world: World, index: int, broker: Broker) -> World:
+    brokers = (*world.brokers[:index], broker, *world.brokers[index + 1 :])
+    return replace(world, brokers=brokers)
+
+
+def _led(world: World, index: int, machine: LeaderReplicas, end: int, proposed: tuple[int, ...] | None) -> World:
+    """The world after a leader's machine has moved on: what its high watermark passes is committed."""
+    broker = world.brokers[index]
+    leading = _value(machine, end, proposed)
+    high_watermark = max(broker.high_watermark, leading.high_watermark)
+    world = _put(world, index, broker._replace(leading=leading, high_watermark=high_watermark))
+    shown = broker.log[:high_watermark]
+    if shown != world.committed[:high_watermark]:
+        if len(shown) <= len(world.committed) or shown[: len(world.committed)] != world.committed:
+            raise Violation(f"R1 broker {index + 1} shows {shown}, {world.committed} was committed")
+        world = replace(world, committed=shown)
+    return world
+
+
+def _epochs(log: Log) -> LeaderEpochs:
+    epochs = LeaderEpochs()
+    for offset, (epoch, _) in enumerate(log):
+        if epoch > epochs.latest:
+            epochs.entries.append(EpochStart(epoch, offset))
+    return epochs
+
+
+def _images(world: World) -> dict[BrokerId, BrokerImage]:
+    return {
+        IDS[index]: BrokerImage(IDS[index], "h", 1, None, epoch)
+        for index, epoch in enumerate(world.registered)
+        if epoch >= 0
+    }
+
+
+# Roles
+
+
+def _leads(state: PartitionImage, index: int, broker: Broker) -> bool:
+    return state.leader == IDS[index] and state.leader_broker_epoch == broker.broker_epoch
+
+
+def _with_role(world: World, index: int, broker: Broker, before: PartitionImage | None) -> Broker:
+    """The broker after it has seen its image's state."""
+    state = world.journal[broker.image]
+    if not _leads(state, index, broker):
+        return broker._replace(leading=None)
+    if broker.leading is not None and before is not None and before.leader_epoch == state.leader_epoch:
+        machine = _machine(_put(world, index, broker._replace(image=broker.image - 1)), index)
+        machine.change_in_sync(state.replicas, state.isr)
+        return broker._replace(leading=_value(machine, broker.leading.end, None))
+    if broker.log[: len(world.committed)] != world.committed:
+        raise Violation(
+            f"R1 broker {index + 1} leads epoch {state.leader_epoch} without {world.committed}: {broker.log}"
+        )
+    followers = tuple((int(replica), -1, False) for replica in state.replicas if replica != IDS[index])
+    in_sync = tuple(map(int, state.isr))
+    leading = Leading(broker.synced, followers, in_sync, None, broker.high_watermark, len(broker.log))
+    return broker._replace(leading=leading)
+
+
+# Steps
+
+
+def steps(world: World) -> Iterator[tuple[str, World]]:
+    """Everything that may happen next."""
+    for index, broker in enumerate(world.brokers):
+        if not broker.up:
+            yield from _restart(world, index)
+            continue
+        yield from _sync(world, index)
+        yield from _see_next_state(world, index)
+        if broker.leading is not None:
+            yield from _append(world, index)
+            yield from _change_in_sync(world, index)
+            for other in range(len(world.brokers)):
+                if other != index:
+                    yield from _fetch(world, other, index)
+        yield from _crash(world, index)
+    yield from _control(world)
+    yield from _power_cut(world)
+
+
+def _append(world: World, index: int) -> Iterator[tuple[str, World]]:
+    broker, left = world.brokers[index], world.left
+    if not left.records or not _machine(world, index).has_enough_in_sync():
+        return
+    epoch = world.journal[broker.image].leader_epoch
+    world = replace(world, next_value=world.next_value + 1, left=left._replace(records=left.records - 1))
+    yield f"append {index + 1}", _put(world, index, broker._replace(log=(*broker.log, (epoch, world.next_value))))
+
+
+def _sync(world: World, index: int) -> Iterator[tuple[str, World]]:
+    broker = world.brokers[index]
+    end = len(broker.log)
+    if broker.synced == end and (broker.leading is None or broker.leading.end == end):
+        return
+    world = _put(world, index, broker._replace(synced=end))
+    if broker.leading is not None:
+        machine = _machine(world, index)
+        machine.advance(IDS[index], Offset(end))
+        world = _led(world, index, machine, end, broker.leading.proposed)
+    yield f"sync {index + 1}", world
+
+
+def has_synced(broker: Broker) -> bool:
+    """True if all that a broker has is on its disk."""
+    return broker.synced == len(broker.log)
+
+
+def _fetch(world: World, index: int, leader: int) -> Iterator[tuple[str, World]]:
+    """A follower fetches: only when its log is synced, and only in the leader's epoch."""
+    follower, led = world.brokers[index], world.brokers[leader]
+    state = world.journal[follower.image]
+    leader_state = world.journal[led.image]
+    current = follower.up and follower.leading is None and led.leading is not None
+    if not current or state.leader_epoch != leader_state.leader_epoch or not has_synced(follower):
+        return
+    assert led.leading is not None
+    offset = len(follower.log)
+    own = _epochs(follower.log)
+    if own.latest >= 0:
+        end = EpochEnd(*_epochs(led.log).end_offset(own.latest, len(led.log), leader_state.leader_epoch))
+        if parts(end, offset, own.latest):
+            own_end = EpochEnd(*own.end_offset(end.epoch, offset, own.latest))
+            cut = int(truncation_offset(end, own_end, offset))
+            kept = follower._replace(
+                log=follower.log[:cut],
+                synced=min(follower.synced, cut),
+                high_watermark=min(follower.high_watermark, cut),
+            )
+            yield f"truncate {index + 1} to {cut}", _put(world, index, kept)
+            return
+    elif offset > len(led.log):
+        return
+    after = _noted(world, index, leader, offset)
+    new = after.brokers[leader]
+    assert new.leading is not None
+    got = follower._replace(
+        log=(*follower.log, *led.log[offset : offset + 1]),
+        high_watermark=max(follower.high_watermark, min(new.leading.high_watermark, offset + 1, len(led.log))),
+    )
+    if after != world or got != follower:
+        yield f"fetch {index + 1} from {leader + 1}", _put(after, index, got)
+    if after != world and world.left.lost_answers:
+        left = world.left._replace(lost_answers=world.left.lost_answers - 1)
+        yield f"fetch {index + 1} from {leader + 1}, answer lost", replace(after, left=left)
+
+
+def _noted(world: World, index: int, leader: int, offset: int) -> World:
+    led = world.brokers[leader]
+    assert led.leading is not None
+    machine = _machine(world, leader)
+    follower = machine.follower(IDS[index])
+    assert follower is not None
+    follower.end = Offset(offset)
+    eligible = IDS[index] not in machine.in_sync and world.registered[index] == world.brokers[index].broker_epoch
+    follower.is_joining = eligible and offset == len(led.log)
+    machine.settle()
+    return _led(world, leader, machine, led.leading.end, led.leading.proposed)
+
+
+def _change_in_sync(world: World, index: int) -> Iterator[tuple[str, World]]:
+    """A leader proposes, lets go of one that it waited for, or its proposal reaches the tree."""
+    broker = world.brokers[index]
+    leading = broker.leading
+    assert leading is not None
+    machine = _machine(world, index)
+    if leading.proposed is None and world.left.changes:
+        left = world.left._replace(changes=world.left.changes - 1)
+        for replica, _, joining in leading.followers:
+            if replica in leading.in_sync:
+                members = tuple(member for member in leading.in_sync if member != replica)
+            elif joining and machine.may_join(BrokerId(replica)):
+                members = (*leading.in_sync, replica)
+            else:
+                continue
+            proposed = leading._replace(proposed=members)
+            yield f"propose {members}", replace(_put(world, index, broker._replace(leading=proposed)), left=left)
+    for replica, _, joining in leading.followers:
+        if joining:
+            machine = _machine(world, index)
+            follower = machine.follower(BrokerId(replica))
+            assert follower is not None
+            follower.is_joining = False
+            machine.settle()
+            yield f"let go of {replica}", _led(world, index, machine, leading.end, leading.proposed)
+    if leading.proposed is not None:
+        yield from _commit(world, index, leading.proposed)
+
+
+def _commit(world: World, index: int, members: tuple[int, ...]) -> Iterator[tuple[str, World]]:
+    """The tree takes a proposal if the state is the one that it was made on, and its brokers are registered as then;
+    the leader learns of it with its image. A refusal is told when the image has what was in the way."""
+    broker = world.brokers[index]
+    state = world.journal[broker.image]
+    added = [member for member in members if BrokerId(member) not in state.isr]
+    registered = world.registered[index] == broker.broker_epoch and all(
+        world.registered[member - 1] == world.brokers[member - 1].broker_epoch for member in added
+    )
+    if broker.image == len(world.journal) - 1 and registered:
+        ordered = [replica for replica in state.replicas if replica in members]
+        after = with_isr(state, ordered, world.left.min_isr)
+        if after != state:
+            yield f"commit {members}", replace(world, journal=(*world.journal, after))
+            return
+    if broker.image == len(world.journal) - 1:
+        assert broker.leading is not None
+        machine = _machine(world, index)
+        machine.withdraw()
+        machine.settle()
+        yield f"refuse {members}", _led(world, index, machine, broker.leading.end, None)
+
+
+def _see_next_state(world: World, index: int) -> Iterator[tuple[str, World]]:
+    broker = world.brokers[index]
+    if broker.image + 1 < len(world.journal):
+        before = world.journal[broker.image]
+        seen = _with_role(world, index, broker._replace(image=broker.image + 1), before)
+        world = _put(world, index, seen)
+        if seen.leading is not None:
+            machine = _machine(world, index)
+            machine.settle()
+            world = _led(world, index, machine, seen.leading.end, seen.leading.proposed)
+        yield f"image {index + 1}", world
+
+
+def _crash(world: World, index: int) -> Iterator[tuple[str, World]]:
+    if world.left.crashes:
+        left = world.left._replace(crashes=world.left.crashes - 1)
+        yield f"kill {index + 1}", replace(_dead(world, index, len(world.brokers[index].log)), left=left)
+
+
+def _power_cut(world: World) -> Iterator[tuple[str, World]]:
+    """All at once; each disk keeps what was synced, and perhaps the rest."""
+    if not world.left.power_cuts:
+        return
+    left = world.left._replace(power_cuts=world.left.power_cuts - 1)
+    ends = [sorted({broker.synced, len(broker.log)}) for broker in world.brokers]
+    for kept in product(*ends):
+        after = replace(world, left=left)
+        for index, end in enumerate(kept):
+            after = _dead(after, index, end)
+        yield f"power cut, kept {kept}", after
+
+
+def _dead(world: World, index: int, end: int) -> World:
+    broker = world.brokers[index]
+    gone = Broker(broker.log[:end], min(broker.synced, end), False, broker.broker_epoch, broker.image, 0, None)
+    return _put(world, index, gone)
+
+
+def _restart(world: World, index: int) -> Iterator[tuple[str, World]]:
+    """Under a new registration, with the image of that moment; the old one ends if the tree has it still."""
+    broker_epoch = max(*world.registered, *(broker.broker_epoch for broker in world.brokers)) + 1
+    registered = (*world.registered[:index], broker_epoch, *world.registered[index + 1 :])
+    broker = world.brokers[index]._replace(up=True, broker_epoch=broker_epoch, image=len(world.journal) - 1)
+    world = replace(world, registered=registered)
+    yield f"restart {index + 1}", _put(world, index, _with_role(world, index, broker, None))
+
+
+def _control(world: World) -> Iterator[tuple[str, World]]:
+    """Registrations of dead brokers end; the controller settles the partition."""
+    for index, broker in enumerate(world.brokers):
+        if not broker.up and world.registered[index] >= 0:
+            registered = (*world.registered[:index], -1, *world.registered[index + 1 :])
+            yield f"session of {index + 1} ends", replace(world, registered=registered)
+    state = world.journal[-1]
+    after = settled(state, _images(world), ElectionRules(world.left.min_isr))
+    if after == state:
+        return
+    elections = int(after.leader_epoch != state.leader_epoch)
+    if elections <= world.left.elections:
+        left = world.left._replace(elections=world.left.elections - elections)
+        yield f"settle {after.leader} {after.isr}", replace(world, journal=(*world.journal, after), left=left)
+
+
+# Invariants
+
+
+def check(world: World) -> None:
+    """R2 and R6; R1 is checked where it could break."""
+    logs = [broker.log for broker in world.brokers]
+    for one, other in product(logs, logs):
+        for offset, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+            if mine[0] == theirs[0] and one[: offset + 1] != other[: offset + 1]:
+                raise Violation(f"R2 {one} and {other} part before offset {offset}")
+    for member in world.journal[-1].isr:
+        broker = world.brokers[member - 1]
+        if broker.log[: broker.synced][: len(world.committed)] != world.committed:
+            raise Violation(f"R6 broker {member} is in sync and lacks some of {world.committed}: {broker}")
+
+
+def explore(bounds: Bounds, most: int | None = None) -> int:
+    """Explore every state that can be reached; their number. Raises Violation with the steps that lead there."""
+    first = begin(bounds)
+    came_from: dict[World, tuple[World, str] | None] = {first: None}
+    frontier = [first]
+    while frontier:
+        following = []
+        for world in frontier:
+            name = "?"
+            try:
+                for name, after in steps(world):
+                    if after not in came_from:
+                        came_from[after] = (world, name)
+                        check(after)
+                        following.append(after)
+            except Violation as violation:
+                raise Violation(f"{violation}\n  after {_path(came_from, world)}, then after {name}") from None
+            if most is not None and len(came_from) > most:
+                return len(came_from)
+        frontier = following
+    return len(came_from)
+
+
+def _path(came_from: dict[World, tuple[World, str] | None], world: World) -> str:
+    names = []
+    step = came_from[world]
+    while step is not None:
+        names.append(step[1])
+        step = came_from[step[0]]
+    return ", ".join(reversed(names))
+
+
+def walk(bounds: Bounds, entropy: random.Random, length: int = 60) -> None:
+    """One random path through a world. Raises Violation with the steps that lead there."""
+    world, names = begin(bounds), []
+    try:
+        for _ in range(length):
+            following = list(steps(world))
+            if not following:
+                break
+            name, world = entropy.choice(following)
+            names.append(name)
+            check(world)
+    except Violation as violation:
+        raise Violation(f"{violation}\n  after {', '.join(names)}") from None
