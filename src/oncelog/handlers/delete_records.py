@@ -4,13 +4,16 @@ The segments before it are deleted later, by retention; readers see the new star
 what was refused because the disk is full must not be seen, or be "done already" when it is asked for again. Offset −1
 means the high watermark: everything that can be read. An offset below the log start changes nothing and is no error.
 
+Followers raise their log start after their leader. The answer waits for all that live to have done so: only then no
+leader to come has the records (the low watermark). After ``timeout_ms`` it is REQUEST_TIMED_OUT; they will follow yet.
+
 Records that are appended and on their way to the disk are waited for where the offset says that they are to be deleted,
 for ``timeout_ms`` at most: who was told of them, with acks=1, may delete them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -19,7 +22,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.appended_records import LEAST_WAIT_MS, until_readable
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.leadership import LeaderLog
-from oncelog.handlers.support.waits import Steps
+from oncelog.handlers.support.waits import Steps, UntilReadable
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is beyond the log end offset, or negative and not -1",
-    ErrorCode.REQUEST_TIMED_OUT: "records before the offset are appended and were not on disk in time",
+    ErrorCode.REQUEST_TIMED_OUT: "records before the offset are appended and were not on disk in time, or (they are "
+    "deleted here, and will be there) a follower that lives has not deleted them in time",
     ErrorCode.POLICY_VIOLATION: "the topic's cleanup.policy does not contain delete",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic is internal",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
@@ -43,6 +47,37 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 TO_HIGH_WATERMARK: Final = -1
 NO_LOW_WATERMARK: Final = -1
+
+
+class _Deletion(NamedTuple):
+    """An answer that waits until the logs of all live replicas begin at ``start`` or later."""
+
+    answer: DeleteRecordsPartitionResult
+    partition: TopicPartition
+    start: Offset
+
+    def low_watermark(self, context: Context) -> Offset | ErrorCode:
+        """The first offset that some live replica has, or why this broker does not know."""
+        leader = context.partitions.leader_log(self.partition)
+        if isinstance(leader, ErrorCode):
+            return leader
+        live = {broker_id for broker_id, broker in context.cluster.image.brokers.items() if not broker.fenced}
+        return leader.replicas.low_watermark(leader.log.log_start_offset, live)
+
+    def has_ended(self, context: Context) -> bool:
+        """True if there is nothing to wait for."""
+        low_watermark = self.low_watermark(context)
+        return isinstance(low_watermark, ErrorCode) or low_watermark >= self.start
+
+    def tell(self, context: Context) -> None:
+        """Write the outcome into the answer."""
+        low_watermark = self.low_watermark(context)
+        if isinstance(low_watermark, ErrorCode):
+            self.answer.error_code, self.answer.low_watermark = low_watermark, NO_LOW_WATERMARK
+        else:
+            self.answer.low_watermark = low_watermark
+            if low_watermark < self.start:
+                self.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class _Rise(NamedTuple):
@@ -56,10 +91,11 @@ class _Rise(NamedTuple):
 def handle(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecordsResponse]:
     """A partition named twice counts once, as it was named last. All that is to be deleted is made durable, and then
     done: written down once, because that is one file for all partitions."""
+    asked_ms = context.now_ms
+    timeout_ms = min(request.timeout_ms, context.cluster.config.get("request.timeout.ms"))
     response, rises, late = _decide(request, context)
     if late:
-        timeout_ms = min(request.timeout_ms, context.cluster.config.get("request.timeout.ms"))
-        yield from until_readable(late, context.now_ms + max(timeout_ms, LEAST_WAIT_MS), context)
+        yield from until_readable(late, asked_ms + max(timeout_ms, LEAST_WAIT_MS), context)
         response, rises, _ = _decide(request, context)
     if rises:
         try:
@@ -71,7 +107,30 @@ def handle(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecor
             for rise in rises:
                 rise.log.raise_log_start(rise.start)
                 context.partitions.readable_changed(rise.log.partition)
+    deletions = list(_replicated(response, context))
+    if deletions:
+        yield from _until_all_have_followed(deletions, asked_ms + timeout_ms, context)
     return response
+
+
+def _replicated(response: DeleteRecordsResponse, context: Context) -> Iterator[_Deletion]:
+    """What was deleted on partitions that other brokers copy."""
+    for topic in response.topics:
+        for answer in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), answer.partition_index)
+            leader = context.partitions.leader_log(partition) if answer.error_code == ErrorCode.NONE else None
+            if isinstance(leader, LeaderLog) and leader.replicas.has_followers:
+                yield _Deletion(answer, partition, Offset(answer.low_watermark))
+
+
+def _until_all_have_followed(deletions: list[_Deletion], deadline_ms: int, context: Context) -> Steps[None]:
+    def ready(_changed: object = None) -> bool:
+        return all(deletion.has_ended(context) for deletion in deletions)
+
+    if not ready() and context.now_ms < deadline_ms:
+        yield UntilReadable([deletion.partition for deletion in deletions], ready, deadline_ms)
+    for deletion in deletions:
+        deletion.tell(context)
 
 
 def _decide(

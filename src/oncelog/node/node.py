@@ -178,7 +178,13 @@ class Node:
 
     def _replication(self) -> ReplicationServices:
         return ReplicationServices(
-            self.links, self.cluster, self._deadlines, self._group_commit, self._delayed_fetches, self._outbox
+            self.links,
+            self.cluster,
+            self._deadlines,
+            self._group_commit,
+            self._delayed_fetches,
+            self._outbox,
+            self.logs.checkpoint_log_starts,
         )
 
     def _parking(self) -> ParkingTable:

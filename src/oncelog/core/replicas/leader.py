@@ -17,7 +17,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from oncelog.base.ids import BrokerId, Offset
@@ -32,7 +32,7 @@ _FIRST: Final = Offset(0)
 class Follower:
     """A follower by what it has fetched in this leader epoch."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "end", "fetched_ms", "is_joining", "leader_end")
+    __slots__ = ("broker_epoch", "caught_up_ms", "end", "fetched_ms", "is_joining", "leader_end", "log_start_offset")
 
     def __init__(self, caught_up_ms: int) -> None:
         self.end = UNKNOWN_END
@@ -43,6 +43,8 @@ class Follower:
         self.fetched_ms = _NEVER_MS
         self.leader_end = UNKNOWN_END
         """The leader's log end offset at the last fetch."""
+        self.log_start_offset = UNKNOWN_END
+        """The start of its log as it told with the last fetch."""
         self.is_joining = False
         """True if it is caught up and may become a member: the high watermark waits for it, which it would never reach
         otherwise while producers write."""
@@ -117,6 +119,19 @@ class LeaderReplicas:
     def follower(self, replica: BrokerId) -> Follower | None:
         """A follower by its id; None for brokers that are none."""
         return self._followers.get(replica)
+
+    def log_starts_at(self, replica: BrokerId, offset: Offset) -> bool:
+        """Take note of where a follower's log begins; True if it told another offset before."""
+        follower = self._followers.get(replica)
+        if follower is None or follower.log_start_offset == offset:
+            return False
+        follower.log_start_offset = offset
+        return True
+
+    def low_watermark(self, own_start: Offset, live: Container[BrokerId]) -> Offset:
+        """The smallest log start among this broker's and those of live followers; −1 while one has not told its own."""
+        starts = (follower.log_start_offset for replica, follower in self._followers.items() if replica in live)
+        return min([own_start, *starts])
 
     def least_in_sync(self) -> int:
         """The number of replicas that have to be in sync for acks=all: never more than there are."""

@@ -34,6 +34,7 @@ class FetchPartition:
         "fetch_offset",
         "last_fetched_epoch",
         "leader_epoch",
+        "log_start_offset",
         "max_bytes",
         "partition",
         "told_high_watermark",
@@ -60,6 +61,8 @@ class FetchPartition:
         self.max_bytes = max_bytes
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = -1
+        """A follower's own; −1: it does not say."""
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
 
@@ -69,6 +72,7 @@ class FetchPartition:
         self.max_bytes = other.max_bytes
         self.leader_epoch = other.leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
+        self.log_start_offset = other.log_start_offset
 
 
 class FetchSession:

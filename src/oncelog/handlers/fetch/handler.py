@@ -190,6 +190,7 @@ def _asked(request: FetchRequest, context: Context, *, by_id: bool) -> Iterator[
                 partition.current_leader_epoch,
                 partition.last_fetched_epoch,
             )
+            asked.log_start_offset = partition.log_start_offset
             if partition.high_watermark != INT64_MAX:  # a follower's own (KIP-1166)
                 asked.told_high_watermark = partition.high_watermark
             yield asked

@@ -102,8 +102,8 @@ class FetchReads:
             self._left = max(0, self._left - size)
             if answer.error_code or answer.diverging_epoch is not None:
                 self._urgent = True
-            elif self._replica is not None and asked.told_high_watermark != answer.high_watermark:
-                self._urgent = True  # followers move their high watermark by it
+            elif self._replica is not None and _is_news(asked, answer.high_watermark, answer.log_start_offset):
+                self._urgent = True
             self.answers.append((asked, answer))
 
     def urgent(self) -> bool:
@@ -143,7 +143,7 @@ class FetchReads:
         offset = asked.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return None
-        if self._replica is not None and asked.told_high_watermark != log.high_watermark:
+        if self._replica is not None and _is_news(asked, log.high_watermark, log.log_start_offset):
             return None
         return self._size_bytes(log, asked) if offset < self._end(log) else 0
 
@@ -191,7 +191,9 @@ class FetchReads:
                 return diverged, 0
         offset = asked.fetch_offset
         if self._replica is not None and log.log_start_offset <= offset <= log.log_end_offset:
-            self._partitions.replica_fetched(leader, *self._replica, Offset(offset))
+            replica, broker_epoch = self._replica
+            start = Offset(asked.log_start_offset)
+            self._partitions.replica_fetched(leader, replica, broker_epoch, Offset(offset), start)
         end = self._end(log)
         answer = PartitionData(
             partition_index=asked.partition,
@@ -237,6 +239,11 @@ class FetchReads:
         since = 0 if self._replica_asks_anew else offset
         answer.transactional_ids = log.transactions.known_since(name, since, self._ids_left)
         self._ids_left -= len(answer.transactional_ids)
+
+
+def _is_news(asked: FetchPartition, high_watermark: int, log_start_offset: int) -> bool:
+    """True if a follower is to be told at once: it moves its high watermark, or its log start, by it."""
+    return asked.told_high_watermark != high_watermark or -1 < asked.log_start_offset < log_start_offset
 
 
 def failed(asked: FetchPartition, error_code: ErrorCode, *, read: bool = True) -> PartitionData:

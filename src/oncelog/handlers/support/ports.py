@@ -66,9 +66,12 @@ class Partitions(Protocol):
     def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
         """Count what a handler appended; sees to durability, the high watermark and those who wait."""
 
-    def replica_fetched(self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset) -> None:
-        """Take note that a follower fetches from ``offset`` in the registration ``broker_epoch`` (−1: it does not say):
-        it has all before. May move the high watermark and the in-sync set."""
+    def replica_fetched(
+        self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
+    ) -> None:
+        """Take note that a follower, whose log begins at ``log_start_offset``, fetches from ``offset`` in the
+        registration ``broker_epoch`` (−1: it does not say): it has all before. May move the high watermark and the
+        in-sync set."""
 
     def readable_changed(self, partition: TopicPartition) -> None:
         """Wake delayed fetches: a log's readable range moved otherwise than by an append (DeleteRecords)."""

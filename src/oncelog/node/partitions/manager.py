@@ -140,6 +140,7 @@ class PartitionManager:
         led = self._leaders.get(partition)
         if led is not None and led.leader_epoch == image.leader_epoch:
             led.replicas.change_in_sync(image.replicas, image.isr, self._deadlines.now_ms)
+            self._delayed_fetches.changed(partition)
         else:
             led = self._begin_to_lead(partition, log, image)
         self._in_sync_sets.lead(led)
@@ -269,8 +270,12 @@ class PartitionManager:
         self.record_bytes_in += size_bytes
         self._group_commit.appended(leader_log.log)
 
-    def replica_fetched(self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset) -> None:
+    def replica_fetched(
+        self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
+    ) -> None:
         """See ``handlers.support.ports.Partitions``."""
+        if leader_log.replicas.log_starts_at(replica, log_start_offset):
+            self._delayed_fetches.changed(leader_log.partition)
         self._in_sync_sets.fetched(leader_log, replica, broker_epoch, offset)
 
     def readable_changed(self, partition: TopicPartition) -> None:

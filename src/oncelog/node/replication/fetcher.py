@@ -93,6 +93,8 @@ class LeaderFetcher:
         self._sent_ms = 0
         self._not_before_ms = 0
         self._wait_ms = FIRST_WAIT_MS
+        self._log_starts_rose = False
+        """True once one has risen, to the middle of a segment, that is not written down."""
 
     # Partitions
 
@@ -201,6 +203,16 @@ class LeaderFetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 self._take(topic.topic_id, data)
+        if self._log_starts_rose:
+            self._keep_log_starts()
+
+    def _keep_log_starts(self) -> None:
+        """Make log starts durable before the leader is told of them: DeleteRecords is answered by that."""
+        self._log_starts_rose = False
+        try:
+            self._services.keep_log_starts()
+        except OSError as error:
+            self._report("error", f"log starts that rose with their leader's were not written down: {error}")
 
     def _pause(self) -> None:
         """The leader cannot be reached, or refuses all: try again after a while."""
@@ -246,8 +258,11 @@ class LeaderFetcher:
                 )
             if data.transactional_ids:
                 log.transactions.told(copy.partition, bytes(data.transactional_ids))
+            start = log.log_start_offset
             if log.follow(data.high_watermark, data.log_start_offset):
                 services.delayed_fetches.changed(copy.partition)
+            if log.log_start_offset != start and log.starts_inside_segment:
+                self._log_starts_rose = True
             if appended is not None and appended.batch_count:
                 self._sync(copy)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,3 +23,5 @@ class ReplicationServices(NamedTuple):
     group_commit: GroupCommit
     delayed_fetches: DelayedFetches
     outbox: Outbox
+    keep_log_starts: Callable[[], None]
+    """Makes the log starts of all replicas durable. Raises OSError."""
