@@ -81,8 +81,8 @@ class PartitionManager:
         """Give every log its configuration and note those that the image has and the disk lacks (a crash between the
         commit of a topic and the creation of its directory)."""
         for topic in self._metadata.image.topics.values():
+            self._configure(topic)  # the topic's id too, which a power cut may have taken and followers fetch by
             self._note_replicas(topic)
-            self._configure(topic)
         for log in self.logs.logs.values():
             if log.high_watermark < log.log_end_offset:
                 self._group_commit.appended(log)
@@ -161,7 +161,7 @@ class PartitionManager:
         )
         led = self._leaders[partition] = LeaderLog(partition, log, image.leader_epoch, replicas)
         self._group_commit.lead(partition, replicas)
-        if has_followers:
+        if has_followers or log.high_watermark < log.log_end_offset:
             self._group_commit.appended(log)  # this broker vouches for its log, which needs no new record
         return led
 
