@@ -29,6 +29,7 @@ Examples:
   oncelog sim --seed 6 --trace | less     what happens in it, line by line
   oncelog sim --seed 6 --minimise         the shortest plan of faults that still fails
   oncelog sim --seeds 50 --plant skip-marker
+  oncelog sim --seeds 50 --cluster        several brokers, 2 to 5 of them
 
 Exits with 1 when a rule was violated. See docs/internals/simulation.md."""
 
@@ -37,6 +38,10 @@ _SHOWN_LINES: Final = 25
 
 def sim(
     seed: Annotated[int | None, typer.Option(metavar="N", help="Run this seed.")] = None,
+    brokers: Annotated[
+        int, typer.Option(metavar="N", min=1, max=9, help="Brokers of the world; 1 unless --cluster says otherwise.")
+    ] = 1,
+    cluster: Annotated[bool, typer.Option("--cluster", help="Let the seed draw a number of brokers, 2 to 5.")] = False,
     seeds: Annotated[
         int | None, typer.Option(metavar="K", min=1, help="Run this many fresh seeds; stop at the first failure.")
     ] = None,
@@ -72,14 +77,15 @@ def sim(
     if plant is not None and plant not in MUTANTS:
         raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(MUTANTS)}")
     faults = None if plan is None else _read_plan(plan)
-    again = "" if plan is None else f" --plan {shlex.quote(str(plan))}"
+    count = None if cluster else brokers
+    again = _worlds_option(count) + ("" if plan is None else f" --plan {shlex.quote(str(plan))}")
     if replay is not None:
         if seed is not None or seeds is not None or plant is not None or plan is not None:
             raise typer.BadParameter("it says which seed, plant and plan; give none beside it", param_hint="--replay")
         if _is_recording(replay):
             _replay_recording(replay, trace=trace, as_json=as_json)
             return
-        seed, plant, faults = _read_dump(replay)
+        seed, plant, faults, count = _read_dump(replay)
     if (seed is None) == (seeds is None):
         raise typer.BadParameter("give --seed N or --seeds K")
     runs = [seed] if seed is not None else _fresh_seeds(seeds or 0)
@@ -87,18 +93,32 @@ def sim(
     if replay is not None:
         command = f"oncelog sim --replay {shlex.quote(str(replay))}"
     with _quiet_end():
-        failed = _run(runs, plant, faults, trace=trace, as_json=as_json, command=command)
+        failed = _run(runs, count, plant, faults, trace=trace, as_json=as_json, command=command)
     if failed is None:
         return
     if minimise:
-        faults = _minimise(failed, plant)
+        faults = _minimise(failed, count, plant)
     if dump is not None:
-        _write_dump(dump, failed.seed, plant, failed.plan if faults is None else faults, failed)
+        _write_dump(dump, failed, count, plant, failed.plan if faults is None else faults)
     raise typer.Exit(1)
 
 
+def _worlds_option(count: int | None) -> str:
+    """The option that chooses worlds of this many brokers; None: as the seeds draw it."""
+    if count is None:
+        return " --cluster"
+    return "" if count == 1 else f" --brokers {count}"
+
+
 def _run(
-    runs: list[int], plant: str | None, faults: list[Fault] | None, *, trace: bool, as_json: bool, command: str
+    runs: list[int],
+    count: int | None,
+    plant: str | None,
+    faults: list[Fault] | None,
+    *,
+    trace: bool,
+    as_json: bool,
+    command: str,
 ) -> Outcome | None:
     """Run seeds until one fails, and return that one. ``command`` runs it again."""
     from oncelog.sim.mutants import MUTANTS
@@ -109,7 +129,7 @@ def _run(
     with progress("simulating" if len(runs) > 1 and not as_json else None) as told:
         for number, seed in enumerate(runs):
             applied = nullcontext() if plant is None else MUTANTS[plant].applied()
-            outcome = simulate(seed, plan=faults, mutant=applied, log=log)
+            outcome = simulate(seed, plan=faults, mutant=applied, log=log, brokers=count)
             virtual_s += outcome.virtual_s
             requests += outcome.requests
             told(number + 1, len(runs))
@@ -163,7 +183,7 @@ def _quiet_end() -> Iterator[None]:
         raise
 
 
-def _minimise(failed: Outcome, plant: str | None) -> list[Fault]:
+def _minimise(failed: Outcome, count: int | None, plant: str | None) -> list[Fault]:
     from oncelog.sim.delta_debugging import minimise
     from oncelog.sim.faults.plan import format_plan
     from oncelog.sim.mutants import MUTANTS
@@ -171,7 +191,7 @@ def _minimise(failed: Outcome, plant: str | None) -> list[Fault]:
 
     def fails(plan: Any) -> bool:
         applied = nullcontext() if plant is None else MUTANTS[plant].applied()
-        return bool(simulate(failed.seed, plan=plan, mutant=applied).violations)
+        return bool(simulate(failed.seed, plan=plan, mutant=applied, brokers=count).violations)
 
     shortest = minimise(failed.plan, fails)
     sys.stderr.write(f"{len(shortest)} of {len(failed.plan)} faults are enough (at ms, kind, span ms, choice):\n")
@@ -195,12 +215,13 @@ def _read_plan(path: Path) -> list[Fault]:
         raise typer.BadParameter(f"{path} is not a plan of faults ({shown})") from None
 
 
-def _write_dump(path: Path, seed: int, plant: str | None, plan: list[Fault], failed: Outcome) -> None:
+def _write_dump(path: Path, failed: Outcome, count: int | None, plant: str | None, plan: list[Fault]) -> None:
     from oncelog.sim.faults.plan import format_plan
 
     content = {
         "oncelog": "simulation",
-        "seed": seed,
+        "seed": failed.seed,
+        "brokers": count,
         "plant": plant,
         "commit": _commit(),
         "plan": format_plan(plan),
@@ -211,12 +232,12 @@ def _write_dump(path: Path, seed: int, plant: str | None, plan: list[Fault], fai
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def _read_dump(path: Path) -> tuple[int, str | None, list[Fault]]:
+def _read_dump(path: Path) -> tuple[int, str | None, list[Fault], int | None]:
     from oncelog.sim.faults.plan import parse_plan
 
     try:
         content = json.loads(path.read_text())
-        return int(content["seed"]), content["plant"], parse_plan(content["plan"])
+        return int(content["seed"]), content["plant"], parse_plan(content["plan"]), content.get("brokers", 1)
     except (ValueError, KeyError, TypeError):
         raise typer.BadParameter(f"{path} is neither what --dump writes nor a flight recording") from None
 

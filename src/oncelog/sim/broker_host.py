@@ -64,8 +64,10 @@ class BrokerHost:
         tokens = "tokens" if broker_id == FIRST_BROKER else f"tokens {broker_id}"
         self._tokens = SeededEntropy(kernel.entropy(tokens))
         self._is_coming_back = False
+        self._cluster_id = ""
         self._process: BrokerProcess | None = None
         self._on_death: list[Callable[[bool], None]] = []
+        self._on_disk_lost: list[Callable[[], None]] = []
 
     @property
     def name(self) -> str:
@@ -123,6 +125,7 @@ class BrokerHost:
 
     def format(self, cluster_id: str) -> None:
         """Write down on the disk which cluster the broker is of, as several brokers of one cluster need."""
+        self._cluster_id = cluster_id
         directory_id = uuid_text(self._tokens.token(16))
         write_meta_properties(self.files, MetaProperties(cluster_id, BrokerId(self.broker_id), directory_id))
 
@@ -211,6 +214,19 @@ class BrokerHost:
         """End the machine: what was not synced may be lost, or torn."""
         self.kernel.trace(f"broker {self.broker_id} lost power")
         self._bury(silent=True)
+
+    def lose_disk(self) -> None:
+        """Put an empty disk in place of the one there was; the process is gone."""
+        assert self._process is None
+        self.kernel.trace(f"broker {self.broker_id} lost its disk")
+        self.machine.files = MemoryFiles(now_ms=self.machine.now_ms)
+        self.format(self._cluster_id)
+        for told in self._on_disk_lost:
+            told()
+
+    def tell_of_lost_disk(self, on_disk_lost: Callable[[], None]) -> None:
+        """Call back when the disk has been replaced by an empty one."""
+        self._on_disk_lost.append(on_disk_lost)
 
     def _ended(self, end: PowerLost | None) -> None:
         """The process has ended by itself (None), or files have ended it in the middle of an event."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.sim.checkers.history import Seen
 from oncelog.sim.checkers.liveness import Offsets, TransactionSeen
 from oncelog.sim.workloads.recorder import Recorder, seen
+from oncelog.sim.workloads.routing import ask_all, has_several, transaction_coordinator_of
 from oncelog.sim.workloads.workload import Topic
-from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
 from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 
@@ -44,10 +47,10 @@ async def offsets_of(client: AsyncClient, partitions: Sequence[TopicPartition]) 
 
 
 async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
-    """Every transaction the coordinator knows, but for those whose ids expire between the two questions."""
-    listed = (await client.request(ListTransactionsRequest())).transaction_states
-    ids = [one.transactional_id for one in listed]
-    described = (await client.request(DescribeTransactionsRequest(transactional_ids=ids))).transaction_states
+    """Every transaction that coordinators know, but for those whose ids expire between the two questions."""
+    answers = await ask_all(client, ListTransactionsRequest(), lambda answer: answer.error_code)
+    ids = [one.transactional_id for answer in answers for one in answer.transaction_states]
+    described = await _describe(client, ids)
     return [
         TransactionSeen(
             one.transactional_id,
@@ -64,9 +67,25 @@ async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
     ]
 
 
+async def _describe(client: AsyncClient, ids: Sequence[str]) -> list[TransactionState]:
+    if not has_several(client):
+        return (await client.request(DescribeTransactionsRequest(transactional_ids=list(ids)))).transaction_states
+    return [await client.retrying(partial(_describe_one, client, one)) for one in sorted(set(ids))]
+
+
+async def _describe_one(client: AsyncClient, transactional_id: str) -> TransactionState:
+    coordinator = await transaction_coordinator_of(client, transactional_id)
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    described = (await client.request(request, broker=coordinator)).transaction_states[0]
+    if described.error_code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+        raise BrokerRefused(described.error_code, f"transaction of {transactional_id}")
+    return described
+
+
 async def groups_of(client: AsyncClient) -> dict[str, str]:
     """Every group and its state."""
-    return {one.group_id: one.group_state for one in (await client.request(ListGroupsRequest())).groups}
+    answers = await ask_all(client, ListGroupsRequest(), lambda answer: answer.error_code)
+    return {one.group_id: one.group_state for answer in answers for one in answer.groups}
 
 
 async def drain(client: AsyncClient, recorder: Recorder, partitions: Sequence[TopicPartition]) -> None:

@@ -138,6 +138,13 @@ class MemoryFiles:
         """All files that hold something and whose names end like one of ``endings``, in order."""
         return sorted(path for path, node in self._names.items() if node and node.data and path.endswith(endings))
 
+    def durable_files(self, directory: str) -> Sequence[tuple[str, FileNode]]:
+        """The files in a directory whose names survive a power cut."""
+        start = f"{directory}/"
+        durable, now = self._durable_names, self._names
+        names = sorted(start + name for name in self._children.get(directory, ()))
+        return [(path, node) for path in names if (node := now[path]) is not None and durable.get(path) is node]
+
     def overwrite(self, path: str, data: bytes) -> None:
         """Replace all a file holds, behind everybody's back."""
         node = self._node(path)

@@ -40,6 +40,8 @@ class Machine:
         """The error of its clock; positive: ahead."""
         self.frozen = False
         """Its processes stand still: events wait until they go on."""
+        self.changes_late_us = 0
+        """Changes of the coordination tree reach it so much later."""
 
     def now_ms(self) -> int:
         """Wall time by its own clock."""

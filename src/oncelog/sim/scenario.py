@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.plan import draw_plan
@@ -19,6 +19,13 @@ from oncelog.sim.workloads.selection import OLD_CLIENTS, draw_workloads, with_ol
 from oncelog.sim.workloads.workload import Workload
 
 SESSION_TIMEOUT_MS: Final = 6_000
+
+
+class Replication(NamedTuple):
+    """How a topic is replicated."""
+
+    factor: int
+    min_insync_replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,10 @@ class Scenario:
     brokers: int = 1
     session_timeout_ms: int | None = None
     """Of the brokers' sessions with the coordination tree; None: they never end by themselves."""
+    replication: Mapping[str, Replication] = field(default_factory=dict)
+    """Of topics, by name, where there are several brokers."""
+    clock_errors_ms: Sequence[int] = ()
+    """Of the brokers' machines, from the start."""
 
 
 def draw_scenario(
@@ -49,12 +60,12 @@ def draw_scenario(
     refusals = random.Random(f"{seed}/refusals")  # streams of their own: the other seeds stay what they are
     hangs = random.Random(f"{seed}/hangs")
     scenario = Scenario(
-        config=_draw_config(draws),
+        config=draw_config(draws),
         transaction_version=transaction_version,
         latencies=Latencies(sync_us=(50, slowest_us), metadata_us=(200, slowest_us), slice_us=(50, slowest_us)),
         conditions=NetworkConditions(100, draws.choice((500, 2_000, 20_000))),
         workloads=with_refused_batches(draw_workloads(draws, transaction_version), refusals, transaction_version),
-        plan=_suitable(drawn if plan is None else plan, transaction_version),
+        plan=suitable(drawn if plan is None else plan, transaction_version),
         disk_checks=draws.choice((0.0, 0.2)),
         session_timeout_ms=_session_timeout_ms(plan or ()),
     )
@@ -78,7 +89,7 @@ def _with_old_clients(scenario: Scenario, entropy: random.Random, moments: Seque
     workloads = with_old_copiers(list(scenario.workloads), entropy, scenario.transaction_version)
     if workloads == scenario.workloads:
         return scenario
-    return replace(scenario, workloads=workloads, plan=_suitable([*scenario.plan, *moments], 1))
+    return replace(scenario, workloads=workloads, plan=suitable([*scenario.plan, *moments], 1))
 
 
 def _hanging(scenario: Scenario, workload: Workload, config: Mapping[str, str], plan: Sequence[Fault]) -> Scenario:
@@ -88,12 +99,13 @@ def _hanging(scenario: Scenario, workload: Workload, config: Mapping[str, str], 
         config={**scenario.config, **config},
         transaction_version=TRANSACTION_VERSION,
         workloads=[workload],
-        plan=_suitable(plan, TRANSACTION_VERSION),
+        plan=suitable(plan, TRANSACTION_VERSION),
         disk_checks=0.5,
     )
 
 
-def _draw_config(draws: random.Random) -> Mapping[str, str]:
+def draw_config(draws: random.Random) -> Mapping[str, str]:
+    """Keys of the brokers' configuration, by chance."""
     return {
         "transaction.state.log.num.partitions": str(draws.choice((1, 3, 5))),
         "offsets.topic.num.partitions": str(draws.choice((1, 3, 5))),
@@ -106,7 +118,7 @@ def _draw_config(draws: random.Random) -> Mapping[str, str]:
     }
 
 
-def _suitable(plan: Sequence[Fault], transaction_version: int) -> Sequence[Fault]:
+def suitable(plan: Sequence[Fault], transaction_version: int) -> Sequence[Fault]:
     """Late requests decide the wrong transaction in Transactions V1, by Kafka's design (KAFKA-17754): not there."""
     late = ("cut-up", "hold-connection", "reset", "repeated-requests")
     return list(plan) if transaction_version >= 2 else [fault for fault in plan if fault.kind not in late]

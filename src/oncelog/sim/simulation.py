@@ -12,7 +12,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NoReturn
 
@@ -20,11 +20,14 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.checkers.anomalies import check
+from oncelog.sim.checkers.cluster.observer import ClusterObserver
 from oncelog.sim.checkers.disk.administrative import ends_of
 from oncelog.sim.checkers.disk.logs import Kept
-from oncelog.sim.checkers.disk.observer import check_disk
+from oncelog.sim.checkers.disk.observer import check_disk, check_markers
 from oncelog.sim.checkers.liveness import WITHOUT_MEMBERS, EndState, check_liveness
 from oncelog.sim.checkers.wire.observer import WireObserver
+from oncelog.sim.checkers.wire.watermarks import ClusterWatermarks
+from oncelog.sim.cluster_scenario import draw_cluster_scenario
 from oncelog.sim.end_state import drain, groups_of, offsets_of, partitions_of, transactions_of
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.plan import carry_out, heal
@@ -40,6 +43,10 @@ SAFETY_S: Final = 100
 LIVENESS_S: Final = 120
 SETTLING_S: Final = 5
 """After the healing, until everybody is connected again."""
+CLUSTER_SETTLING_S: Final = 20
+"""The same for several brokers, whose sessions may have to end first, and logs to be copied."""
+LOOKS_S: Final = 0.5
+"""Between two looks into the brokers of a cluster."""
 CALM_S: Final = 15
 """Then nothing is wrong for so long: whatever is asked has to be answered."""
 _DOWNGRADE: Final = 2
@@ -76,10 +83,16 @@ def simulate(
     mutant: AbstractContextManager[object] | None = None,
     safety_s: int = SAFETY_S,
     log: Callable[[str], None] | None = None,
+    brokers: int | None = 1,
 ) -> Outcome:
-    """Run one seed. ``plan`` replaces the faults that it draws, ``mutant`` breaks the code meanwhile on purpose."""
+    """Run one seed. ``plan`` replaces the faults that it draws, ``mutant`` breaks the code meanwhile on purpose.
+    ``brokers``: more than one is a cluster; None: the seed draws how many."""
+    if brokers == 1:
+        scenario = draw_scenario(seed, safety_s * 1000, plan)
+    else:
+        scenario = draw_cluster_scenario(seed, safety_s * 1000, plan, brokers)
     with mutant or nullcontext(), _one_collection():
-        return Simulation(seed, draw_scenario(seed, safety_s * 1000, plan), safety_s, log).run()
+        return Simulation(seed, scenario, safety_s, log).run()
 
 
 class Simulation:
@@ -98,12 +111,20 @@ class Simulation:
         )
         self.recorder = Recorder(self.world.kernel)
         self.context = WorkloadContext(self.world, self.recorder, scenario.transaction_version)
-        self.topics: list[Topic] = [topic for workload in scenario.workloads for topic in workload.topics()]
+        self.topics = [_replicated(topic, scenario) for workload in scenario.workloads for topic in workload.topics()]
         self.world.kernel.log = log
-        self.observer = WireObserver()
-        self.tap = DecodingTap(self.observer, self.world.kernel.now_ms, _violated)
+        is_cluster = scenario.brokers > 1
+        self.observer = WireObserver(is_cluster=is_cluster)
+        self.cluster = ClusterObserver(self.world.brokers, self.world.tree, _violated) if is_cluster else None
+        if self.cluster is not None and isinstance(self.observer.watermarks, ClusterWatermarks):
+            self.observer.watermarks.on_high = self.cluster.told
+        self.taps: list[DecodingTap] = []
         for broker in self.world.brokers:
-            broker.observe(self.tap, partial(self._died, broker))
+            tap = DecodingTap(self.observer, self.world.kernel.now_ms, _violated, broker.broker_id)
+            self.taps.append(tap)
+            broker.observe(tap, partial(self._died, broker))
+        for broker, error_ms in zip(self.world.brokers, scenario.clock_errors_ms, strict=False):
+            broker.move_clock(error_ms)
         self._deaths_ms: list[int] = []
         """By the clock of the broker that died, which its markers have, too."""
         self._reported = [0] * scenario.brokers
@@ -118,6 +139,7 @@ class Simulation:
             settled = not any(workload.leaves_open for workload in self.scenario.workloads)
             for broker in self.world.brokers:
                 self._check_disk(broker, torn=False, settled=settled)
+            self._check_disks(settled=settled)
         except Violated as violated:
             violations = [str(violated)]
         except ClientError as error:
@@ -129,7 +151,7 @@ class Simulation:
             seed=kernel.seed,
             violations=violations,
             events=kernel.happened,
-            requests=self.tap.requests,
+            requests=sum(tap.requests for tap in self.taps),
             virtual_s=kernel.now_us / 1_000_000,
             trace_sha256=kernel.trace_sha256(),
             plan=list(self.scenario.plan),
@@ -150,17 +172,20 @@ class Simulation:
         for workload in self.scenario.workloads:
             workload.start(self.context)
         troubles = asyncio.create_task(carry_out(world, self.scenario.plan))
+        self._look()
         await asyncio.sleep(self.safety_s)
         troubles.cancel()
         world.kernel.trace("heal")
         heal(world)
         self._check_reports()
-        await asyncio.sleep(SETTLING_S)
-        self.tap.calm_since_ms = world.kernel.now_ms()
+        await asyncio.sleep(SETTLING_S if self.cluster is None else CLUSTER_SETTLING_S)
+        for tap in self.taps:
+            tap.calm_since_ms = world.kernel.now_ms()
         await asyncio.sleep(CALM_S)
         await self._come_to_rest()
         await world.on_host("drain", self._drain)
         self._raise(check(self.recorder.history()))
+        await self._become_alike()
         for broker in world.brokers:
             broker.stays_down = True
             broker.shut_down()
@@ -168,6 +193,25 @@ class Simulation:
             await asyncio.sleep(0.1)
         gc.collect()  # asyncio tells of exceptions that nobody took when their tasks are collected
         self._check_reports()
+
+    def _look(self) -> None:
+        """Look into a cluster, and again after a while. A call of the kernel's: what it raises ends the run."""
+        if self.cluster is not None:
+            self.cluster.look()
+            self.world.kernel.after(int(LOOKS_S * 1_000_000), self._look)
+
+    async def _become_alike(self) -> None:
+        """R10: wait, within the bound, until all replicas are in sync and equally long."""
+        if self.cluster is None:
+            return
+        for _ in range(LIVENESS_S):
+            wrong = self.cluster.unlike()
+            if not wrong:
+                break
+            await asyncio.sleep(1)
+        else:
+            _violated(f"{wrong[0][0]}: {wrong[0][1]} (and {len(wrong) - 1} more)")
+        self.cluster.look()
 
     async def _come_to_rest(self) -> None:
         world = self.world
@@ -181,6 +225,7 @@ class Simulation:
 
     async def _set_up(self, host: ClientHost) -> None:
         async with host.client() as client:
+            await self._all_joined(host, client)
             version = self.scenario.transaction_version
             if version != 2:
                 update = FeatureUpdateKey(
@@ -188,6 +233,14 @@ class Simulation:
                 )
                 await client.request(UpdateFeaturesRequest(feature_updates=[update]))
             await _create(client, self.topics)
+
+    async def _all_joined(self, host: ClientHost, client: AsyncClient) -> None:
+        """Wait until all of several brokers are there for a client."""
+        while self.cluster is not None:
+            await client.refresh()
+            if len(client.view.brokers) == len(self.world.brokers):
+                break
+            await host.sleep(100)
 
     async def _drain(self, host: ClientHost) -> None:
         healed_at_ms = host.now_ms
@@ -226,28 +279,52 @@ class Simulation:
         """A broker's process is gone: in some of these moments its disk is checked."""
         self._deaths_ms.append(broker.now_ms())
         entropy = self.world.kernel.entropy("disk checks")
-        if entropy.random() < self.scenario.disk_checks:
+        is_looked_at = entropy.random() < self.scenario.disk_checks
+        if self.cluster is not None:
+            self.observer.watermarks.replicas_lost(self.cluster.only_on(broker))
+            self.cluster.in_sync.check_all()
+            if is_looked_at:
+                self.cluster.compare_disks()
+        if is_looked_at:
             self._check_disk(broker, torn=power_lost, settled=False)
 
     def _check_disk(self, broker: BrokerHost, *, torn: bool, settled: bool) -> None:
-        recorder = self.recorder
-        kept = Kept(
-            compacted=frozenset(recorder.compacted),
-            rewritten=frozenset(recorder.rewritten),
-            expiring=frozenset(recorder.expiring),
-            recreated=frozenset(one.topic for one in recorder.deletions),
-        )
+        acknowledged = self.observer.acknowledged_batches()
+        if self.cluster is not None:
+            acknowledged = [one for one in acknowledged if self.cluster.has_to_have(broker, one)]
         found = check_disk(
             broker.files,
-            acknowledged=self.observer.acknowledged_batches(),
-            kept=kept,
+            acknowledged=acknowledged,
+            kept=self._kept(),
             torn=torn,
             settled=settled,
             restarted_at_ms=self._deaths_ms,
             ended=ends_of(broker.audits),
             now_ms=broker.now_ms(),
+            is_alone=self.cluster is None,
+            unreplicated=() if self.cluster is None else self.cluster.unreplicated(),
         )
         self._raise(found)
+
+    def _check_disks(self, *, settled: bool) -> None:
+        """What only the disks of all brokers of a cluster show."""
+        if self.cluster is None:
+            return
+        self.cluster.compare_disks()
+        brokers = self.world.brokers
+        ended = [end for broker in brokers for end in ends_of(broker.audits)]
+        self._raise(
+            check_markers([broker.files for broker in brokers], kept=self._kept(), settled=settled, ended=ended)
+        )
+
+    def _kept(self) -> Kept:
+        recorder = self.recorder
+        return Kept(
+            compacted=frozenset(recorder.compacted),
+            rewritten=frozenset(recorder.rewritten),
+            expiring=frozenset(recorder.expiring),
+            recreated=frozenset(one.topic for one in recorder.deletions),
+        )
 
     def _check_reports(self) -> None:
         """Rules S1 to S6: no client and no request may fail with an exception, no broker may stop for no reason."""
@@ -285,12 +362,26 @@ def _violated(what: str) -> NoReturn:
     raise Violated(what)
 
 
+def _replicated(topic: Topic, scenario: Scenario) -> Topic:
+    """The topic as it is replicated in the scenario."""
+    drawn = scenario.replication.get(topic.name)
+    if drawn is None:
+        return topic
+    configs = {**topic.configs, "min.insync.replicas": str(drawn.min_insync_replicas)}
+    return replace(topic, configs=configs, replication_factor=drawn.factor)
+
+
 async def _create(client: AsyncClient, topics: Sequence[Topic]) -> None:
     message = CreateTopicsRequest(timeout_ms=10_000)
     for topic in topics:
         configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
         message.topics.append(
-            CreatableTopic(name=topic.name, num_partitions=topic.partitions, replication_factor=1, configs=configs)
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                configs=configs,
+            )
         )
     for created in (await client.request(message)).topics:
         if created.error_code:

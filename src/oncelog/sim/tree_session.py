@@ -178,7 +178,7 @@ class TreeSession:
         immediately before the answer to their commit, which has had its delay on the way up."""
 
         def committed(change: CommittedChange) -> None:
-            delay_us = 0 if self._is_at_tree else self._one_way_us()
+            delay_us = 0 if self._is_at_tree else self._one_way_us() + self._machine.changes_late_us
             self._down.send(delay_us, lambda: self._deliver(listener, change))
 
         self.reads.follow(after, committed)

@@ -10,13 +10,15 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 
 from oncelog.base.errors import PeerError
-from oncelog.sim.checkers.wire.exchange import name_of
+from oncelog.sim.checkers.wire.exchange import ALONE, name_of
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.network.connection import Connection
 from oncelog.sim.network.duplicates import PRODUCE
 from oncelog.wire.apis import WIRE_APIS
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header
+from oncelog.wire.messages.fetch import FetchRequest
+from oncelog.wire.messages.list_offsets import ListOffsetsRequest
 
 JOIN_GROUP: Final = 11
 SYNC_GROUP: Final = 14
@@ -60,8 +62,15 @@ class NoTap:
 class DecodingTap:
     """Decodes every exchange for a WireObserver and calls ``on_violation`` with the first thing it objects to."""
 
-    def __init__(self, observer: WireObserver, now_ms: Callable[[], int], on_violation: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        observer: WireObserver,
+        now_ms: Callable[[], int],
+        on_violation: Callable[[str], None],
+        broker_id: int = ALONE,
+    ) -> None:
         self.requests = 0
+        self._broker_id = broker_id
         self.calm_since_ms: int | None = None
         """From when on nothing is wrong: every request that comes later has to be answered soon."""
         self._observer = observer
@@ -77,11 +86,15 @@ class DecodingTap:
             request = request_class(header.api_key)
             if self._observer.looks_at(request):
                 request = request.decode(memoryview(bytes(frame))[position:], header.api_version)
+                if self._observer.is_cluster and _is_of_replica(request):
+                    request = type(request)
         except (PeerError, KeyError):
             return  # the broker answers that in its own way
         now_ms = self._now_ms()
         self._asked.setdefault(connection.number, {})[header.correlation_id] = header, request, now_ms
-        self._observer.received(connection.number, header.correlation_id, header.api_version, request, now_ms)
+        self._observer.received(
+            connection.number, header.correlation_id, header.api_version, request, now_ms, self._broker_id
+        )
         self._look()
 
     def sent(self, connection: Connection, data: bytes) -> None:
@@ -114,13 +127,24 @@ class DecodingTap:
                 self._on_violation(f"L5 request without an answer: {what}")
 
     def died(self, *, power_lost: bool) -> None:
+        if self._observer.is_cluster:
+            self._observer.broker_died(self._now_ms(), self._broker_id, self._asked)
+        else:
+            self._observer.restarted(self._now_ms(), power_lost=power_lost)
         self._asked.clear()
-        self._observer.restarted(self._now_ms(), power_lost=power_lost)
         self._look()
 
     def _look(self) -> None:
         for rule, instances in self._observer.violations.items():
             self._on_violation(f"{rule}: {instances[0]}")
+
+
+def _is_of_replica(request: Any) -> bool:
+    """True for what followers ask: they read what nobody else may."""
+    if isinstance(request, FetchRequest):
+        state = request.replica_state
+        return (request.replica_id if state is None else state.replica_id) >= 0
+    return isinstance(request, ListOffsetsRequest) and request.replica_id >= 0
 
 
 def _may_wait(header: RequestHeader, request: Any) -> bool:

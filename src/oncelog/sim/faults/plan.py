@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PROCESS, TIME
+from oncelog.sim.faults.clusters import ALL_BROKERS, LOST_DISK, PATHS, SESSIONS
 from oncelog.sim.faults.fault import Fault, Kind
 from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
 from oncelog.sim.faults.tree import TREE_PATHS
@@ -20,17 +21,35 @@ from oncelog.sim.world import World
 
 KINDS: Final[Mapping[str, Kind]] = {**PROCESS, **POWER, **DISK, **CLIENTS, **TIME, **BY_WORKLOADS}
 """The kinds that seeds draw, by themselves or by their workloads."""
-OF_CLUSTERS: Final[Mapping[str, Kind]] = {**TREE_PATHS, **BETWEEN_BROKERS}
-"""Kinds that only plans name: no seed draws them while worlds have one broker."""
+OF_CLUSTERS: Final[Mapping[str, Kind]] = {
+    **TREE_PATHS,
+    **BETWEEN_BROKERS,
+    **ALL_BROKERS,
+    **PATHS,
+    **SESSIONS,
+    **LOST_DISK,
+}
+"""Kinds that only worlds of several brokers draw."""
 ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS}
-_FAMILIES: Final = (
+Families = Sequence[tuple[Sequence[str], int, float]]
+"""Kinds, how many of them a seed uses at most, and how often it uses any: what matters most meets itself often."""
+FAMILIES: Final[Families] = (
     (sorted(PROCESS), 2, 0.5),
     (sorted(POWER), 2, 0.6),
     (sorted(DISK), 2, 0.4),
     (sorted(CLIENTS), 3, 0.8),
     (sorted(TIME), 1, 0.2),
 )
-"""Kinds, how many of them a seed uses at most, and how often it uses any: what matters most meets itself often."""
+CLUSTER_FAMILIES: Final[Families] = (
+    ((*sorted(PROCESS), "rolling-restart", "kill-of-all"), 2, 0.6),
+    ((*sorted(POWER), "power-cut-of-all", "power-cut-of-all"), 2, 0.5),
+    (sorted(DISK), 1, 0.3),
+    (sorted(CLIENTS), 2, 0.5),
+    ((*sorted(TIME), "frozen-past-session", "frozen-past-session"), 1, 0.3),
+    (sorted({**BETWEEN_BROKERS, **PATHS}), 2, 0.4),
+    ((*sorted(TREE_PATHS), "late-changes", "tree-isolated"), 2, 0.5),
+)
+"""The same for worlds of several brokers; what is named twice is drawn more often."""
 
 
 def parse_plan(text: str) -> list[Fault]:
@@ -50,10 +69,10 @@ def format_plan(plan: Sequence[Fault]) -> str:
     return "".join(f"{fault}\n" for fault in plan)
 
 
-def draw_plan(entropy: random.Random, length_ms: int) -> list[Fault]:
+def draw_plan(entropy: random.Random, length_ms: int, families: Families = FAMILIES) -> list[Fault]:
     """Faults of a few kinds over ``length_ms``, in order of their times."""
     used: list[str] = []
-    for kinds, most, share in _FAMILIES:
+    for kinds, most, share in families:
         if entropy.random() < share:
             used += entropy.sample(kinds, entropy.randint(1, most))
     used = used or [entropy.choice(sorted(KINDS.keys() - BY_WORKLOADS))]
@@ -85,6 +104,7 @@ def heal(world: World) -> None:
     world.network.heal_all()
     for broker in world.brokers:
         broker.machine.latencies = broker.machine.usual_latencies
+        broker.machine.changes_late_us = 0
         broker.files.be_well()
         broker.records.answer_kill = None
         broker.thaw()

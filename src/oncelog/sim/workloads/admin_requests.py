@@ -8,6 +8,7 @@ from typing import Final
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused
+from oncelog.sim.workloads.routing import leader_of
 from oncelog.sim.workloads.workload import Topic
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -28,7 +29,10 @@ _SET: Final = 0
 async def create_topic(client: AsyncClient, topic: Topic) -> None:
     """Raises BrokerRefused."""
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
-    wanted = CreatableTopic(name=topic.name, num_partitions=topic.partitions, replication_factor=1, configs=configs)
+    factor = topic.replication_factor
+    wanted = CreatableTopic(
+        name=topic.name, num_partitions=topic.partitions, replication_factor=factor, configs=configs
+    )
     response = await client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
     _check(response.topics[0].error_code, f"create {topic.name}")
 
@@ -59,7 +63,8 @@ async def delete_records(client: AsyncClient, partition: TopicPartition, before:
     """The log's new start. Raises BrokerRefused."""
     wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=before)
     topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])
-    response = await client.request(DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
+    leader = await leader_of(client, partition)
+    response = await client.request(DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), broker=leader)
     answer = response.topics[0].partitions[0]
     _check(answer.error_code, f"records of {partition}")
     return answer.low_watermark
@@ -68,7 +73,8 @@ async def delete_records(client: AsyncClient, partition: TopicPartition, before:
 async def producers_of(client: AsyncClient, partition: TopicPartition) -> list[ProducerState]:
     """The producers that the partition remembers. Raises BrokerRefused."""
     topic = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
-    response = await client.request(DescribeProducersRequest(topics=[topic]))
+    leader = await leader_of(client, partition)
+    response = await client.request(DescribeProducersRequest(topics=[topic]), broker=leader)
     answer = response.topics[0].partitions[0]
     _check(answer.error_code, f"producers of {partition}")
     return answer.active_producers

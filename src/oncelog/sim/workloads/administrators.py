@@ -18,6 +18,7 @@ from oncelog.client.errors import BrokerRefused
 from oncelog.sim.end_state import groups_of, transactions_of
 from oncelog.sim.workloads.admin_requests import producers_of
 from oncelog.sim.workloads.producers import Producers
+from oncelog.sim.workloads.routing import leader_of
 from oncelog.sim.workloads.two_phase_committers import Committers
 from oncelog.sim.workloads.workload import Topic, WorkloadContext
 from oncelog.sim.world import ClientHost
@@ -156,7 +157,8 @@ class _Administrator:
             start_offset=state.current_txn_start_offset,
             topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
         )
-        response = await client.request(WriteTxnMarkersRequest(markers=[marker]))
+        leader = await leader_of(client, partition)
+        response = await client.request(WriteTxnMarkersRequest(markers=[marker]), broker=leader)
         code = response.markers[0].topics[0].partitions[0].error_code
         if code not in allowed | {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
             self.context.object(f"a marker for {partition}, {state}: answered {code}")

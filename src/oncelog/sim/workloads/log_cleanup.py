@@ -127,7 +127,8 @@ class _Reading(ReadingProgram):
 
     def note_starts(self, host: ClientHost, starts: Mapping[TopicPartition, int]) -> None:
         """Note where the logs begin: retention may not have taken what is young."""
-        at = host.world.kernel.now_us + max(0, host.world.broker.machine.clock_ms) * 1_000
+        ahead_ms = max(0, *(broker.machine.clock_ms for broker in host.world.brokers))
+        at = host.world.kernel.now_us + ahead_ms * 1_000
         self.context.recorder.starts_seen.extend(StartSeen(one, offset, at) for one, offset in starts.items())
 
     def is_over(self, refused: Fetched) -> bool:

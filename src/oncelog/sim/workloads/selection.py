@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.sim.workloads.administrators import Administrators
@@ -50,9 +50,15 @@ OLD: Final = 0.15
 """Of the seeds, where they do."""
 
 
-def draw_workloads(entropy: random.Random, transaction_version: int) -> list[Workload]:
+IN_CLUSTERS: Final = frozenset({"churn", "clean", "consume", "copy", "plain", "produce", "two-phase"})
+"""Workloads that find their way among several brokers, and ask for nothing that brokers do alone."""
+
+
+def draw_workloads(
+    entropy: random.Random, transaction_version: int, among: Collection[str] = KINDS.keys()
+) -> list[Workload]:
     """One or two, of kinds by chance."""
-    kinds = [name for name, kind in KINDS.items() if kind.least_version <= transaction_version]
+    kinds = [name for name, kind in KINDS.items() if kind.least_version <= transaction_version and name in among]
     weights = [KINDS[name].weight for name in kinds]
     drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))
     return [KINDS[kind].draw(f"{kind}{index}", entropy, transaction_version) for index, kind in enumerate(drawn)]

@@ -110,7 +110,8 @@ class _Deleting:
     async def create(self, client: AsyncClient) -> None:
         """Until it is there."""
         try:
-            await create_topic(client, Topic(self.workload.name, self.entropy.randint(1, 3)))
+            partitions, factor = self.entropy.randint(1, 3), self.context.replication_factor
+            await create_topic(client, Topic(self.workload.name, partitions, replication_factor=factor))
         except BrokerRefused as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise

@@ -24,6 +24,8 @@ class Topic:
     name: str
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int = 1
+    """−1: as the brokers have it by default."""
 
 
 @dataclass(slots=True)
@@ -33,6 +35,11 @@ class WorkloadContext:
     world: World
     recorder: Recorder
     transaction_version: int = 2
+
+    @property
+    def replication_factor(self) -> int:
+        """Of topics that workloads create: the brokers' default where there are several."""
+        return 1 if len(self.world.brokers) == 1 else -1
 
     def object(self, what: str) -> None:
         """An answer came that no broker may give: the simulation fails with it."""

@@ -92,6 +92,7 @@ class Known(NamedTuple):
     restarted_at_ms: Sequence[int]
     ended: Mapping[tuple[TopicPartition, int, int, int], End] | None
     """By partition, producer id and epoch, and time: what the audit log has; None: there is none."""
+    may_repeat: bool = False
 
     def end_of(self, partition: TopicPartition, batch: Batch) -> End | None:
         """The entry of the audit log that a marker has."""
@@ -108,11 +109,13 @@ def markers(
     settled: bool,
     restarted_at_ms: Sequence[int] = (),
     ended: Iterable[End] | None = None,
+    may_repeat: bool = False,
 ) -> Iterator[Finding]:
-    """``settled``: the coordinators had time to write all markers before the disk was read."""
+    """``settled``: the coordinators had time to write all markers before the disk was read. ``may_repeat``: answers of
+    leaders to coordinators may have been lost on the way, so that markers were sent again."""
     words = words_of(logs)
     by_name = None if ended is None else {(e.partition, e.producer_id, e.producer_epoch, e.at_ms): e for e in ended}
-    also = Known(settled, restarted_at_ms, by_name)
+    also = Known(settled, restarted_at_ms, by_name, may_repeat)
     for partition, log in sorted(logs.items()):
         if partition.topic in kept.recreated or not log.is_whole:
             continue
@@ -156,7 +159,7 @@ def _compare(
         if position < len(expected) and expected[position][:2] == found:
             position += 1
         elif position and expected[position - 1][:2] == found:
-            excused = last is None or last.coordinator_epoch < batch.marker.coordinator_epoch
+            excused = also.may_repeat or last is None or last.coordinator_epoch < batch.marker.coordinator_epoch
             excused |= _restarted_between(last or batch.marker, batch.marker, also.restarted_at_ms)
             if expected[position - 1].version >= _TRANSACTIONS_V2 and not excused:
                 yield REPEATED, f"{where}, {said} twice"

@@ -54,8 +54,10 @@ BatchKey = tuple[PartitionKey, int, int, int]
 class Appends:
     """Acknowledged batches and their offsets, by partition."""
 
-    def __init__(self, topics: Topics, report: Report, watermarks: Watermarks) -> None:
+    def __init__(self, topics: Topics, report: Report, watermarks: Watermarks, *, only_certain: bool = False) -> None:
         self._topics = topics
+        self._only_certain = only_certain
+        """The next leader may not have what acks=1 was answered for, and nobody tells that there is one."""
         self._report = report
         self._watermarks = watermarks
         self._ranges: dict[PartitionKey, list[_Range]] = defaultdict(list)
@@ -96,7 +98,7 @@ class Appends:
                 records = sent.get((topic.name, topic.topic_id, answer.index))
                 if key is None or answer.error_code or answer.base_offset < 0 or records is None:
                     continue
-                headers = _headers(records)
+                headers = [] if self._only_certain and request.acks != _ALL else _headers(records)
                 if headers:
                     place = self._topics.place(key, topic.name)
                     self._acknowledged(key, headers, answer.base_offset, place, certain=request.acks == _ALL)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, Topics
+from oncelog.sim.checkers.wire.exchange import ALONE, Exchange, PartitionKey, Report, Topics
 from oncelog.wire.messages.offset_commit import OffsetCommitResponse
 
 COMMITTED: Final = "W16 committed offset is another"
@@ -32,6 +32,8 @@ _REFUSED: Final = frozenset(
     }
 )
 """Errors that say it did not happen."""
+_RESIGNED: Final = frozenset({ErrorCode.NOT_COORDINATOR})
+"""Where there are several brokers a coordinator may have written it before it resigned."""
 Key = tuple[str, PartitionKey]
 
 
@@ -39,6 +41,7 @@ Key = tuple[str, PartitionKey]
 class _Commit:
     offset: int
     asked: int
+    broker_id: int = ALONE
     over: int | None = None
     """When it was answered, or can no longer happen."""
     acknowledged: bool = False
@@ -48,8 +51,9 @@ class _Commit:
 class Commits:
     """The offsets of every group and partition that may be committed."""
 
-    def __init__(self, topics: Topics, report: Report) -> None:
+    def __init__(self, topics: Topics, report: Report, *, is_cluster: bool = False) -> None:
         self._topics = topics
+        self._refused = _REFUSED - _RESIGNED if is_cluster else _REFUSED
         self._report = report
         self._known: dict[Key, list[_Commit]] = defaultdict(list)
         self._pending: dict[tuple[int, int], list[tuple[Key, _Commit]]] = {}
@@ -58,12 +62,14 @@ class Commits:
         """Index of a request → what it asks for."""
         self._ignored: set[str] = set()
 
-    def restarted(self, index: int) -> None:
-        """Close the commits that were on their way: they have happened or never will."""
-        self._asked.clear()
-        for commits in self._known.values():
-            for commit in commits:
-                if commit.over is None and not commit.stable_only:
+    def restarted(self, index: int, broker_id: int = ALONE) -> None:
+        """Close the commits that were on their way to the broker: they have happened or never will."""
+        for asked, commits in list(self._asked.items()):
+            if not commits or commits[0][-1].broker_id == broker_id:
+                del self._asked[asked]
+        for known in self._known.values():
+            for commit in known:
+                if commit.over is None and not commit.stable_only and commit.broker_id == broker_id:
                     commit.over = index
 
     def forget(self, group: str) -> None:
@@ -80,7 +86,9 @@ class Commits:
                 if place is None or request.group_id in self._ignored:
                     continue
                 key = request.group_id, place
-                commit = _Commit(each.committed_offset, asked.came, stable_only=transactional)
+                commit = _Commit(
+                    each.committed_offset, asked.came, stable_only=transactional, broker_id=asked.broker_id
+                )
                 self._known[key].append(commit)
                 found.append((topic.name, topic_id, each.partition_index, key, commit))
         if transactional:
@@ -96,7 +104,7 @@ class Commits:
             error = errors.get((name, topic_id, partition))
             if error == 0:
                 commit.over, commit.acknowledged = index, True
-            elif error in _REFUSED:
+            elif error in self._refused:
                 self._known[key] = [other for other in self._known[key] if other is not commit]
 
     def ended(self, asked: Exchange, error_code: int, index: int, *, bumps: bool) -> None:

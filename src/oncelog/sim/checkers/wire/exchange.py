@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
 
@@ -17,6 +17,10 @@ Report = Callable[[str, str], None]
 """(rule, instance)."""
 PartitionKey = tuple[bytes | str, int]
 """(name of a topic's first incarnation, id of a later one; index)."""
+
+
+ALONE: Final = 1
+"""Id of the broker where there is only one."""
 
 
 class Exchange(NamedTuple):
@@ -27,6 +31,7 @@ class Exchange(NamedTuple):
     request: Any
     """The class alone where no rule looks at the message."""
     at_ms: int
+    broker_id: int = ALONE
 
 
 def name_of(request: object) -> str:

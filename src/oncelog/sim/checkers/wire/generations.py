@@ -20,8 +20,10 @@ SHARED: Final = "W15 generation shared wrongly"
 class Generations:
     """Every group's generations."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, *, is_cluster: bool = False) -> None:
         self._report = report
+        self._is_cluster = is_cluster
+        """Another coordinator may tell again what JoinGroup alone has told, at any time."""
         self._joined: dict[str, Rising] = defaultdict(Rising)
         self._synced: dict[str, Rising] = defaultdict(Rising)
         self._leaders: dict[tuple[str, int], str] = {}
@@ -45,8 +47,10 @@ class Generations:
         group, generation = asked.request.group_id, response.generation_id
         if response.error_code or generation < 0 or group in self._ignored:
             return
-        self._told(self._joined[group], group, generation, asked)
         self._told(self._synced[group], group, generation, asked)
+        if self._is_cluster:
+            return
+        self._told(self._joined[group], group, generation, asked)
         self._joined[group].sent(index, generation)
         if asked.request.group_instance_id is not None:
             self._instances[response.member_id] = asked.request.group_instance_id

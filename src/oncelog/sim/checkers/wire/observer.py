@@ -8,17 +8,17 @@ what it was given and changes nothing. Records are bytes as they were on the wir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from oncelog.sim.checkers.liveness import Waiting
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch, Appends
 from oncelog.sim.checkers.wire.commits import Commits
-from oncelog.sim.checkers.wire.exchange import Exchange, Topics, name_of
+from oncelog.sim.checkers.wire.exchange import ALONE, Exchange, Topics, name_of
 from oncelog.sim.checkers.wire.fetched import FetchedLogs
 from oncelog.sim.checkers.wire.generations import Generations
 from oncelog.sim.checkers.wire.outcomes import TRANSACTIONS_V2, Outcomes
-from oncelog.sim.checkers.wire.watermarks import Watermarks
+from oncelog.sim.checkers.wire.watermarks import ClusterWatermarks, Watermarks
 from oncelog.wire.message import Request
 from oncelog.wire.messages.create_topics import CreateTopicsResponse
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
@@ -39,22 +39,24 @@ from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class WireObserver:
-    """See the module's words. ``violations``: rule (number and name) → its instances, with the time in ms first."""
+    """See the module's words. With ``is_cluster`` it is told of several brokers that lead one after another; what
+    followers ask for is left out. ``violations``: rule (number and name) → its instances, with the time in ms first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_cluster: bool = False) -> None:
         self.violations: dict[str, list[str]] = {}
+        self.is_cluster = is_cluster
         self.restarted_at_ms: list[int] = []
         """When :meth:`restarted` was called."""
         self._now_ms = 0
         self._index = 0
         self._open: dict[Hashable, dict[int, Exchange]] = {}
         topics = self._topics = Topics()
-        self._watermarks = Watermarks(topics, self._report)
-        self._appends = Appends(topics, self._report, self._watermarks)
+        self._watermarks: Watermarks = (ClusterWatermarks if is_cluster else Watermarks)(topics, self._report)
+        self._appends = Appends(topics, self._report, self._watermarks, only_certain=is_cluster)
         self._outcomes = Outcomes(self._report)
         self._logs = FetchedLogs(topics, self._report, self._appends, self._outcomes)
-        self._generations = Generations(self._report)
-        self._commits = Commits(topics, self._report)
+        self._generations = Generations(self._report, is_cluster=is_cluster)
+        self._commits = Commits(topics, self._report, is_cluster=is_cluster)
         self._looks_at: dict[type, bool] = {}
         self._requests: dict[type, Callable[[Exchange], None]] = {
             OffsetCommitRequest: lambda asked: self._commits.asking(asked, transactional=False),
@@ -86,12 +88,25 @@ class WireObserver:
             self._looks_at[request_class] = looked_at
         return looked_at
 
-    def received(self, connection: Hashable, correlation_id: int, version: int, request: object, at_ms: int) -> None:
-        """A request came whole to the broker (its class alone will do, see :meth:`looks_at`). ``version`` is that of
+    @property
+    def watermarks(self) -> Watermarks:
+        """The offsets that clients were told."""
+        return self._watermarks
+
+    def received(
+        self,
+        connection: Hashable,
+        correlation_id: int,
+        version: int,
+        request: object,
+        at_ms: int,
+        broker_id: int = ALONE,
+    ) -> None:
+        """A request came whole to a broker (its class alone will do, see :meth:`looks_at`). ``version`` is that of
         its API."""
         self._index += 1
         self._now_ms = at_ms
-        asked = Exchange(self._index, version, request, at_ms)
+        asked = Exchange(self._index, version, request, at_ms, broker_id)
         if not (type(request) is ProduceRequest and request.acks == 0):
             self._open.setdefault(connection, {})[correlation_id] = asked
         look = self._requests.get(type(request))
@@ -110,6 +125,14 @@ class WireObserver:
     def disconnected(self, connection: Hashable) -> None:
         """The connection is gone; what it asked may be decided all the same."""
         self._open.pop(connection, None)
+
+    def broker_died(self, at_ms: int, broker_id: int, connections: Iterable[Hashable]) -> None:
+        """One of several brokers stopped or was killed, and the connections to it are gone; others may lead now."""
+        self._index += 1
+        self._now_ms = at_ms
+        for connection in connections:
+            self._open.pop(connection, None)
+        self._commits.restarted(self._index, broker_id)
 
     def restarted(self, at_ms: int, *, keeps_all: bool = True, power_lost: bool = False) -> None:
         """The broker stopped or was killed, and all connections with it.

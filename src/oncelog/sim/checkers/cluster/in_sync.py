@@ -1,0 +1,77 @@
+"""R4 and R6: what is below a high watermark that anybody was told is on the disk of every member of the in-sync set.
+
+The set is the tree's at the moment. With ``log.sync.policy=commit`` a record counts from its sync on, so that a power
+cut of all machines at once takes nothing that was acknowledged or read. A member whose disk was lost does not count
+until the set has been without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from oncelog.base.ids import BrokerId, TopicId, TopicPartition
+from oncelog.core.controller.image import ClusterImage
+from oncelog.sim.checkers.cluster.durable_ends import DurableEnds
+from oncelog.sim.checkers.cluster.tree_journal import Report, TreeJournal
+from oncelog.sim.files import MemoryFiles
+
+MISSING: Final = "R6 not on the disk of every member"
+
+
+class InSyncReplicas:
+    """High watermarks told, and the replicas that must have what is below. ``disks``: by broker id."""
+
+    def __init__(self, journal: TreeJournal, disks: Mapping[BrokerId, MemoryFiles], report: Report) -> None:
+        self._journal = journal
+        self._ends = {broker: DurableEnds(files) for broker, files in disks.items()}
+        self._report = report
+        self._told: dict[tuple[TopicPartition, TopicId], int] = {}
+        self._emptied: dict[BrokerId, set[TopicPartition]] = {}
+        """Partitions in whose sets a broker still is, though its disk was lost."""
+        journal.on_change.append(self._changed)
+
+    def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
+        """Somebody was told of a high watermark."""
+        key = partition, topic_id
+        self._told[key] = max(self._told.get(key, 0), offset)
+
+    def high(self, partition: TopicPartition) -> int:
+        """The highest high watermark that was told of a partition."""
+        topic = self._journal.image.topics.get(partition.topic)
+        return 0 if topic is None else self._told.get((partition, topic.topic_id), 0)
+
+    def lost_disk(self, broker: BrokerId, files: MemoryFiles) -> None:
+        """A broker has an empty disk now."""
+        self._ends[broker] = DurableEnds(files)
+        self._emptied[broker] = {name for name, state in self._journal.partitions() if broker in state.isr}
+
+    def members(self, partition: TopicPartition) -> Sequence[BrokerId]:
+        """The members of a partition's in-sync set that have to have everything."""
+        state = self._journal.image.partition(partition)
+        if state is None:
+            return ()
+        return [member for member in state.isr if partition not in self._emptied.get(member, ())]
+
+    def check(self, partition: TopicPartition) -> None:
+        """Look at the disks of one partition's members."""
+        told = self.high(partition)
+        if not told:
+            return
+        for member in self.members(partition):
+            end = self._ends[member].end(partition)
+            if end < told:
+                what = f"{told} was told, broker {member} has {end} on its disk"
+                self._report(MISSING, f"{partition}: {what}: in sync {list(self.members(partition))}")
+
+    def check_all(self) -> None:
+        """Look at all partitions that somebody was told of."""
+        for partition, _ in list(self._journal.partitions()):
+            self.check(partition)
+
+    def _changed(self, before: ClusterImage, after: ClusterImage) -> None:
+        for broker, partitions in self._emptied.items():
+            for partition in list(partitions):
+                state = after.partition(partition)
+                if state is None or broker not in state.isr:
+                    partitions.discard(partition)

@@ -1,0 +1,106 @@
+"""The observer of a cluster: the tree's journal, disks and nodes of all brokers while the simulation runs.
+
+It may look into nodes and disks, which a client cannot; rules about what clients see are elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from oncelog.base.ids import BrokerId, TopicId, TopicPartition
+from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.checkers.cluster.in_sync import InSyncReplicas
+from oncelog.sim.checkers.cluster.replicas import DIFFERS, replicas_agree
+from oncelog.sim.checkers.cluster.rest import unlike
+from oncelog.sim.checkers.cluster.tree_journal import TreeJournal
+from oncelog.sim.checkers.disk.scan import scan
+from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
+from oncelog.sim.tree_session import TreeHost
+
+ANOTHER_IMAGE: Final = "R9 image is not the tree"
+TOLD_BETWEEN_CHECKS: Final = 8
+"""High watermarks told between two looks at disks."""
+
+
+class ClusterObserver:
+    """See the module. ``violated`` is called with the first thing that is wrong."""
+
+    def __init__(self, brokers: Sequence[BrokerHost], tree: TreeHost, violated: Callable[[str], None]) -> None:
+        self.brokers = brokers
+        self._violated = violated
+        self._kernel = tree.kernel
+        self.journal = TreeJournal(tree.tree, self._report_soon)
+        self.in_sync = InSyncReplicas(
+            self.journal, {BrokerId(broker.broker_id): broker.files for broker in brokers}, self._report
+        )
+        self._told = 0
+        for broker in brokers:
+            broker.tell_of_lost_disk(lambda broker=broker: self._lost_disk(broker))  # type: ignore[misc]  # bound now
+
+    def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
+        """A client was told of a high watermark."""
+        self.in_sync.told(partition, topic_id, offset)
+        self._told += 1
+        if self._told % TOLD_BETWEEN_CHECKS == 0:
+            self.in_sync.check(partition)
+
+    def look(self) -> None:
+        """Compare nodes with the tree, and high watermarks of leaders with the disks."""
+        for broker in self.brokers:
+            if broker.is_up:
+                self._compare_image(broker)
+                for partition, topic_id, offset in self._led(broker):
+                    self.in_sync.told(partition, topic_id, offset)
+        self.in_sync.check_all()
+
+    def only_on(self, broker: BrokerHost) -> list[str]:
+        """Partitions that no other broker has."""
+        return [str(name) for name, state in self.journal.partitions() if state.replicas == (broker.broker_id,)]
+
+    def unreplicated(self) -> frozenset[TopicPartition]:
+        """Partitions with one replica."""
+        return frozenset(name for name, state in self.journal.partitions() if len(state.replicas) == 1)
+
+    def has_to_have(self, broker: BrokerHost, batch: AcknowledgedBatch) -> bool:
+        """True if an acknowledged batch must be on the broker's disk now: it is in the partition's in-sync set."""
+        return BrokerId(broker.broker_id) in self.in_sync.members(batch.partition)
+
+    def compare_disks(self) -> None:
+        """R2 over all disks as they are now, whether brokers run or not."""
+        disks = {BrokerId(broker.broker_id): scan(broker.files) for broker in self.brokers}
+        for instance in replicas_agree(disks):
+            self._report(DIFFERS, instance)
+
+    def unlike(self) -> list[tuple[str, str]]:
+        """R10, as things are now: (rule, instance)."""
+        ends = {
+            BrokerId(broker.broker_id): {
+                partition: int(log.log_end_offset) for partition, log in broker.node.logs.logs.items()
+            }
+            for broker in self.brokers
+            if broker.is_up
+        }
+        return list(unlike(self.journal, ends))
+
+    def _led(self, broker: BrokerHost) -> Iterator[tuple[TopicPartition, TopicId, int]]:
+        for led in broker.node.partitions.leader_logs():
+            state = self.journal.image.partition(led.partition)
+            if state is not None and state.leader == broker.broker_id and state.leader_epoch == led.leader_epoch:
+                yield led.partition, led.log.topic_id, led.replicas.high_watermark
+
+    def _compare_image(self, broker: BrokerHost) -> None:
+        cluster = broker.node.cluster
+        expected = self.journal.images.get(cluster.position)
+        if expected is None or expected != cluster.image:
+            self._report(ANOTHER_IMAGE, f"broker {broker.broker_id} at position {cluster.position}")
+
+    def _lost_disk(self, broker: BrokerHost) -> None:
+        self.in_sync.lost_disk(BrokerId(broker.broker_id), broker.files)
+
+    def _report_soon(self, rule: str, instance: str) -> None:
+        """In the middle of a commit: its writer must not take it for a failure."""
+        self._kernel.soon(self._report, rule, instance)
+
+    def _report(self, rule: str, instance: str) -> None:
+        self._violated(f"{rule}: {instance}")

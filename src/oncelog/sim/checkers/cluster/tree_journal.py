@@ -1,0 +1,124 @@
+"""R3, R5 and R8: the tree's journal, change by change: epochs rise, and elections take only who has everything.
+
+The journal is followed as brokers do. The image after each change is kept: R9 compares those of brokers with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from oncelog.base.ids import NO_BROKER, BrokerId, TopicPartition
+from oncelog.coordination.memory import MemoryTree
+from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.model import PartitionImage, TopicImage
+from oncelog.ports import CommittedChange
+
+Report = Callable[[str, str], None]
+"""(rule, instance)."""
+
+TWO_LEADERS: Final = "R3 leader epoch of two leaders"
+UNCLEAN: Final = "R5 elected without everything"
+EPOCH_FELL: Final = "R8 epoch fell in the tree"
+WRONG_STATE: Final = "R8 state that nobody may write"
+
+
+class TreeJournal:
+    """Follows a tree from its first change on."""
+
+    def __init__(self, tree: MemoryTree, report: Report) -> None:
+        self.images: dict[int, ClusterImage] = {0: ClusterImage()}
+        """The image after each change, by position."""
+        self.image = self.images[0]
+        self.position = 0
+        self.on_change: list[Callable[[ClusterImage, ClusterImage], None]] = []
+        """Told of the images before and after each change."""
+        self._report = report
+        self._registered: dict[BrokerId, int] = {}
+        """The highest epoch of each broker's registrations."""
+        tree.session().follow(0, self._changed)
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+        """All partitions as they are now."""
+        for name, topic in self.image.topics.items():
+            for index, partition in enumerate(topic.partitions):
+                yield TopicPartition(name, index), partition
+
+    def _changed(self, change: CommittedChange) -> None:
+        before = self.image
+        self.image = self.images[change.position] = before.apply(change.changes).image
+        self.position = change.position
+        self._compare(before, self.image)
+        for told in self.on_change:
+            told(before, self.image)
+
+    def _compare(self, before: ClusterImage, after: ClusterImage) -> None:
+        if after.controller_epoch < before.controller_epoch:
+            self._report(EPOCH_FELL, f"controller epoch {before.controller_epoch}, then {after.controller_epoch}")
+        is_new = after.controller_id not in (NO_BROKER, before.controller_id)
+        if is_new and 0 < before.controller_epoch >= after.controller_epoch:
+            self._report(EPOCH_FELL, f"controller {after.controller_id} in epoch {after.controller_epoch} again")
+        for broker_id, broker in after.brokers.items():
+            known = before.brokers.get(broker_id)
+            if known is None or known.epoch != broker.epoch:
+                if broker.epoch <= self._registered.get(broker_id, -1):
+                    self._report(EPOCH_FELL, f"broker {broker_id} registers again with epoch {broker.epoch}")
+                self._registered[broker_id] = broker.epoch
+        if after.topics is not before.topics:
+            for name, topic in after.topics.items():
+                known_topic = before.topics.get(name)
+                if known_topic is not topic:
+                    self._compare_topic(before, after, known_topic, topic)
+
+    def _compare_topic(
+        self, before: ClusterImage, after: ClusterImage, known: TopicImage | None, topic: TopicImage
+    ) -> None:
+        same = () if known is None or known.topic_id != topic.topic_id else known.partitions
+        for index, partition in enumerate(topic.partitions):
+            where = f"{topic.name}-{index}"
+            for what in _wrong_by_itself(partition):
+                self._report(WRONG_STATE, f"{where}: {what}: {_shown(partition)}")
+            if index < len(same) and same[index] != partition:
+                for rule, what in _wrong_step(same[index], partition, before, after):
+                    self._report(rule, f"{where}: {what}: {_shown(same[index])}, then {_shown(partition)}")
+
+
+def _wrong_by_itself(state: PartitionImage) -> Iterator[str]:
+    if not set(state.isr) <= set(state.replicas):
+        yield "in sync and no replica"
+    if state.leader != NO_BROKER and state.leader not in state.isr:
+        yield "the leader is not in sync"
+    if set(state.isr) & set(state.elr):
+        yield "in sync and eligible"
+
+
+def _wrong_step(
+    old: PartitionImage, new: PartitionImage, before: ClusterImage, after: ClusterImage
+) -> Iterator[tuple[str, str]]:
+    if new.leader_epoch < old.leader_epoch:
+        yield EPOCH_FELL, "leader epoch"
+    elif new.leader_epoch == old.leader_epoch:
+        if new.leader not in (old.leader, NO_BROKER) or new.leader_broker_epoch not in (old.leader_broker_epoch, -1):
+            yield TWO_LEADERS, "another leader in the same epoch"
+    elif new.leader != NO_BROKER:
+        yield from _wrong_election(old, new, after)
+    added = set(new.isr) - set(old.isr)
+    if new.leader_epoch == old.leader_epoch:
+        for member in sorted(added):
+            broker = before.brokers.get(member)
+            if broker is None or broker.fenced:
+                yield WRONG_STATE, f"{member} joins and is not registered, or fenced"
+
+
+def _wrong_election(old: PartitionImage, new: PartitionImage, after: ClusterImage) -> Iterator[tuple[str, str]]:
+    if new.leader not in {*old.isr, *old.elr}:
+        yield UNCLEAN, f"{new.leader} was neither in sync nor eligible"
+    if set(new.isr) - {*old.isr, *old.elr}:
+        yield UNCLEAN, "an election has let somebody into the in-sync set"
+    broker = after.brokers.get(new.leader)
+    if broker is not None and broker.fenced and broker.epoch == new.leader_broker_epoch:
+        yield WRONG_STATE, f"{new.leader} is elected and fenced"
+
+
+def _shown(state: PartitionImage) -> str:
+    return f"leader {state.leader} in {state.leader_epoch}, in sync {list(state.isr)}, eligible {list(state.elr)}"

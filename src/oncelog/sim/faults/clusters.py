@@ -1,0 +1,144 @@
+"""Faults that only clusters have: all brokers at once, one after another, past the session, without a disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.network.conditions import NetworkConditions
+from oncelog.sim.tree_session import TREE
+from oncelog.sim.world import World
+
+LONGEST_START_MS: Final = 10_000
+_STEP_MS: Final = 100
+
+
+async def _power_cut_of_all(world: World, fault: Fault) -> None:
+    """All machines lose power in the same instant, and come back one after another."""
+    struck = [broker for broker in world.brokers if not broker.stays_down]
+    for broker in struck:
+        broker.stays_down = True
+        broker.lose_power()
+    await span(fault)
+    first = fault.choice % max(len(struck), 1)
+    for broker in (*struck[first:], *struck[:first]):
+        broker.stays_down = False
+        broker.start_until_up()
+        await asyncio.sleep((fault.choice >> 8) % 2_000 / 1_000)
+
+
+async def _kill_of_all(world: World, fault: Fault) -> None:
+    """kill -9 of every process."""
+    struck = [broker for broker in world.brokers if not broker.stays_down]
+    for broker in struck:
+        broker.stays_down = True
+        broker.kill()
+    await span(fault)
+    for broker in struck:
+        broker.stays_down = False
+        broker.start_until_up()
+
+
+async def _rolling_restart(world: World, fault: Fault) -> None:
+    """Each broker stops cleanly and starts again, one after another, as an upgrade goes."""
+    for broker in world.brokers:
+        if broker.stays_down:
+            continue  # another fault has it
+        broker.stays_down = True
+        broker.shut_down()
+        await _until(broker, up=False)
+        broker.stays_down = False
+        broker.start_until_up()
+        await _until(broker, up=True)
+        await asyncio.sleep(fault.choice % 4_000 / 1_000)
+
+
+async def _until(broker: BrokerHost, *, up: bool) -> None:
+    for _ in range(LONGEST_START_MS // _STEP_MS):
+        if broker.is_up is up:
+            return
+        await asyncio.sleep(_STEP_MS / 1_000)
+
+
+async def _frozen_past_session(world: World, fault: Fault) -> None:
+    """A process stands still until the tree has ended its session, and goes on as if nothing had been."""
+    broker = broker_of(world, fault)
+    broker.freeze()
+    await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000)
+    await span(fault)
+    broker.thaw()
+
+
+async def _tree_isolated(world: World, fault: Fault) -> None:
+    """A broker and the tree do not reach each other at all, most often for longer than the session lasts."""
+    name = broker_of(world, fault).name
+    if fault.choice & 3:
+        fault = Fault(fault.at_ms, fault.kind, fault.span_ms + (world.tree.timeout_ms or 0), fault.choice)
+    await _cut_pairs(world, fault, [(name, TREE), (TREE, name)])
+
+
+async def _broker_isolated(world: World, fault: Fault) -> None:
+    """A broker and the other brokers do not reach each other; clients and tree reach all of them."""
+    name = broker_of(world, fault).name
+    others = [broker.name for broker in world.brokers if broker.name != name]
+    await _cut_pairs(world, fault, [pair for other in others for pair in ((name, other), (other, name))])
+
+
+async def _cut_pairs(world: World, fault: Fault, pairs: list[tuple[str, str]]) -> None:
+    for pair in pairs:
+        world.network.cut(*pair)
+    await span(fault)
+    for pair in pairs:
+        world.network.heal(*pair)
+
+
+async def _slow_follower(world: World, fault: Fault) -> None:
+    """What the other brokers send to one takes up to a second."""
+    name = broker_of(world, fault).name
+    most_us = 1_000 * (50 + fault.choice % 1_000)
+    others = [broker.name for broker in world.brokers if broker.name != name]
+    for other in others:
+        world.network.set_conditions(other, name, NetworkConditions(most_us // 2, most_us))
+    await span(fault)
+    for other in others:
+        world.network.set_conditions(other, name, None)
+
+
+async def _late_changes(world: World, fault: Fault) -> None:
+    """A broker is told late what was committed: its watches fire, or are read, seconds after."""
+    machine = broker_of(world, fault).machine
+    machine.changes_late_us = 1_000 * (fault.choice % 5_000)
+    await span(fault)
+    machine.changes_late_us = 0
+
+
+async def _lose_disk(world: World, fault: Fault) -> None:
+    """A process is killed, and comes back with an empty disk."""
+    broker = broker_of(world, fault)
+    if broker.stays_down:
+        return  # another fault has it
+    broker.stays_down = True
+    if broker.is_up:
+        broker.kill()
+    broker.lose_disk()
+    await span(fault)
+    broker.stays_down = False
+    broker.start_until_up()
+
+
+ALL_BROKERS: Final[Mapping[str, Kind]] = {
+    "kill-of-all": _kill_of_all,
+    "power-cut-of-all": _power_cut_of_all,
+    "rolling-restart": _rolling_restart,
+}
+PATHS: Final[Mapping[str, Kind]] = {"broker-isolated": _broker_isolated, "slow-follower": _slow_follower}
+SESSIONS: Final[Mapping[str, Kind]] = {
+    "frozen-past-session": _frozen_past_session,
+    "late-changes": _late_changes,
+    "tree-isolated": _tree_isolated,
+}
+LOST_DISK: Final[Mapping[str, Kind]] = {"lose-disk": _lose_disk}
+"""Drawn once in a run, and only where every record is on two disks by then."""
