@@ -50,8 +50,8 @@ OLD: Final = 0.15
 """Of the seeds, where they do."""
 
 
-IN_CLUSTERS: Final = frozenset({"churn", "clean", "consume", "copy", "plain", "produce", "two-phase"})
-"""Workloads that find their way among several brokers, and ask for nothing that brokers do alone."""
+IN_CLUSTERS: Final = frozenset({"administer", "churn", "clean", "consume", "copy", "plain", "produce", "two-phase"})
+"""Workloads that find their way among several brokers."""
 
 
 def draw_workloads(
