@@ -5,8 +5,8 @@ cut is ``core.replicas.follower``'s and ``storage.log.leader_epochs``'s; electio
 Abstract are the disks (a log and how much of it is synced), the tree (a journal of states, each broker anywhere behind
 it), and the fetch, which is one step whose answer may be lost.
 
-Checked in every state, by the invariants of a cluster: R1 nothing that was acknowledged is missing from a leader that is
-elected later · R2 (epoch, offset) names the same record everywhere · R6 all below any high watermark is on the disk of
+Checked in every state, by the invariants of a cluster: R1 nothing that was acknowledged is missing from a leader of a
+later epoch · R2 (epoch, offset) names the same record everywhere · R6 all below any high watermark is on the disk of
 every member of the committed in-sync set.
 """
 

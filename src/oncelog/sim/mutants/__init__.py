@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.sim.mutants.administrators import ADMINISTRATORS
+from oncelog.sim.mutants.clusters import CLUSTERS
 from oncelog.sim.mutants.groups import CLIENTS, GROUPS
 from oncelog.sim.mutants.logs import LOGS
 from oncelog.sim.mutants.mutant import Mutant
@@ -17,7 +18,9 @@ from oncelog.sim.mutants.required import REQUIRED
 from oncelog.sim.mutants.transactions import TRANSACTIONS
 
 MUTANTS: Final[Mapping[str, Mutant]] = {
-    mutant.name: mutant for mutant in (*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CLIENTS, *ADMINISTRATORS)
+    mutant.name: mutant for mutant in (*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CLIENTS, *ADMINISTRATORS, *CLUSTERS)
 }
+OF_CLUSTERS: Final = frozenset(mutant.name for mutant in CLUSTERS)
+"""Those that need several brokers."""
 
-__all__ = ["MUTANTS", "Mutant"]
+__all__ = ["MUTANTS", "OF_CLUSTERS", "Mutant"]

@@ -1,0 +1,288 @@
+"""Bugs of clusters: replicas, in-sync sets, leadership, the right to write to the tree; they need several brokers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.base.tree import CommitOutcome
+from oncelog.core.controller import fencing, layout
+from oncelog.core.replicas.leader import LeaderReplicas
+from oncelog.handlers.fetch import reads
+from oncelog.node.broker_requests.marker_requests import MarkerRequests
+from oncelog.node.metadata_log import MetadataLog
+from oncelog.node.partitions.manager import PartitionManager
+from oncelog.node.replication import in_sync_sets
+from oncelog.node.replication.fetcher import LeaderFetcher
+from oncelog.sim.mutants.mutant import Mutant
+from oncelog.storage.log import truncate
+from oncelog.storage.log.leader_epochs import LeaderEpochs
+
+# The high watermark
+
+
+def _committed_only(right: Any) -> Any:
+    def settle(self: LeaderReplicas) -> Any:
+        if not self.has_enough_in_sync():
+            return self.high_watermark
+        ends = [follower.end for replica, follower in self._followers.items() if replica in self.in_sync]
+        self.high_watermark = max(self.high_watermark, min([self._end, *ends]))
+        return self.high_watermark
+
+    return settle
+
+
+def _leader_alone(right: Any) -> Any:
+    def settle(self: LeaderReplicas) -> Any:
+        self.high_watermark = max(self.high_watermark, self._end)
+        return self.high_watermark
+
+    return settle
+
+
+def _last_standing(right: Any) -> Any:
+    def settle(self: LeaderReplicas) -> Any:
+        least, self.min_insync_replicas = self.min_insync_replicas, 1
+        try:
+            return right(self)
+        finally:
+            self.min_insync_replicas = least
+
+    return settle
+
+
+# The in-sync set
+
+
+def _below_epoch_start(right: Any) -> Any:
+    def may_join(self: LeaderReplicas, replica: Any) -> bool:
+        follower = self._followers.get(replica)
+        return follower is not None and replica not in self._maximal() and follower.end >= 0
+
+    return may_join
+
+
+def _whatever_registration(right: Any) -> Any:
+    def may_be_in_sync(image: Any, replica: Any, broker_epoch: int) -> bool:
+        return replica in image.brokers
+
+    return may_be_in_sync
+
+
+def _unknown_is_refused(right: Any) -> Any:
+    def written(self: MetadataLog, event: Any) -> None:
+        if event.outcome is CommitOutcome.UNKNOWN:
+            event = replace(event, outcome=CommitOutcome.CONFLICT)
+        right(self, event)
+
+    return written
+
+
+# Followers
+
+
+def _unsynced(right: Any) -> Any:
+    def sync(self: LeaderFetcher, copy: Any) -> None:
+        self._go_on(copy)
+
+    return sync
+
+
+def _to_high_watermark(right: Any) -> Any:
+    def follow(self: LeaderFetcher, partition: Any, log: Any, leader_epoch: Any) -> None:
+        known = self._by_partition.get(partition)
+        if known is None or known.leader_epoch != leader_epoch:
+            log.truncate_to(log.high_watermark, self._services.deadlines.now_ms)
+        right(self, partition, log, leader_epoch)
+
+    return follow
+
+
+def _never_diverges(right: Any) -> Any:
+    def divergence(leader: Any, asked: Any) -> None:
+        return None
+
+    return divergence
+
+
+def _divergence_counts(right: Any) -> Any:
+    def read_one(self: Any, name: Any, asked: Any, max_bytes: int, minimum_one: bool) -> Any:
+        leader = self._leader_log(name, asked)
+        is_known = self._replica is not None and not isinstance(leader, ErrorCode)
+        if is_known and asked.fetch_offset <= leader.log.log_end_offset:
+            self._partitions.replica_fetched(leader, *self._replica, asked.fetch_offset)
+        return right(self, name, asked, max_bytes, minimum_one)
+
+    return read_one
+
+
+def _producers_kept(right: Any) -> Any:
+    def roll_back(log: Any, now_ms: int) -> None:
+        log.producers.high_watermark_moved(log.high_watermark)
+
+    return roll_back
+
+
+def _epochs_kept(right: Any) -> Any:
+    def truncate_from_end(self: LeaderEpochs, offset: int) -> None:
+        """Nothing is forgotten."""
+
+    return truncate_from_end
+
+
+# Leadership
+
+
+def _same_epoch_again(right: Any) -> Any:
+    def leads(self: PartitionManager, image: Any) -> bool:
+        return bool(image.leader == self._metadata.broker_id)
+
+    return leads
+
+
+def _zombie(right: Any) -> Any:
+    def standing(image: Any, path: str) -> Any:
+        return [] if path == layout.CONTROLLER_EPOCH else right(image, path)
+
+    return standing
+
+
+def _half_resignation(right: Any) -> Any:
+    def resign(self: PartitionManager, partition: TopicPartition) -> None:
+        self._in_sync_sets.resign(partition)
+
+    return resign
+
+
+# Markers
+
+
+def _unanswered_is_written(right: Any) -> Any:
+    def answered(self: MarkerRequests, broker_id: Any, sent: Any, response: Any) -> None:
+        if response is not None:
+            right(self, broker_id, sent, response)
+            return
+        self._under_way.discard(broker_id)
+        for queued in sent:
+            queued.answer(ErrorCode.NONE)
+
+    return answered
+
+
+CLUSTERS: Final = (
+    Mutant(
+        "watermark-of-committed-set",
+        "the high watermark counts the committed in-sync set alone, not the one on its way to the tree (KIP-497)",
+        LeaderReplicas,
+        "settle",
+        _committed_only,
+    ),
+    Mutant(
+        "watermark-of-leader",
+        "the high watermark follows the leader's own disk",
+        LeaderReplicas,
+        "settle",
+        _leader_alone,
+    ),
+    Mutant(
+        "last-replica-standing",
+        "the high watermark moves on though fewer than min.insync.replicas are in sync (KIP-966)",
+        LeaderReplicas,
+        "settle",
+        _last_standing,
+    ),
+    Mutant(
+        "joins-below-epoch-start",
+        "a follower joins the in-sync set wherever it is (KAFKA-7128)",
+        LeaderReplicas,
+        "may_join",
+        _below_epoch_start,
+    ),
+    Mutant(
+        "stale-broker-epoch-joins",
+        "a follower joins by a fetch of an earlier registration (KAFKA-14139)",
+        in_sync_sets,
+        "may_be_in_sync",
+        _whatever_registration,
+    ),
+    Mutant(
+        "unknown-is-refused",
+        "a commit to the tree whose outcome is not known counts as refused",
+        MetadataLog,
+        "written",
+        _unknown_is_refused,
+    ),
+    Mutant(
+        "follower-asks-unsynced",
+        "a follower asks for more before what it has is on its disk",
+        LeaderFetcher,
+        "_sync",
+        _unsynced,
+    ),
+    Mutant(
+        "truncate-to-high-watermark",
+        "a follower begins by cutting its log to the high watermark it knows (KIP-101)",
+        LeaderFetcher,
+        "follow",
+        _to_high_watermark,
+    ),
+    Mutant(
+        "divergence-not-told",
+        "a leader does not look whether a follower's log parts from its own",
+        reads,
+        "_divergence",
+        _never_diverges,
+    ),
+    Mutant(
+        "divergence-counts",
+        "a fetch from behind where the logs part counts as progress (KAFKA-13141)",
+        reads.FetchReads,
+        "_read_one",
+        _divergence_counts,
+    ),
+    Mutant(
+        "producers-not-rolled-back",
+        "truncation leaves producers and open transactions as they were",
+        truncate,
+        "_roll_back_producers",
+        _producers_kept,
+    ),
+    Mutant(
+        "epochs-kept-on-truncation",
+        "truncation leaves leader epochs as they were (KAFKA-10706)",
+        LeaderEpochs,
+        "truncate_from_end",
+        _epochs_kept,
+    ),
+    Mutant(
+        "leads-again-in-its-epoch",
+        "a leader that was restarted leads on in the epoch of its last life",
+        PartitionManager,
+        "leads",
+        _same_epoch_again,
+    ),
+    Mutant(
+        "zombie-controller",
+        "a controller's commits do not name its epoch (KAFKA-6082)",
+        fencing,
+        "_standing",
+        _zombie,
+    ),
+    Mutant(
+        "half-resignation",
+        "a broker that does not lead a partition any more goes on answering for it (KAFKA-9307)",
+        PartitionManager,
+        "_resign",
+        _half_resignation,
+    ),
+    Mutant(
+        "unanswered-marker-counts",
+        "a marker to another broker counts as written when no answer comes",
+        MarkerRequests,
+        "_answered",
+        _unanswered_is_written,
+    ),
+)
+"""Looked for in clusters (``oncelog sim --cluster --plant NAME``)."""

@@ -1,0 +1,61 @@
+"""Seeds of clusters: what they draw, and a few whole ones that find nothing wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from oncelog.sim.cluster_scenario import draw_cluster_scenario
+from oncelog.sim.faults.brokers import BY_WORKLOADS
+from oncelog.sim.faults.plan import KINDS, OF_CLUSTERS
+from oncelog.sim.scenario import draw_scenario
+from oncelog.sim.simulation import simulate
+
+SAFETY_MS = 100_000
+
+
+def test_every_kind_of_fault_is_drawn_and_a_disk_is_lost_only_where_all_is_on_two() -> None:
+    used: Counter[str] = Counter()
+    for seed in range(300):
+        scenario = draw_cluster_scenario(seed, SAFETY_MS, None)
+        kinds = {fault.kind for fault in scenario.plan}
+        used.update(kinds)
+        if "lose-disk" in kinds:
+            assert scenario.brokers >= 3
+            assert {replicas.min_insync_replicas for replicas in scenario.replication.values()} == {2}
+            assert {replicas.factor for replicas in scenario.replication.values()} == {3}
+    assert used.keys() == {*KINDS, *OF_CLUSTERS} - BY_WORKLOADS.keys()
+    assert min(used.values()) >= 8
+
+
+def test_the_number_of_brokers_changes_nothing_else_that_a_seed_draws_first() -> None:
+    drawn, forced = draw_cluster_scenario(5, SAFETY_MS, None), draw_cluster_scenario(5, SAFETY_MS, None, 4)
+    assert forced.brokers == 4
+    assert repr(forced.workloads) == repr(drawn.workloads)
+    counts = {draw_cluster_scenario(seed, SAFETY_MS, None).brokers for seed in range(50)}
+    assert counts == {2, 3, 4, 5}
+    assert draw_scenario(5, SAFETY_MS, None).brokers == 1
+
+
+def test_topics_have_as_many_replicas_as_there_are_brokers_at_most() -> None:
+    for seed in range(50):
+        scenario = draw_cluster_scenario(seed, SAFETY_MS, None)
+        assert {topic.name for workload in scenario.workloads for topic in workload.topics()} == {*scenario.replication}
+        for factor, least in scenario.replication.values():
+            assert 1 <= factor <= min(scenario.brokers, 3)
+            assert least in (1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 3])
+def test_nothing_is_violated(seed: int) -> None:
+    outcome = simulate(seed, safety_s=15, brokers=None)
+    assert outcome.violations == []
+    assert outcome.requests > 500
+
+
+@pytest.mark.slow
+def test_a_cluster_is_the_same_in_every_run() -> None:
+    one, other = (simulate(3, safety_s=5, brokers=3) for _ in range(2))
+    assert one.trace_sha256 == other.trace_sha256
