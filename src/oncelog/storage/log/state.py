@@ -182,9 +182,10 @@ class LogState:
 
     def write_leader_epochs(self, sync: Sync | None = None) -> None:
         """Bring the file of leader epochs up to date: at a roll and at the end, as recovery reads the active segment's
-        epochs off its batches. The content is synced where other replicas go by it: what is known of older segments
-        stands nowhere else."""
+        epochs off its batches. The content is synced where other replicas go by it, or may one day: what is known of
+        older segments stands nowhere else."""
         if self.leader_epochs.changed:
-            sync = sync or (Sync.CONTENT if self.has_replicas else Sync.NOTHING)
+            needed = self.has_replicas or len(self.leader_epochs.entries) > 1
+            sync = sync or (Sync.CONTENT if needed else Sync.NOTHING)
             write_leader_epochs(self.files, self.directory, self.leader_epochs.entries, sync)
             self.leader_epochs.changed = False
