@@ -66,7 +66,7 @@ def assemble(
     try:
         identity = _identity(outside, settings.config, image)
         config = _config_of(settings, identity.meta)
-        logs, reports = _open_logs(outside, image, config, identity.meta.node_id, now_ms)
+        logs = _open_logs(outside, image, config, identity.meta.node_id, now_ms)
     except UnusableDirectory as error:
         raise StartRefused(str(error)) from None
     ready()
@@ -88,7 +88,8 @@ def assemble(
     else:
         raise StartRefused("other brokers kept joining the cluster in between; start this one again")
     position, nodes = coordination.snapshot()
-    image = load_image(nodes)
+    image = load_image(nodes)  # topics may have gone, and others come under their names, while logs were recovered
+    reports = set_strays_aside(image, logs, who.broker_id, outside.entropy)
     node = Node(who.broker_id, config, image, position, logs, outside.entropy, AllowAll())
     return Assembled(node, who.again(), reports)
 
@@ -164,7 +165,7 @@ def _registration(meta: MetaProperties, config: BrokerConfig, address: Address, 
 
 def _open_logs(
     outside: Outside, image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, now_ms: int
-) -> tuple[LogDirectory, list[Report]]:
+) -> LogDirectory:
     current = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
     topic_configs = TopicConfigs(current)
 
@@ -172,14 +173,19 @@ def _open_logs(
         topic = image.topics.get(partition.topic)
         return log_config(topic_configs.of({} if topic is None else topic.configs))
 
-    logs = LogDirectory.open(outside.files, config_of=config_of, now_ms=now_ms, storage=storage_config(current))
+    return LogDirectory.open(outside.files, config_of=config_of, now_ms=now_ms, storage=storage_config(current))
+
+
+def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, entropy: Entropy) -> list[Report]:
+    """Move logs out of the way that are not this broker's any more: their topics were deleted, or their replicas moved,
+    while it was down."""
     reports = []
     for partition, log in list(logs.logs.items()):
         why = _why_stray(image, partition, log.topic_id, broker_id)
         if why is not None:
             reports.append(Report("warning", f"{partition} {why}, it is set aside"))
-            logs.set_aside(partition, outside.entropy.token(16))
-    return logs, reports
+            logs.set_aside(partition, entropy.token(16))
+    return reports
 
 
 def _why_stray(image: ClusterImage, partition: TopicPartition, topic_id: bytes, broker_id: BrokerId) -> str | None:

@@ -17,6 +17,7 @@ from oncelog.core.controller.image import load_image
 from oncelog.core.controller.registration import Registration, register
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node import tree_access
+from oncelog.node.assembly import set_strays_aside
 from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import (
     Audit,
@@ -174,6 +175,7 @@ class Driver:
         self._changes: deque[MetadataChanged] = deque()
         self._follow(position)
         image = load_image(self.session.subtree("/"))
+        self.reports += [report.message for report in set_strays_aside(image, logs, self.broker_id, self.entropy)]
         self.node = Node(self.broker_id, self.config, image, position, logs, self.entropy, AllowAll())
         self._carry_out(self.node.start(self.now_ms))
 

@@ -8,7 +8,7 @@ from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.resources import ALL_BROKERS, ConfigResourceType, Resource, current, write_configs
-from oncelog.core.controller.topics import NewTopic, create_topics
+from oncelog.core.controller.topics import NewTopic, create_topics, delete_topics
 from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble
 from oncelog.node.settings import read_settings
 from oncelog.ports import Coordination
@@ -146,3 +146,31 @@ def test_a_log_whose_replicas_are_elsewhere_is_set_aside() -> None:
     again = joined(files, tree.session(), node_id="1")
     assert [report.message for report in again.reports] == ["t-1 has its replicas on other brokers, it is set aside"]
     assert [str(partition) for partition in again.node.logs.logs] == ["t-0"]
+
+
+def test_a_log_whose_topic_was_made_anew_while_logs_were_recovered_is_set_aside() -> None:
+    tree = MemoryTree()
+    files, session, other = MemoryFiles(), tree.session(), tree.session()
+    first = joined(files, session, node_id="1")
+    config = first.node.cluster.config
+
+    def create(number: int) -> TopicId:
+        topic_id = TopicId(bytes(15) + bytes([number]))
+        image = load_image(other.subtree("/"))
+        topic = NewTopic("t", assignments=[(0, [1])])
+        other.commit(create_topics(image, config, [topic], lambda: topic_id).operations)
+        return topic_id
+
+    first.node.logs.create(TopicPartition(TopicName("t"), 0), create(1), LogConfig(), now_ms=0)
+    session.close()
+
+    def made_anew() -> None:
+        image = load_image(other.subtree("/"))
+        other.commit(delete_topics(image, [image.topics[TopicName("t")]]))
+        create(2)
+
+    settings = read_settings({"node.id": "1"})
+    outside = Outside(files, tree.session(), SystemEntropy())
+    again = assemble(outside, settings, ("localhost", 9092), now_ms=0, ready=made_anew)
+    assert [report.message for report in again.reports] == ["t-0 belongs to no topic of this cluster, it is set aside"]
+    assert again.node.logs.logs == {}

@@ -100,9 +100,8 @@ class FetchReads:
             answer, size = self._read_one(name, asked, min(asked.max_bytes, self._left), not self._found)
             self._found += size
             self._left = max(0, self._left - size)
-            if answer.error_code or answer.diverging_epoch is not None:
-                self._urgent = True
-            elif self._replica is not None and _is_news(asked, answer.high_watermark, answer.log_start_offset):
+            is_news = self._replica is not None and _is_news(asked, answer.high_watermark, answer.log_start_offset)
+            if answer.error_code or answer.diverging_epoch is not None or is_news:
                 self._urgent = True
             self.answers.append((asked, answer))
 
