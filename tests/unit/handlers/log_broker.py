@@ -17,7 +17,7 @@ from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.support.waits import Steps, UntilReadable
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
@@ -116,6 +116,9 @@ class LogBroker:
             is_older = current_leader_epoch < epoch
             return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
         return LeaderLog(partition, log, epoch, LeaderReplicas(ME, (ME,), (ME,), log.high_watermark))
+
+    def follower_log(self, partition: TopicPartition, current_leader_epoch: int = -1) -> FollowerLog | ErrorCode:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def creates_logs(self) -> bool:
         return False

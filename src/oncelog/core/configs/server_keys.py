@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update
-from oncelog.core.configs.limits import at_least
+from oncelog.core.configs.limits import at_least, one_of
+
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""``replica.selector.class``: consumers read from a replica in their rack (``core.replicas.selector``)."""
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+"""``replica.selector.class``: as where it is not set."""
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING
@@ -141,7 +146,7 @@ SERVER_KEYS: Final = (
         "replica.selector.class",
         STRING,
         None,
-        inert=True,
+        one_of(RACK_AWARE_SELECTOR, LEADER_SELECTOR),
     ),
     ConfigKey("num.partitions", INT, "1", at_least(1)),
     ConfigKey("auto.create.topics.enable", BOOLEAN, "true"),

@@ -22,6 +22,7 @@ from typing import Final
 
 from oncelog.base.ids import BrokerId, Offset
 from oncelog.base.invariant import invariant
+from oncelog.core.replicas.selector import ReadReplica
 
 UNKNOWN_END: Final = Offset(-1)
 UNKNOWN_EPOCH: Final = -1
@@ -127,6 +128,14 @@ class LeaderReplicas:
             return False
         follower.log_start_offset = offset
         return True
+
+    def read_replicas(self, offset: Offset, now_ms: int) -> list[ReadReplica]:
+        """The followers in sync that have the record at ``offset``, or come to it next (KIP-392)."""
+        return [
+            ReadReplica(replica, follower.end, now_ms - follower.caught_up_ms)
+            for replica, follower in self._followers.items()
+            if replica in self.in_sync and 0 <= follower.log_start_offset <= offset <= follower.end
+        ]
 
     def low_watermark(self, own_start: Offset, live: Container[BrokerId]) -> Offset:
         """The smallest log start among this broker's and those of live followers; −1 while one has not told its own."""

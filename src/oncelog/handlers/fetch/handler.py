@@ -6,7 +6,10 @@ Where nothing else is there, appended records on their way to the disk are waite
 Nothing is read from disk here: records are ranges of files that are sent when the socket has room.
 
 Requests of other brokers (``replica_id`` ≥ 0) need the right of a broker. A follower reads up to the log end offset,
-and says by the offset it fetches from that it has all before. Preferred replicas are not chosen: every answer says −1.
+and says by the offset it fetches from that it has all before.
+
+A follower serves consumers up to its high watermark from version 11 on (KIP-392). A leader sends a consumer that names
+its rack to a follower in sync there, if ``replica.selector.class`` says so (``core.replicas.selector``).
 """
 
 from __future__ import annotations
@@ -15,15 +18,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import BrokerId, Offset, TopicId, TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
+from oncelog.core.configs.server_keys import RACK_AWARE_SELECTOR
+from oncelog.core.replicas.selector import preferred_read_replica
 from oncelog.core.sessions.fetch import FetchContext
 from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
-from oncelog.handlers.fetch.reads import UNKNOWN, FetchReads, Replica, failed, topic_name
+from oncelog.handlers.fetch.reads import UNKNOWN, FetchReads, Preferred, Replica, failed, topic_name
 from oncelog.handlers.support.appended_records import LEAST_WAIT_MS, until_readable
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.leader_hints import add_endpoint, leader_hint
+from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.handlers.support.waits import NextSlice, Steps, UntilReadable
 from oncelog.handlers.support.yielding import items_per_slice
 from oncelog.wire.messages.fetch import (
@@ -57,6 +63,7 @@ _MANY: Final = 1000
 T = TypeVar("T")
 _TOPIC_IDS_SINCE: Final = 13
 _CURRENT_LEADER_SINCE: Final = 16
+_FROM_FOLLOWERS_SINCE: Final = 11
 _STORAGE_ERROR_SINCE: Final = 6
 
 
@@ -108,7 +115,22 @@ def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchR
         read_committed=request.isolation_level == READ_COMMITTED and sorting.replica is None,
         replica=sorting.replica,
         anew=request.session_epoch <= 0,
+        from_followers=sorting.replica is None and context.version >= _FROM_FOLLOWERS_SINCE,
+        preferred=_preferred(request, context) if request.rack_id and sorting.replica is None else None,
     )
+
+
+def _preferred(request: FetchRequest, context: Context) -> Preferred | None:
+    """The choice of a replica for a consumer that names its rack; None: it reads where it asks."""
+    if context.cluster.config.get("replica.selector.class") != RACK_AWARE_SELECTOR:
+        return None
+    racks = {broker_id: each.rack for broker_id, each in context.cluster.image.brokers.items() if not each.fenced}
+
+    def preferred(leader: LeaderLog, offset: Offset) -> BrokerId | None:
+        followers = leader.replicas.read_replicas(offset, context.now_ms)
+        return preferred_read_replica(request.rack_id, context.cluster.broker_id, followers, racks)
+
+    return preferred
 
 
 def _in_slices(

@@ -7,7 +7,7 @@ nothing where not even their first batch fits: what they leave is there for the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -15,7 +15,7 @@ from oncelog.base.ids import NO_TOPIC_ID, BrokerId, Offset, TopicId, TopicName, 
 from oncelog.base.units import MIB
 from oncelog.core.replicas.follower import EpochEnd, parts
 from oncelog.core.sessions.fetch_cache import FetchPartition
-from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.support.ports import ClusterView, Partitions
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.log.partition_log import PartitionLog
@@ -34,22 +34,29 @@ class Replica(NamedTuple):
     broker_epoch: int
 
 
+Preferred = Callable[[LeaderLog, Offset], BrokerId | None]
+"""The follower that a consumer should rather ask for what is at an offset, or None."""
+
+
 class FetchReads:
     """The partitions of one request that are there and may be read, with the request's limits.
 
     ``max_bytes`` is of the whole answer; ``min_bytes`` is what a waiting request waits for. A ``replica`` reads up to
     the log end offset, and with each read it says what it has. It is told whose the open transactions are that begin in
-    what it reads, of all that are open where it asks ``anew``.
+    what it reads, of all that are open where it asks ``anew``. Consumers that know of it read ``from_followers`` too,
+    and are sent to one that they should rather ask (``preferred``; KIP-392).
     """
 
     __slots__ = (
         "_appended",
         "_found",
+        "_from_followers",
         "_ids_left",
         "_left",
         "_max_bytes",
         "_min_bytes",
         "_partitions",
+        "_preferred",
         "_read_committed",
         "_replica",
         "_replica_asks_anew",
@@ -70,10 +77,14 @@ class FetchReads:
         read_committed: bool,
         replica: Replica | None = None,
         anew: bool = False,
+        from_followers: bool = False,
+        preferred: Preferred | None = None,
     ) -> None:
         self._partitions = port
         self._replica = replica
         self._replica_asks_anew = anew
+        self._from_followers = from_followers
+        self._preferred = preferred
         self.partitions = partitions
         self._max_bytes = max_bytes
         self._min_bytes = min(min_bytes, max_bytes)
@@ -101,7 +112,8 @@ class FetchReads:
             self._found += size
             self._left = max(0, self._left - size)
             is_news = self._replica is not None and _is_news(asked, answer.high_watermark, answer.log_start_offset)
-            if answer.error_code or answer.diverging_epoch is not None or is_news:
+            is_told = answer.diverging_epoch is not None or answer.preferred_read_replica != UNKNOWN
+            if answer.error_code or is_told or is_news:
                 self._urgent = True
             self.answers.append((asked, answer))
 
@@ -135,10 +147,10 @@ class FetchReads:
 
     def _could_give(self, name: TopicPartition, asked: FetchPartition) -> int | None:
         """Bytes that a partition could give, None where something else is to be told of it."""
-        leader = self._leader_log(name, asked)
-        if isinstance(leader, ErrorCode):
+        source = self._source(name, asked)
+        if isinstance(source, ErrorCode):
             return None
-        log = leader.log
+        log = source.log
         offset = asked.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return None
@@ -162,15 +174,19 @@ class FetchReads:
             return self._min_bytes
         return read.size_bytes
 
-    def _leader_log(self, name: TopicPartition, asked: FetchPartition) -> LeaderLog | ErrorCode:
-        leader = self._partitions.leader_log(name, max(asked.leader_epoch, UNKNOWN))
-        if isinstance(leader, ErrorCode):
-            return leader
-        if asked.topic_id not in (NO_TOPIC_ID, leader.log.topic_id):
+    def _source(self, name: TopicPartition, asked: FetchPartition) -> LeaderLog | FollowerLog | ErrorCode:
+        """The log to read from: the one that is led here, for consumers that know of it also one that is copied."""
+        epoch = max(asked.leader_epoch, UNKNOWN)
+        source: LeaderLog | FollowerLog | ErrorCode = self._partitions.leader_log(name, epoch)
+        if source is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._from_followers:
+            source = self._partitions.follower_log(name, epoch)
+        if isinstance(source, ErrorCode):
+            return source
+        if asked.topic_id not in (NO_TOPIC_ID, source.log.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        if self._replica is not None and leader.replicas.follower(self._replica.broker_id) is None:
+        if self._replica is not None and not _is_replica(source, self._replica.broker_id):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return leader
+        return source
 
     def _end(self, log: PartitionLog) -> Offset:
         if self._replica is not None:
@@ -180,19 +196,21 @@ class FetchReads:
     def _read_one(
         self, name: TopicPartition, asked: FetchPartition, max_bytes: int, minimum_one: bool
     ) -> tuple[PartitionData, int]:
-        leader = self._leader_log(name, asked)
-        if isinstance(leader, ErrorCode):
-            return failed(asked, leader), 0
-        log = leader.log
+        source = self._source(name, asked)
+        if isinstance(source, ErrorCode):
+            return failed(asked, source), 0
+        log = source.log
+        if self._preferred is not None and isinstance(source, LeaderLog):
+            preferred = self._preferred(source, Offset(asked.fetch_offset))
+            if preferred is not None:
+                return _sent_to(preferred, log, asked), 0
         if asked.last_fetched_epoch >= 0:
-            diverged = _divergence(leader, asked)
+            diverged = _divergence(source, asked)
             if diverged is not None:
                 return diverged, 0
         offset = asked.fetch_offset
         if self._replica is not None and log.log_start_offset <= offset <= log.log_end_offset:
-            replica, broker_epoch = self._replica
-            start = Offset(asked.log_start_offset)
-            self._partitions.replica_fetched(leader, replica, broker_epoch, Offset(offset), start)
+            self._note_fetched(source, self._replica, asked)
         end = self._end(log)
         answer = PartitionData(
             partition_index=asked.partition,
@@ -205,7 +223,7 @@ class FetchReads:
         if self._replica is not None and name in log.transactions.partitions:
             self._tell_ids(name, log, Offset(offset), answer)
         if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
-            if leader.appended_end is not None and log.log_end_offset > offset:
+            if source.appended_end is not None and log.log_end_offset > offset:
                 self._appended[name] = log.log_end_offset
             return answer, 0
         if max_bytes < 0:
@@ -234,10 +252,32 @@ class FetchReads:
             ]
         return answer, read.size_bytes
 
+    def _note_fetched(self, source: LeaderLog | FollowerLog, replica: Replica, asked: FetchPartition) -> None:
+        if isinstance(source, LeaderLog):
+            start, offset = Offset(asked.log_start_offset), Offset(asked.fetch_offset)
+            self._partitions.replica_fetched(source, replica.broker_id, replica.broker_epoch, offset, start)
+
     def _tell_ids(self, name: TopicPartition, log: PartitionLog, offset: Offset, answer: PartitionData) -> None:
         since = 0 if self._replica_asks_anew else offset
         answer.transactional_ids = log.transactions.known_since(name, since, self._ids_left)
         self._ids_left -= len(answer.transactional_ids)
+
+
+def _is_replica(source: LeaderLog | FollowerLog, broker_id: BrokerId) -> bool:
+    return isinstance(source, LeaderLog) and source.replicas.follower(broker_id) is not None
+
+
+def _sent_to(preferred: BrokerId, log: PartitionLog, asked: FetchPartition) -> PartitionData:
+    """The answer to a consumer that should rather ask a follower: no records."""
+    return PartitionData(
+        partition_index=asked.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=preferred,
+        records=NO_RECORDS,
+    )
 
 
 def _is_news(asked: FetchPartition, high_watermark: int, log_start_offset: int) -> bool:
@@ -259,11 +299,11 @@ def failed(asked: FetchPartition, error_code: ErrorCode, *, read: bool = True) -
     )
 
 
-def _divergence(leader: LeaderLog, asked: FetchPartition) -> PartitionData | None:
+def _divergence(source: LeaderLog | FollowerLog, asked: FetchPartition) -> PartitionData | None:
     """The answer that says where the client's log and this one part, if the last epoch the client has seen says so
     (KIP-595)."""
-    log = leader.log
-    epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch, leader.leader_epoch)
+    log = source.log
+    epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch, source.leader_epoch)
     if epoch == UNKNOWN or end_offset == UNKNOWN or asked.fetch_offset < log.log_start_offset:
         return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
     if not parts(EpochEnd(epoch, end_offset), asked.fetch_offset, asked.last_fetched_epoch):

@@ -1,4 +1,5 @@
-"""The log of a partition that this broker leads: what a handler is given when it asks for a partition (KIP-320)."""
+"""The log of a partition: what a handler is given when it asks for one that this broker leads (KIP-320), or, only to
+read from, for one that it copies (KIP-392)."""
 
 from __future__ import annotations
 
@@ -44,3 +45,22 @@ class LeaderLog:
     def has_enough_in_sync(self) -> bool:
         """True if acks=all may be acknowledged (``min.insync.replicas``)."""
         return self.replicas.has_enough_in_sync()
+
+
+class FollowerLog:
+    """A partition's log that this broker copies, in the leader epoch in which it does: only ever read, up to the high
+    watermark. That is what its leader told last: all before it is committed, and the leader may know more.
+
+    Held only within one step of the loop.
+    """
+
+    __slots__ = ("leader_epoch", "log")
+
+    def __init__(self, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
+        self.log = log
+        self.leader_epoch = leader_epoch
+
+    @property
+    def appended_end(self) -> None:
+        """None: what is on its way to the disk here is no concern of readers."""
+        return None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.support.audit import AuditRecord
-    from oncelog.handlers.support.leadership import LeaderLog
+    from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 
 
 class Marker(NamedTuple):
@@ -56,6 +56,12 @@ class Partitions(Protocol):
         ``current_leader_epoch`` is what the client believes (−1: it does not say): an older one is fenced, a newer one
         unknown here.
         """
+
+    def follower_log(
+        self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> FollowerLog | ErrorCode:
+        """The log of a partition that this broker copies, to read up to its high watermark (KIP-392), or the error to
+        answer; ``current_leader_epoch`` as for :meth:`leader_log`."""
 
     def replica_size_bytes(self, partition: TopicPartition) -> int | None:
         """Bytes of this broker's replica of a partition, led or not; None where it has none."""

@@ -22,7 +22,7 @@ from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Offset, Topic
 from oncelog.core.controller.model import PartitionImage, TopicImage
 from oncelog.core.replicas.leader import UNKNOWN_EPOCH, LeaderReplicas
 from oncelog.core.sessions.fetch import FetchSessions
-from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.metadata import Metadata
 from oncelog.node.partitions.delayed_fetches import DelayedFetches
@@ -230,10 +230,16 @@ class PartitionManager:
                 return self.leader_log(partition, current_leader_epoch)
             exists = self._metadata.image.has_partition(partition)
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != found.leader_epoch:
-            is_older = current_leader_epoch < found.leader_epoch
-            return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
-        return found
+        return _epoch_refusal(current_leader_epoch, found.leader_epoch) or found
+
+    def follower_log(
+        self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> FollowerLog | ErrorCode:
+        """See ``handlers.support.ports.Partitions``."""
+        image, log = self._metadata.image.partition(partition), self.logs.logs.get(partition)
+        if image is None or log is None or image.leader == self._metadata.broker_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return _epoch_refusal(current_leader_epoch, image.leader_epoch) or FollowerLog(log, image.leader_epoch)
 
     def leader_logs(self) -> Iterator[LeaderLog]:
         """All partitions that this broker leads and that have a log."""
@@ -289,3 +295,10 @@ class PartitionManager:
     def disk_bytes(self) -> tuple[int, int]:
         """See ``handlers.support.ports.Partitions``."""
         return self.measure_disk()
+
+
+def _epoch_refusal(told: int, leader_epoch: int) -> ErrorCode | None:
+    """The error for a client that believes in the leader epoch ``told`` (−1: it does not say), None if that is so."""
+    if told in (NO_LEADER_EPOCH, leader_epoch):
+        return None
+    return ErrorCode.FENCED_LEADER_EPOCH if told < leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
