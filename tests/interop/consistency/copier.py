@@ -35,6 +35,7 @@ CLIENTS: Final = {
     "confluent": ("with_confluent", "ConfluentCopier"),
     "aiokafka": ("with_aiokafka", "AiokafkaCopier"),
     "oncelog": ("with_oncelog", "OncelogCopier"),
+    "oncelog-aio": ("with_oncelog_aio", "OncelogAioCopier"),
 }
 """Name → module and class; a process imports only its own."""
 _LARGEST: Final = 100

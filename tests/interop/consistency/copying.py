@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from oncelog.sim.checkers.anomalies import check
 from oncelog.sim.checkers.history import History
@@ -88,6 +88,47 @@ class Plan:
         )
 
 
+class Host(Protocol):
+    """What runs the brokers."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given."""
+
+    def strike(self) -> None:
+        """The fault "broker"."""
+
+    def look(self) -> int:
+        """Start those again that have ended by themselves; their number. Raises RuntimeError where none should."""
+
+
+class OneBroker:
+    """A broker that is killed and started again."""
+
+    def __init__(self, broker: OncelogServe, *, may_die: bool) -> None:
+        self._broker = broker
+        self._may_die = may_die
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """See ``Host``."""
+        return self._broker.bootstrap_servers
+
+    def strike(self) -> None:
+        """See ``Host``."""
+        self._broker.kill()
+        self._broker.start()
+
+    def look(self) -> int:
+        """See ``Host``."""
+        if self._broker.is_running:
+            return 0
+        if not self._may_die:
+            raise RuntimeError(f"the broker ended by itself:\n{self._broker.process.log_tail()}")
+        self.strike()  # lets go of its log, and starts it
+        return 1
+
+
 @dataclass
 class Outcomes:
     """What a run found."""
@@ -108,25 +149,30 @@ class Outcomes:
 
 
 def run(plan: Plan, directory: Path) -> Outcomes:
-    """The whole of it, in an empty directory."""
-    started = time.monotonic()
+    """The whole of it with one broker, in an empty directory."""
     properties = {**_QUICK_BROKER, **plan.properties}
     broker = OncelogServe(directory / "broker", properties=properties, command=plan.broker_command)
     with broker:
-        bootstrap = broker.bootstrap_servers
-        fill(bootstrap, plan.sources, plan.each)
-        reader = Reader(bootstrap)
-        copiers = Copiers(plan.sources, lambda *told: plan.order(bootstrap, *told), directory)
-        reader.start()
-        try:
-            copiers.start()
-            faults = _harass(plan, broker, copiers, reader)
-            copiers.stop()  # who was frozen and replaced says nothing after the end
-            drained = {of_copy(index): list(drain(bootstrap, index)) for index in range(COPY_PARTITIONS)}
-            committed = committed_offsets(bootstrap, plan.sources, plan.pending_s)
-        finally:
-            copiers.stop()
-            reader.stop()
+        fill(broker.bootstrap_servers, plan.sources, plan.each)
+        return copy(plan, OneBroker(broker, may_die=plan.broker_command is not None), directory)
+
+
+def copy(plan: Plan, host: Host, directory: Path) -> Outcomes:
+    """Copy a source that was filled, under fire, and look at what came of it."""
+    started = time.monotonic()
+    bootstrap = host.bootstrap_servers
+    reader = Reader(bootstrap)
+    copiers = Copiers(plan.sources, lambda *told: plan.order(bootstrap, *told), directory)
+    reader.start()
+    try:
+        copiers.start()
+        faults = _harass(plan, host, copiers, reader)
+        copiers.stop()  # who was frozen and replaced says nothing after the end
+        drained = {of_copy(index): list(drain(bootstrap, index)) for index in range(COPY_PARTITIONS)}
+        committed = committed_offsets(bootstrap, plan.sources, plan.pending_s)
+    finally:
+        copiers.stop()
+        reader.stop()
     faults["stalled"] = copiers.notes("stalled")
     history = History(list(copiers.transactions()), (), reader.polls, drained, committed_offsets=committed)
     anomalies = check(history) | _uneven_copies(history, plan)
@@ -135,7 +181,7 @@ def run(plan: Plan, directory: Path) -> Outcomes:
     return Outcomes(anomalies, faults, history, time.monotonic() - started, copiers.instances, copiers.failures)
 
 
-def _harass(plan: Plan, broker: OncelogServe, copiers: Copiers, reader: Reader) -> Counter[str]:
+def _harass(plan: Plan, host: Host, copiers: Copiers, reader: Reader) -> Counter[str]:
     """Do harm until all is copied or there was enough of it. Never twice without progress, or nothing would be proved,
     and nothing copied."""
     done: Counter[str] = Counter()
@@ -152,19 +198,15 @@ def _harass(plan: Plan, broker: OncelogServe, copiers: Copiers, reader: Reader) 
                 break
             raise TimeoutError(f"nothing copied for {plan.stuck_s} s, {dict(done)} faults")
         time.sleep(0.01)
-        if not broker.process.running:
-            if plan.broker_command is None:
-                raise RuntimeError(f"the broker ended by itself:\n{broker.process.log_tail()}")
-            broker.kill()  # lets go of its log
-            broker.start()
-            done["died"] += 1
+        died = host.look()
+        if died:
+            done["died"] += died
         enough = not plan.faults or (plan.most_faults is not None and done.total() >= plan.most_faults)
         if enough or time.monotonic() < due or len(reader.polls) == seen:
             continue
         (fault,) = chance.choices(list(plan.faults), list(plan.faults.values()))
         if fault == "broker":
-            broker.kill()
-            broker.start()
+            host.strike()
         elif fault == "client":
             copiers.kill(chance)
         else:

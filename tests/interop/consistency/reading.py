@@ -57,9 +57,9 @@ class Reader:
 
 
 def fill(bootstrap: str, sources: int, each: int) -> None:
-    """Both topics, and the source's records."""
+    """Both topics, with as many replicas as is the brokers' default, and the source's records."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
-    topics = [NewTopic(SOURCE, sources, 1), NewTopic(COPY, COPY_PARTITIONS, 1)]
+    topics = [NewTopic(SOURCE, sources, -1), NewTopic(COPY, COPY_PARTITIONS, -1)]
     for future in admin.create_topics(topics).values():
         future.result(HANG_S)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **QUICK})

@@ -73,7 +73,7 @@ class OncelogCopier:
 
     def start(self) -> None:
         """Fence; assign or subscribe."""
-        with _translated():
+        with translated():
             self._producer.initialize()
             if self._assigned is None:
                 self._member = GroupConsumer(
@@ -89,13 +89,13 @@ class OncelogCopier:
 
     def take(self, most: int) -> Sequence[Taken]:
         """What is left of the last answer, but only while the member keeps its partitions."""
-        with _translated():
+        with translated():
             if self._member is None:
                 answers = [] if self._waiting else self._fetcher.poll(50)
             else:
                 answers = self._member.poll(0 if self._waiting else 50)
                 self._group = self._member.group_metadata
-        self._waiting.extend(record for answer in answers for record in _records(answer))
+        self._waiting.extend(record for answer in answers for record in records_of(answer))
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
 
     def rewind(self) -> None:
@@ -104,7 +104,7 @@ class OncelogCopier:
         held = self._member.assignment if self._member else [self._assigned]
         committed = self.committed()
         positions = {one: committed.get(one.partition, 0) for one in held if one is not None}
-        with _translated():
+        with translated():
             if self._member is None:
                 self._fetcher.assign(positions)
             else:
@@ -112,20 +112,20 @@ class OncelogCopier:
 
     def committed(self) -> Mapping[int, int]:
         """Raises GiveUp."""
-        with _translated():
+        with translated():
             found = committed_offsets(self._client, GROUP, self._sources, require_stable=True)
         return {partition.partition: one.offset for partition, one in found.items()}
 
     def begin(self) -> None:
         """Local."""
         self._producer.values.clear()
-        with _translated():
+        with translated():
             self._producer.begin()
 
     def write(self, partition: int, value: str) -> None:
         """Into the queue."""
         self._producer.values[partition].append(value)
-        with _translated():
+        with translated():
             self._producer.send(COPY, value.encode(), partition=partition)
 
     def send_offsets(self, following: Mapping[int, int]) -> None:
@@ -135,7 +135,7 @@ class OncelogCopier:
 
     def flush(self) -> None:
         """All of them are acknowledged."""
-        with _translated():
+        with translated():
             self._producer.flush()
 
     def commit(self) -> None:
@@ -155,7 +155,8 @@ class OncelogCopier:
         self._client.close()
 
 
-def _records(answer: Fetched) -> Iterator[Taken]:
+def records_of(answer: Fetched) -> Iterator[Taken]:
+    """The records of a fetched batch. Raises GiveUp."""
     if answer.error_code:
         raise GiveUp(f"fetch: error {answer.error_code}")
     for record in read_fetched(answer, read_committed=True):
@@ -163,7 +164,8 @@ def _records(answer: Fetched) -> Iterator[Taken]:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
+    """Raise our client's errors as the copier's."""
     try:
         yield
     except TransactionFailed as failure:
@@ -176,7 +178,7 @@ def _retried(call: Callable[[], T]) -> T:
     """While it is only the answer that did not come."""
     deadline = time.monotonic() + 2 * PATIENCE_S
     while True:
-        with _translated():
+        with translated():
             try:
                 return call()
             except (RequestTimedOut, ConnectionLost):
