@@ -10,10 +10,17 @@ from types import FrameType
 from tests.peers import jars
 from tests.peers.supply import PeerMissing
 
-from bench.benchmarks import BENCHMARKS, WITHOUT_KAFKA, Options
-from bench.peers import FLOOR, KAFKA, ONCELOG, ONCELOG_SYNCED
+from bench.benchmarks import BENCHMARKS, WITHOUT_KAFKA
+from bench.options import Options
+from bench.peers import FLOOR, KAFKA, ONCELOG, ONCELOG_SYNCED, ONCELOG_ZOOKEEPER
 
-_PEERS = {"oncelog": ONCELOG, "oncelog-synced": ONCELOG_SYNCED, "kafka": KAFKA, "floor": FLOOR}
+_PEERS = {
+    "oncelog": ONCELOG,
+    "oncelog-synced": ONCELOG_SYNCED,
+    "oncelog-zookeeper": ONCELOG_ZOOKEEPER,
+    "kafka": KAFKA,
+    "floor": FLOOR,
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         default="",
         metavar="WORDS",
-        help="cases of spark-source and arrow, as in 100b,6p,lz4,noop",
+        help="cases of spark-source and arrow, as in 100b,6p,lz4,noop; of cluster-failover: kill,shutdown,freeze",
     )
     parser.add_argument(
         "--spark",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +14,10 @@ from bench import aborted
 from bench.arrow import ARROW_GOALS, measured
 from bench.audit import measure as measure_audit
 from bench.clients import client_figures
+from bench.clusters.lines import CLUSTER_BENCHMARKS
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
+from bench.options import Options, progress
 from bench.peers import (
-    KAFKA,
     ONCELOG,
     ONCELOG_SYNCED,
     Broker,
@@ -43,33 +43,10 @@ from bench.transactions import (
 )
 from bench.workloads import consume, fill, latencies_ms, percentile, produce, touch_all
 
-
-@dataclass(frozen=True)
-class Options:
-    """The settings of a benchmark that the command line may change."""
-
-    repeat: int = 5
-    scale: float = 1.0
-    ours: Peer = ONCELOG
-    theirs: Peer = KAFKA
-    only: tuple[str, ...] = ()
-    """Words that narrow a benchmark of many cases."""
-    spark_settings: tuple[str, ...] = ()
-    """KEY=VALUE of Spark's, for both sides of spark-source."""
-
-    def scaled(self, count: int) -> int:
-        """A count of records or partitions, at the scale asked for."""
-        return max(10, int(count * self.scale))
-
-
 _SPARK_WARM_UP: Final = 3
 """Rounds until Spark's JVM has compiled what all cases run, which on two cores takes a fifth of a round's time."""
 _SHORTEST_SCAN_S: Final = 0.05
 """A difference of two start times that is shorter says only that the scan was faster than can be told."""
-
-
-def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -105,7 +82,7 @@ def _side_by_side(
         for each in sides:
             each(-1)
         comparison = Comparison(title, options.ours.name, options.theirs.name, goals)
-        return paired(comparison, sides, options.repeat, _progress)
+        return paired(comparison, sides, options.repeat, progress)
 
 
 def _produce_of(record_bytes: int, count: int, title: str, options: Options) -> Comparison:
@@ -166,14 +143,14 @@ def start(options: Options) -> Comparison:
 
     goals = {"ready, s": "≤ 0.5 s", "resident when idle, MB": "≤ 80 MB"}
     comparison = Comparison("Start", options.ours.name, options.theirs.name, goals)
-    return paired(comparison, (side(options.ours), side(options.theirs)), options.repeat, _progress)
+    return paired(comparison, (side(options.ours), side(options.theirs)), options.repeat, progress)
 
 
 def start_cpython(options: Options) -> Comparison:
     """An empty broker's start beside that of Python itself, in CPU and wall time."""
     serve_figures(0)  # writes the byte code
     comparison = Comparison("Start beside bare CPython", "oncelog serve", "python -c pass", START_GOALS)
-    return paired(comparison, (serve_figures, bare_figures), options.repeat, _progress)
+    return paired(comparison, (serve_figures, bare_figures), options.repeat, progress)
 
 
 def recovery(options: Options) -> Comparison:
@@ -197,7 +174,7 @@ def recovery(options: Options) -> Comparison:
     comparison = Comparison(
         "Recovery of 600 MB", options.ours.name, options.theirs.name, {"recovery scan, MB/s": "≥ 500 MB/s"}
     )
-    return paired(comparison, (side(options.ours), side(options.theirs)), options.repeat, _progress)
+    return paired(comparison, (side(options.ours), side(options.theirs)), options.repeat, progress)
 
 
 def partitions(options: Options) -> Comparison:
@@ -224,7 +201,7 @@ def partitions(options: Options) -> Comparison:
     comparison = Comparison(
         "10,000 partitions", options.ours.name, options.theirs.name, {"ready after kill -9, s": "≤ 5 s"}
     )
-    return paired(comparison, (side(options.ours), side(options.theirs)), min(options.repeat, 2), _progress)
+    return paired(comparison, (side(options.ours), side(options.theirs)), min(options.repeat, 2), progress)
 
 
 def sync(options: Options) -> Comparison:
@@ -287,7 +264,7 @@ def _isolation(title: str, options: Options, records: int, aborted_: int) -> Com
 
     def side(broker: Broker) -> Callable[[int], Figures]:
         plain, behind = create_topics(broker, 2, 1, "isolation")
-        _progress(f"{title}: loading {broker.bootstrap_servers}")
+        progress(f"{title}: loading {broker.bootstrap_servers}")
         aborted.load(broker, plain, behind, count, between)
         return lambda _: aborted.figures(broker, plain, behind, count, between)
 
@@ -298,7 +275,7 @@ def _isolation(title: str, options: Options, records: int, aborted_: int) -> Com
         sides = (side(mine), side(other))
         for each in sides:
             each(-1)
-        return paired(comparison, sides, options.repeat, _progress)
+        return paired(comparison, sides, options.repeat, progress)
 
 
 def load_ids(options: Options) -> Comparison:
@@ -323,7 +300,7 @@ def load_ids(options: Options) -> Comparison:
 
     title = f"{count:,} transactional ids"
     comparison = Comparison(title, options.ours.name, options.theirs.name)
-    return paired(comparison, (side(options.ours), side(options.theirs)), min(options.repeat, 2), _progress)
+    return paired(comparison, (side(options.ours), side(options.theirs)), min(options.repeat, 2), progress)
 
 
 def clients(options: Options) -> Comparison:
@@ -338,7 +315,7 @@ def clients(options: Options) -> Comparison:
         topics = [create_topics(broker, 1, 1, "clients")[0] for _, broker in brokers]
         comparison = Comparison("Small transactions by client", "oncelog.client", "the other client")
         for number in range(-1, options.repeat):
-            _progress(f"{comparison.title}: {number + 1} of {options.repeat}")
+            progress(f"{comparison.title}: {number + 1} of {options.repeat}")
             mine: dict[str, float] = {}
             other: dict[str, float] = {}
             for (name, broker), topic in zip(brokers, topics, strict=True):
@@ -377,7 +354,7 @@ def find_hanging(options: Options) -> Comparison:
             }
 
         mine = side(lambda broker: ours_s(broker, open_))
-        return paired(comparison, (mine, side(theirs_s)), options.repeat, _progress)
+        return paired(comparison, (mine, side(theirs_s)), options.repeat, progress)
 
 
 def arrow(options: Options) -> Comparison:
@@ -408,7 +385,7 @@ def arrow(options: Options) -> Comparison:
         comparison.goals = {
             f"{label}, {what}": goal for _, _, _, label in filled_ for what, goal in ARROW_GOALS.items()
         }
-        return paired(comparison, (side("oncelog"), side("confluent-kafka")), options.repeat, _progress)
+        return paired(comparison, (side("oncelog"), side("confluent-kafka")), options.repeat, progress)
 
 
 def spark_sink(options: Options) -> Comparison:
@@ -420,7 +397,7 @@ def spark_sink(options: Options) -> Comparison:
         for name in (OUR_SINK, THEIR_SINK):
             both.figures(name, -1)
         sides = (lambda number: both.figures(OUR_SINK, number), lambda number: both.figures(THEIR_SINK, number))
-        return paired(comparison, sides, options.repeat, _progress)
+        return paired(comparison, sides, options.repeat, progress)
 
 
 def spark_source(options: Options) -> Comparison:
@@ -439,9 +416,9 @@ def spark_source(options: Options) -> Comparison:
             topic = fill_topic(broker, case, options.scale)
             warm_up = _SPARK_WARM_UP if case is cases[0] else 1
             for number in range(-warm_up, options.repeat):  # the first rounds warm up compilers and caches
-                _progress(f"{comparison.title}: {case.label}: {max(0, number + 1)} of {options.repeat}")
+                progress(f"{comparison.title}: {case.label}: {max(0, number + 1)} of {options.repeat}")
                 mine, other = round_of(sides, broker, case, sinks, topic, directory)
-                _progress(said(mine, other))
+                progress(said(mine, other))
                 if number >= 0:
                     rounds[number][0].update(mine)
                     rounds[number][1].update(other)
@@ -453,7 +430,7 @@ def spark_source(options: Options) -> Comparison:
 
 def audit(options: Options) -> Comparison:
     """`oncelog audit` reading segments: MB/s a core, beside a naive reader."""
-    return measure_audit(options.repeat, options.scale, _progress)
+    return measure_audit(options.repeat, options.scale, progress)
 
 
 BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
@@ -477,6 +454,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "spark-source": spark_source,
     "arrow": arrow,
     "audit": audit,
+    **CLUSTER_BENCHMARKS,
 }
-WITHOUT_KAFKA: Final = frozenset({"start-cpython"})
+WITHOUT_KAFKA: Final = frozenset({"start-cpython", "cluster-cores", "cluster-sync"})
 """Those that run no Apache Kafka."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -17,6 +17,27 @@ from tests.peers.oncelog_serve import OncelogServe
 from bench.floor import FloorServe
 
 Broker = ApacheKafka | OncelogServe
+
+
+class Processes(Protocol):
+    """A process, or those of a cluster."""
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+
+
+class Served(Protocol):
+    """A broker or a cluster that clients talk to."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The setting of clients."""
+
+    @property
+    def process(self) -> Processes:
+        """Its process, or all of them."""
+
+
 PAGE_CACHE: Final = {"log.sync.policy": "none"}
 """Apache Kafka's durability: acknowledged from the page cache."""
 GROUP_COMMIT: Final = {"log.sync.policy": "commit"}
@@ -50,6 +71,8 @@ class Peer:
 
 ONCELOG: Final = Peer("oncelog", _oncelog, PAGE_CACHE)
 ONCELOG_SYNCED: Final = Peer("oncelog, synced", _oncelog, GROUP_COMMIT)
+ONCELOG_ZOOKEEPER: Final = Peer("oncelog, ZooKeeper", _oncelog, PAGE_CACHE)
+"""For clusters: their facts lie in a ZooKeeper, not in a file of the host."""
 KAFKA: Final = Peer("Apache Kafka", _apache_kafka)
 FLOOR: Final = Peer("floor", _floor)
 """No broker: what a client of transactions takes by itself."""
@@ -62,12 +85,12 @@ def running(broker: Broker) -> Iterator[Broker]:
         yield broker
 
 
-def create_topics(broker: Broker, count: int, partitions: int, prefix: str) -> list[str]:
-    """Make topics of so many partitions each; their names."""
+def create_topics(broker: Served, count: int, partitions: int, prefix: str, *, replicas: int = 1) -> list[str]:
+    """Make topics of so many partitions and replicas each; their names."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     names = [f"{prefix}-{number}" for number in range(count)]
     for start in range(0, count, 20):
-        topics = [NewTopic(name, partitions, 1) for name in names[start : start + 20]]
+        topics = [NewTopic(name, partitions, replicas) for name in names[start : start + 20]]
         for future in admin.create_topics(topics, operation_timeout=60, request_timeout=120).values():
             future.result(180)
     return names
@@ -80,7 +103,7 @@ def create_topic(broker: Broker, name: str, partitions: int) -> None:
         future.result(60)
 
 
-def delete_topics(broker: Broker, names: list[str]) -> None:
+def delete_topics(broker: Served, names: list[str]) -> None:
     """Remove topics, so that repetitions do not fill the disk."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     for future in admin.delete_topics(names).values():

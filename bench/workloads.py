@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from bench.peers import Broker
+from bench.peers import Broker, Served
 
 _SLICE: Final = 10_000
 _QUIET: Final = {"log_level": 0}
@@ -33,8 +33,18 @@ class Throughput:
             f"{verb}, broker CPU s/GB": self.broker_cpu_s / (self.size_bytes / 1e9),
         }
 
+    def cluster_figures(self, verb: str) -> dict[str, float]:
+        """Rates, and the processor time of all brokers for each million records."""
+        return {
+            f"{verb}, records/s": self.records / self.elapsed_s,
+            f"{verb}, MB/s": self.size_bytes / self.elapsed_s / 1e6,
+            f"{verb}, CPU s of all brokers a million": self.broker_cpu_s / (self.records / 1e6),
+        }
 
-def produce(broker: Broker, topic: str, record_bytes: int, count: int, *, acks: str = "all") -> Throughput:
+
+def produce(
+    broker: Served, topic: str, record_bytes: int, count: int, *, acks: str = "all", partition: int = 0
+) -> Throughput:
     """Fill one partition as fast as librdkafka goes, waiting for every acknowledgement."""
     producer = Producer(
         {
@@ -53,7 +63,7 @@ def produce(broker: Broker, topic: str, record_bytes: int, count: int, *, acks: 
     while left:
         messages = [{"value": payload} for _ in range(min(_SLICE, left))]
         while messages:
-            queued = producer.produce_batch(topic, messages, partition=0)
+            queued = producer.produce_batch(topic, messages, partition=partition)
             left -= queued
             messages = messages[queued:] if queued < len(messages) else []
             producer.poll(0.005 if messages else 0)
@@ -90,7 +100,7 @@ def consume(broker: Broker, topic: str, record_bytes: int, count: int) -> Throug
     return result
 
 
-def latencies_ms(broker: Broker, topic: str, count: int, record_bytes: int = 100) -> list[float]:
+def latencies_ms(broker: Served, topic: str, count: int, record_bytes: int = 100) -> list[float]:
     """Acknowledgement of single records, one after the other, sorted."""
     producer = Producer(
         {
@@ -121,9 +131,11 @@ def percentile(values: Sequence[float], fraction: float) -> float:
     return values[min(len(values) - 1, int(len(values) * fraction))]
 
 
-def touch_all(broker: Broker, topics: Sequence[str], partitions: int) -> None:
+def touch_all(
+    broker: Served, topics: Sequence[str], partitions: int, settings: Mapping[str, str | int] | None = None
+) -> None:
     """Produce one record into every partition."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 50, **_QUIET})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **_QUIET, **(settings or {}), "linger.ms": 50})
     for topic in topics:
         for partition in range(partitions):
             producer.produce(topic, b"x" * 100, partition=partition)

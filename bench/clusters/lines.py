@@ -1,0 +1,309 @@
+"""The benchmarks of clusters, by name: each compares two clusters on one question and returns its comparison."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.clusters.pauses import IMPATIENT, pause_s
+from bench.clusters.peers import BROKERS, BenchCluster, running_cluster
+from bench.options import Options, progress
+from bench.peers import ONCELOG, ONCELOG_SYNCED, Peer, create_topics, delete_topics
+from bench.report import Comparison, Figures, paired
+from bench.workloads import Throughput, latencies_ms, percentile, produce, touch_all
+
+_SHARES: Final = (50, 99)
+_PARTITIONS_A_TOPIC: Final = 100
+
+Measure = Callable[[BenchCluster, str], Figures]
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as name:
+        yield Path(name)
+
+
+def _new_topic(cluster: BenchCluster, prefix: str, partitions: int = 1) -> str:
+    (topic,) = create_topics(cluster, 1, partitions, f"{prefix}-{time.time_ns()}", replicas=BROKERS)
+    cluster.wait_in_sync(topic)
+    return topic
+
+
+def _side_by_side(
+    title: str, options: Options, measure: Measure, goals: dict[str, str], warm_ups: int = 1
+) -> Comparison:
+    """Both clusters run throughout and are warmed up; each repetition has a topic of its own."""
+
+    def side(cluster: BenchCluster) -> Callable[[int], Figures]:
+        def once(_: int) -> Figures:
+            topic = _new_topic(cluster, "bench")
+            try:
+                return measure(cluster, topic)
+            finally:
+                delete_topics(cluster, [topic])
+
+        return once
+
+    with _both(options) as clusters:
+        sides = (side(clusters[0]), side(clusters[1]))
+        for each in sides:
+            for _ in range(warm_ups):
+                each(-1)
+        comparison = Comparison(title, options.ours.name, options.theirs.name, goals)
+        return paired(comparison, sides, options.repeat, progress)
+
+
+@contextlib.contextmanager
+def _both(options: Options) -> Iterator[tuple[BenchCluster, BenchCluster]]:
+    with (
+        _directory() as directory,
+        running_cluster(options.ours, directory / "ours") as ours,
+        running_cluster(options.theirs, directory / "theirs") as theirs,
+    ):
+        yield ours, theirs
+
+
+# Throughput and latency
+
+
+def _produce_of(record_bytes: int, count: int, title: str, least: str, options: Options) -> Comparison:
+    def measure(cluster: BenchCluster, topic: str) -> Figures:
+        return produce(cluster, topic, record_bytes, options.scaled(count)).cluster_figures("produce")
+
+    goals = {"produce, records/s": least, "produce, CPU s of all brokers a million": "≤ 0.5 ×"}
+    return _side_by_side(title, options, measure, goals)
+
+
+def cluster_produce(options: Options) -> Comparison:
+    """Three brokers: produce records of 100 B, acks=all, factor 3, one partition."""
+    return _produce_of(100, 2_000_000, "Three brokers: produce, 100 B", "≥ 1.0 ×", options)
+
+
+def cluster_produce_1k(options: Options) -> Comparison:
+    """Three brokers: produce records of 1 KB, acks=all, factor 3, one partition."""
+    return _produce_of(1000, 300_000, "Three brokers: produce, 1 KB", "≥ 1.5 ×", options)
+
+
+def _latency(cluster: BenchCluster, topic: str, count: int) -> Figures:
+    cpu_s = cluster.cpu_seconds()
+    took = latencies_ms(cluster, topic, count)
+    each_ms = (cluster.cpu_seconds() - cpu_s) / count * 1000
+    shares = {f"acknowledged p{share}, ms": percentile(took, share / 100) for share in _SHARES}
+    return {**shares, "CPU ms of all brokers a record": each_ms}
+
+
+def cluster_latency(options: Options) -> Comparison:
+    """Three brokers: acknowledgement of single records of 100 B, acks=all, factor 3."""
+    goals = {"acknowledged p50, ms": "≤ 1.2 ×", "acknowledged p99, ms": "≤ 0.6 ×"}
+    count = options.scaled(3000)
+    return _side_by_side("Three brokers: single records", options, lambda c, t: _latency(c, t, count), goals)
+
+
+def cluster_sync(options: Options) -> Comparison:
+    """Three brokers of ours: log.sync.policy=commit against none."""
+
+    def measure(cluster: BenchCluster, topic: str) -> Figures:
+        throughput = produce(cluster, topic, 1000, options.scaled(300_000))
+        return {**throughput.cluster_figures("produce"), **_latency(cluster, topic, options.scaled(1000))}
+
+    both = Options(options.repeat, options.scale, ONCELOG_SYNCED, ONCELOG)
+    goals = {"produce, records/s": "≥ 0.7 ×"}
+    return _side_by_side("Three brokers: group-committed fdatasync, 1 KB", both, measure, goals)
+
+
+# Failover
+
+
+@dataclass(frozen=True)
+class _Deed:
+    name: str
+    goal: str
+    do: Callable[[BenchCluster, int], None]
+    undo: Callable[[BenchCluster, int], None]
+
+
+_DEEDS: Final = {
+    "kill": _Deed("kill -9 of the leader, s", "≤ 1 s", BenchCluster.kill, BenchCluster.start),
+    "shutdown": _Deed("controlled shutdown of the leader, s", "≤ 0.2 s", BenchCluster.stop, BenchCluster.start),
+    "freeze": _Deed("frozen leader, s", "≤ 7 s", BenchCluster.freeze, BenchCluster.thaw),
+}
+"""Words of ``--only``."""
+
+
+def cluster_failover(options: Options) -> Comparison:
+    """Three brokers: pause of acknowledgements when the leader is killed, stops or freezes (--only kill,…)."""
+    unknown = set(options.only) - set(_DEEDS)
+    if unknown:
+        raise SystemExit(f"bench: --only takes {', '.join(_DEEDS)}, not {', '.join(sorted(unknown))}")
+    deeds = [deed for word, deed in _DEEDS.items() if not options.only or word in options.only]
+
+    def side(cluster: BenchCluster) -> Callable[[int], Figures]:
+        topic = _new_topic(cluster, "failover")
+        return lambda _: {deed.name: _pause_of(cluster, topic, deed) for deed in deeds}
+
+    goals = {deed.name: deed.goal for deed in deeds}
+    comparison = Comparison("Three brokers: pauses", options.ours.name, options.theirs.name, goals)
+    with _both(options) as (ours, theirs):
+        return paired(comparison, (side(ours), side(theirs)), options.repeat, progress)
+
+
+def _pause_of(cluster: BenchCluster, topic: str, deed: _Deed) -> float:
+    """One pause; the cluster is whole again afterwards."""
+    cluster.wait_in_sync(topic)
+    leader, _ = cluster.replicas(topic)
+    # In a thread: a controlled shutdown takes a while, and acknowledgements are to be watched meanwhile.
+    doing = threading.Thread(target=deed.do, args=(cluster, leader))
+    took = pause_s(cluster, topic, doing.start)
+    doing.join()
+    deed.undo(cluster, leader)
+    cluster.wait_in_sync(topic)
+    return took
+
+
+# Catching up
+
+
+def cluster_catch_up(options: Options) -> Comparison:
+    """Three brokers: an emptied and a lagging broker catch up with 200 MB (--scale 10: 2 GB)."""
+    count = options.scaled(200_000)
+
+    def side(cluster: BenchCluster) -> Callable[[int], Figures]:
+        def once(_: int) -> Figures:
+            topic = _new_topic(cluster, "behind")
+            try:
+                lagging = _caught_up(cluster, topic, "lagging", lambda: produce(cluster, topic, 1000, count))
+                return {**lagging, **_caught_up(cluster, topic, "emptied", None)}
+            finally:
+                delete_topics(cluster, [topic])
+
+        return once
+
+    goals = {f"{kind} broker, MB/s": "≥ 1.0 ×" for kind in ("lagging", "emptied")}
+    title = f"Three brokers: catching up {count / 1000:,.0f} MB"
+    comparison = Comparison(title, options.ours.name, options.theirs.name, goals)
+
+    def _caught_up(
+        cluster: BenchCluster, topic: str, kind: str, meanwhile: Callable[[], Throughput] | None
+    ) -> dict[str, float]:
+        leader, _ = cluster.replicas(topic)
+        broker_id = next(each for each in cluster.brokers if each != leader)
+        cluster.kill(broker_id)
+        if meanwhile is None:
+            cluster.empty(broker_id)
+        else:
+            meanwhile()
+        cpu_s = cluster.cpu_seconds()
+        cluster.start(broker_id)
+        started = time.perf_counter()
+        ready_cpu_s = cluster.brokers[broker_id].process.cpu_seconds()
+        cluster.wait_in_sync(topic)
+        took = time.perf_counter() - started
+        spent = cluster.cpu_seconds() - cpu_s
+        return {
+            f"{kind} broker, MB/s": count / 1000 / took,
+            f"{kind} broker, CPU s of all brokers, its start included": spent,
+            f"… of it until it answered, {kind}": ready_cpu_s,
+        }
+
+    with _both(options) as (ours, theirs):
+        return paired(comparison, (side(ours), side(theirs)), options.repeat, progress)
+
+
+# Many partitions
+
+
+def cluster_partitions(options: Options) -> Comparison:
+    """Three brokers, 1,000 partitions (--scale 10: 10,000) of factor 3, one is killed: until all are writable."""
+    topics = max(1, options.scaled(1000) // _PARTITIONS_A_TOPIC)
+
+    def side(peer: Peer) -> Callable[[int], Figures]:
+        def once(_: int) -> Figures:
+            with _directory() as directory, running_cluster(peer, directory) as cluster:
+                names = create_topics(cluster, topics, _PARTITIONS_A_TOPIC, "many", replicas=BROKERS)
+                for name in names:
+                    cluster.wait_in_sync(name)
+                return _until_writable(cluster, names)
+
+        return once
+
+    goals = {"all writable after kill -9, s": "≤ 2 s, ≤ 1.0 ×"}
+    title = f"Three brokers: {topics * _PARTITIONS_A_TOPIC:,} partitions, one broker dies"
+    comparison = Comparison(title, options.ours.name, options.theirs.name, goals)
+    return paired(comparison, (side(options.ours), side(options.theirs)), options.repeat, progress)
+
+
+def _until_writable(cluster: BenchCluster, names: list[str]) -> Figures:
+    """One record into each partition, three times: the second says what that takes, the third begins with a kill."""
+    figures = {}
+    touch_all(cluster, names, _PARTITIONS_A_TOPIC, IMPATIENT)
+    leader, _ = cluster.replicas(names[0])
+    for label in ("one record into each before, s", "all writable after kill -9, s"):
+        cpu_s, began = cluster.cpu_seconds(), time.perf_counter()
+        if "after" in label:
+            cluster.kill(leader)
+        touch_all(cluster, names, _PARTITIONS_A_TOPIC, IMPATIENT)
+        figures[label] = time.perf_counter() - began
+        figures[f"CPU s of all brokers: {label[:-3]}"] = cluster.cpu_seconds() - cpu_s
+    return figures
+
+
+# One broker a core
+
+
+def cluster_cores(options: Options) -> Comparison:
+    """`cluster up` with one broker a core (--brokers here: 2) against one broker: produce, no replicas."""
+    count, cores = options.scaled(2_000_000), 2
+
+    def side(brokers: int) -> Callable[[int], Figures]:
+        return lambda _: _over_cores(options.ours, brokers, cores, count)
+
+    both = "records/s by the busiest broker's CPU"
+    comparison = Comparison(
+        f"{cores} brokers beside one, 100 B", f"{cores} brokers", "one broker", {both: f"≥ {0.85 * cores:.2f} ×"}
+    )
+    return paired(comparison, (side(cores), side(1)), options.repeat, progress)
+
+
+def _over_cores(peer: Peer, brokers: int, partitions: int, count: int) -> Figures:
+    """Produce to so many partitions, spread over the brokers; clients share the cores, so CPU time is divided by."""
+    with _directory() as directory, running_cluster(peer, directory, brokers) as cluster:
+        (topic,) = create_topics(cluster, 1, partitions, "cores", replicas=1)
+        cluster.wait_in_sync(topic, 1)
+        for partition in range(partitions):
+            produce(cluster, topic, 100, count // 10, partition=partition)
+        before, began = cluster.cpu_by_broker(), time.perf_counter()
+        threads = [
+            threading.Thread(target=produce, args=(cluster, topic, 100, count), kwargs={"partition": partition})
+            for partition in range(partitions)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        took = time.perf_counter() - began
+        after = cluster.cpu_by_broker()
+    spent = [after[broker_id] - before[broker_id] for broker_id in after]
+    return {
+        "records/s by the busiest broker's CPU": partitions * count / max(spent),
+        "records/s, clients on the same cores": partitions * count / took,
+        "CPU s of all brokers a million": sum(spent) / (partitions * count / 1e6),
+    }
+
+
+CLUSTER_BENCHMARKS: Final = {
+    "cluster-produce": cluster_produce,
+    "cluster-produce-1k": cluster_produce_1k,
+    "cluster-latency": cluster_latency,
+    "cluster-sync": cluster_sync,
+    "cluster-failover": cluster_failover,
+    "cluster-catch-up": cluster_catch_up,
+    "cluster-partitions": cluster_partitions,
+    "cluster-cores": cluster_cores,
+}
