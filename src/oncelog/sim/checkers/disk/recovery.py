@@ -91,7 +91,7 @@ def _differences(log: PartitionLog, scanned: ScannedLog, expired_before: int) ->
     opened = [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
     # An epoch without a record may be known, or not, at the log's end.
     known = [(epoch, start) for epoch, start in opened if start < scanned.end]
-    if known != epochs:
+    if epochs is not None and known != epochs:
         yield _EPOCHS, known, epochs
     for producer_id in sorted(producers.keys() | log.producers.entries.keys()):
         expected, entry = producers.get(producer_id), log.producers.entries.get(producer_id)
@@ -144,10 +144,13 @@ def replay(batches: list[Batch]) -> tuple[dict[int, Producer], list[Aborted]]:
     return producers, aborted
 
 
-def _leader_epochs(batches: list[Batch]) -> list[tuple[int, int]]:
+def _leader_epochs(batches: list[Batch]) -> list[tuple[int, int]] | None:
+    """Leader epochs and their first offsets; None where they fall (D5), so that nothing is known of them."""
     epochs: list[tuple[int, int]] = []
     for batch in batches:
         epoch = batch.header.partition_leader_epoch
+        if epochs and epoch < epochs[-1][0]:
+            return None
         if epoch >= 0 and (not epochs or epoch > epochs[-1][0]):
             epochs.append((epoch, batch.header.base_offset))
     return epochs
