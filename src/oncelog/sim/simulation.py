@@ -45,7 +45,7 @@ SETTLING_S: Final = 5
 """After the healing, until everybody is connected again."""
 CLUSTER_SETTLING_S: Final = 20
 """The same for several brokers, whose sessions may have to end first, and logs to be copied."""
-LOOKS_S: Final = 0.5
+LOOKS_S: Final = 0.05
 """Between two looks into the brokers of a cluster."""
 CALM_S: Final = 15
 """Then nothing is wrong for so long: whatever is asked has to be answered."""

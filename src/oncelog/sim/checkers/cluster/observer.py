@@ -19,6 +19,8 @@ from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
 from oncelog.sim.tree_session import TreeHost
 
 ANOTHER_IMAGE: Final = "R9 image is not the tree"
+LACKING: Final = "R4 live member lacks what was told"
+LOOKS_BETWEEN_DISKS: Final = 10
 TOLD_BETWEEN_CHECKS: Final = 8
 """High watermarks told between two looks at disks."""
 
@@ -35,6 +37,7 @@ class ClusterObserver:
             self.journal, {BrokerId(broker.broker_id): broker.files for broker in brokers}, self._report
         )
         self._told = 0
+        self._looks = 0
         for broker in brokers:
             broker.tell_of_lost_disk(lambda broker=broker: self._lost_disk(broker))  # type: ignore[misc]  # bound now
 
@@ -46,7 +49,21 @@ class ClusterObserver:
             self.in_sync.check(partition)
 
     def look(self) -> None:
-        """Compare nodes with the tree, and high watermarks of leaders with the disks."""
+        """Compare the logs of live members with what was told; now and then nodes with the tree, too, and disks with
+        the high watermarks of leaders."""
+        self._looks += 1
+        logs = {BrokerId(one.broker_id): one.node.logs.logs for one in self.brokers if one.is_up}
+        for partition, _ in self.journal.partitions():
+            told, topic_id = self.in_sync.high(partition), self.journal.image.topics[partition.topic].topic_id
+            for member in self.in_sync.members(partition) if told else ():
+                log = logs.get(member, {}).get(partition)
+                if log is not None and log.topic_id == topic_id and log.log_end_offset < told:
+                    what = f"{told} was told, broker {member} has {log.log_end_offset}"
+                    self._report(LACKING, f"{partition}: {what}")
+        if self._looks % LOOKS_BETWEEN_DISKS == 0:
+            self._look_at_all()
+
+    def _look_at_all(self) -> None:
         for broker in self.brokers:
             if broker.is_up:
                 self._compare_image(broker)
