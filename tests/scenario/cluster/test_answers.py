@@ -1,0 +1,125 @@
+"""What brokers answer about each other, and what each answers about itself alone, as Apache Kafka does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from oncelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.scenario.cluster.client import ClusterClient
+from tests.scenario.cluster.cluster import Cluster
+from tests.scenario.cluster.replicated import create_replicated, replica, write
+from tests.scenario.node.driver import Peer
+from tests.scenario.transactions.node_client import GROUP, Client
+
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+
+
+def described(peer: Peer, version: int) -> Any:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+    return peer.ask(request, version)
+
+
+class TestMetadata:
+    @pytest.mark.parametrize("version", range(14))
+    def test_a_partition_without_a_leader(self, version: int) -> None:
+        cluster = Cluster(2)
+        create_replicated(cluster.connect(1), [2])
+        cluster.kill(2)
+        response = described(cluster.connect(1), version)
+        (topic,) = response.topics
+        (partition,) = topic.partitions
+        assert (topic.error_code, partition.error_code) == (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
+        assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (-1, [2], [2])
+        assert [broker.node_id for broker in response.brokers] == [1]
+        if version >= 5:
+            assert partition.offline_replicas == [2]
+        if version >= 7:
+            assert partition.leader_epoch == 1
+
+    @pytest.mark.parametrize("version", range(14))
+    def test_a_dead_follower_is_a_replica_yet(self, version: int) -> None:
+        cluster = Cluster(3)
+        create_replicated(cluster.connect(1), [1, 3, 2])
+        cluster.kill(3)
+        (partition,) = described(cluster.connect(2), version).topics[0].partitions
+        assert (partition.error_code, partition.leader_id) == (ErrorCode.NONE, 1)
+        assert (partition.replica_nodes, sorted(partition.isr_nodes)) == ([1, 3, 2], [1, 2])
+        if version >= 5:
+            assert partition.offline_replicas == [3]
+
+
+class TestCoordinators:
+    @pytest.mark.parametrize("version", range(7))
+    def test_a_coordinator_is_found_through_any_broker_and_not_when_it_is_dead(self, version: int) -> None:
+        cluster = Cluster(3)
+        client = ClusterClient(cluster)
+        self.find(client.peer(1), 4)
+        where = client.coordinator(CONSUMER_OFFSETS, GROUP)
+        for broker_id in (1, 2, 3):
+            found = self.find(client.peer(broker_id), version)
+            host = f"broker-{where}"
+            assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, where, host, 9092)
+        cluster.kill(where)
+        found = self.find(client.peer(cluster.running[0].broker_id), version)
+        assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+    def find(self, peer: Peer, version: int) -> Any:
+        request = FindCoordinatorRequest(key=GROUP, coordinator_keys=[GROUP], key_type=GROUP_KEY)
+        response = peer.ask(request, version)
+        return response.coordinators[0] if version >= 4 else response
+
+    def test_each_lists_its_own_groups_and_transactions_only(self) -> None:
+        cluster = Cluster(3)
+        client = ClusterClient(cluster)
+        for key_type, key in ((TRANSACTION_KEY, "x"), (GROUP_KEY, GROUP)):
+            client.ask(FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type), 4)
+        client.run(Client("x").initialise())
+        where = client.coordinator(TRANSACTION_STATE, "x")
+        for broker_id in (1, 2, 3):
+            response = client.peer(broker_id).ask(ListTransactionsRequest(), 1)
+            listed = [each.transactional_id for each in response.transaction_states]
+            assert (response.error_code, listed) == (ErrorCode.NONE, ["x"] if broker_id == where else [])
+            groups = client.peer(broker_id).ask(ListGroupsRequest(), 4)
+            assert (groups.error_code, groups.groups) == (ErrorCode.NONE, [])
+
+
+class TestReplicas:
+    def test_each_describes_the_logs_that_it_has_led_or_not(self) -> None:
+        cluster = Cluster(3)
+        create_replicated(cluster.connect(1), [1, 2])
+        write(cluster, 1, b"a", b"b")
+        for broker_id in (1, 2, 3):
+            (result,) = cluster.connect(broker_id).ask(DescribeLogDirsRequest(topics=None), 4).results
+            sizes = {topic.name: [self.values(p) for p in topic.partitions] for topic in result.topics}
+            if broker_id == 3:
+                assert "t" not in sizes
+            else:
+                assert sizes["t"] == [(0, replica(cluster[broker_id]).size_bytes, 0, False)]
+
+    @staticmethod
+    def values(partition: Any) -> tuple[int, int, int, bool]:
+        return (
+            partition.partition_index,
+            partition.partition_size,
+            partition.offset_lag,
+            partition.is_future_key,
+        )
+
+    @pytest.mark.parametrize("broker_id", [2, 3])
+    def test_only_leaders_describe_producers(self, broker_id: int) -> None:
+        cluster = Cluster(3)
+        create_replicated(cluster.connect(1), [1, 2])
+        cluster.advance(100)
+        request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
+        partitions = cluster.connect(broker_id).ask(request, 0).topics[0].partitions
+        codes = [partition.error_code for partition in partitions]
+        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
