@@ -119,7 +119,10 @@ class BrokerProcess:
         if self._alarm is not None:
             self._alarm.cancel()
         self._wires.end()
-        self.session.close()
+        if self.stopping:
+            self.session.close()
+        else:
+            self.session.abandon()
         for peer in list(self.peers.values()):
             disconnect(peer.connection)
 

@@ -21,6 +21,8 @@ COUNTS: Final = (2, 3, 3, 3, 3, 3, 4, 5)
 """Of brokers, one of which a seed draws."""
 SESSION_TIMEOUTS_MS: Final = (2_000, 6_000)
 LAGS_MS: Final = (1_500, 5_000, 10_000)
+OUTLIVING: Final = 0.5
+"""Of the seeds: the tree learns of a death by the end of the session, as ZooKeeper does."""
 LOST_DISKS: Final = 0.15
 """Of the seeds: every topic is on two disks at least before anything is acknowledged, and one disk is lost."""
 
@@ -66,6 +68,7 @@ def draw_cluster_scenario(
         disk_checks=draws.choice((0.0, 0.2)),
         brokers=count,
         session_timeout_ms=draws.choice(SESSION_TIMEOUTS_MS),
+        sessions_outlive_processes=random.Random(f"{seed}/sessions").random() < OUTLIVING,
         replication=_replication(replicas, workloads),
         clock_errors_ms=[draws.choice((0, 0, -3_000, 3_000, 60_000)) for _ in range(count)],
     )

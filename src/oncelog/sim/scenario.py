@@ -43,6 +43,7 @@ class Scenario:
     brokers: int = 1
     session_timeout_ms: int | None = None
     """Of the brokers' sessions with the coordination tree; None: they never end by themselves."""
+    sessions_outlive_processes: bool = False
     replication: Mapping[str, Replication] = field(default_factory=dict)
     """Of topics, by name, where there are several brokers."""
     clock_errors_ms: Sequence[int] = ()

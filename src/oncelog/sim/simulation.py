@@ -109,6 +109,7 @@ class Simulation:
             conditions=scenario.conditions,
             session_timeout_ms=scenario.session_timeout_ms,
         )
+        self.world.tree.outlives_processes = scenario.sessions_outlive_processes
         self.recorder = Recorder(self.world.kernel)
         self.context = WorkloadContext(self.world, self.recorder, scenario.transaction_version)
         self.topics = [_replicated(topic, scenario) for workload in scenario.workloads for topic in workload.topics()]

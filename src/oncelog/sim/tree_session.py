@@ -76,6 +76,9 @@ class TreeHost:
         self.network = network
         self.tree = tree
         self.timeout_ms = timeout_ms
+        self.outlives_processes = False
+        """The session of a process that dies ends with its time-out only, as ZooKeeper's do; a tree on the same host
+        sees the death."""
 
     def open_session(self, machine: Machine) -> TreeSession:
         """A session for a process that starts on a machine. Raises TreeUnreachable."""
@@ -138,6 +141,7 @@ class TreeSession:
         """Told when the broker learns that the session has ended."""
         self._kernel = host.kernel
         self._machine = machine
+        self._outlives_processes = host.outlives_processes
         self._up = _Pipe(host.kernel, host.network, (machine.name, TREE))
         self._down = _Pipe(host.kernel, host.network, (TREE, machine.name))
         self._chance: random.Random = host.kernel.entropy(f"tree {machine.name}")
@@ -188,6 +192,14 @@ class TreeSession:
         self._closed = True
         self._pending.clear()
         self._end_at_tree()
+
+    def abandon(self) -> None:
+        """The process has died: the tree may learn of it from nothing but its silence."""
+        if self._outlives_processes and self.timeout_us is not None:
+            self._closed = True
+            self._pending.clear()
+        else:
+            self.close()
 
     def _deliver(self, listener: Listener, change: CommittedChange) -> None:
         if not self._closed:

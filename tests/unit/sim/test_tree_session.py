@@ -268,3 +268,16 @@ def test_a_session_without_a_time_out_sends_nothing_and_stays() -> None:
     cluster.network.cut("broker-1", TREE)
     cluster.wait(3_600)
     assert (session.expired, cluster.kernel.happened) == (False, 1)
+
+
+@pytest.mark.parametrize("outlives", [True, False])
+def test_a_tree_that_does_not_see_deaths_learns_of_one_when_the_time_out_is_over(outlives: bool) -> None:
+    cluster, answers = Cluster(), list[str | NoAnswer]()
+    cluster.host.outlives_processes = outlives
+    session = cluster.session()
+    commit(session, "/a", answers)
+    session.abandon()
+    cluster.wait(TIMEOUT_MS / 1000 - 0.1)
+    assert cluster.nodes() == (["broker-1"] if outlives else [])
+    cluster.wait(0.2)
+    assert (cluster.nodes(), answers) == ([], [])
