@@ -61,7 +61,7 @@ def append_replicated(
     An empty log whose start lies inside the first batch (records were deleted up to there) begins with that batch.
     """
     invariant(not log.closed, "append to a closed log", partition=log.partition)
-    log.has_replicas = True
+    log.note_replicas()
     batches = list(_validated(log, data, leader_epoch))
     if not batches:
         return Replicated(0, 0)

@@ -62,7 +62,7 @@ class PartitionLog(LogState):
         Followers that have records of an epoch which this log never saw learn from it where theirs must be cut. It is
         not written down before the first record: an epoch without records parts no logs, and the batches say the rest.
         """
-        self.has_replicas = True
+        self.note_replicas()
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
     # As a follower

@@ -12,6 +12,7 @@ keeps the invariants:
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -20,6 +21,7 @@ from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Files, OpenFile
 from oncelog.storage.checkpoints import Sync, write_leader_epochs
 from oncelog.storage.config import LogConfig, StorageConfig
+from oncelog.storage.file_names import PARTITION_METADATA
 from oncelog.storage.log.leader_epochs import LeaderEpochs
 from oncelog.storage.log.segments import Segments
 from oncelog.storage.log.tail import TailPositions
@@ -173,6 +175,15 @@ class LogState:
         return moved
 
     # Files
+
+    def note_replicas(self) -> None:
+        """Other brokers have replicas of this log: from now on the file of its topic id becomes durable with its first
+        records. Without it, a topic made anew under the same name would be taken for the one the records are of."""
+        if not self.has_replicas:
+            self.has_replicas = True
+            if self.unsynced.is_new:
+                with contextlib.suppress(FileNotFoundError):
+                    self.unsynced.topic_file = self.files.open(f"{self.directory}/{PARTITION_METADATA}")
 
     def files_of(self, segment: Segment, end_offset: int) -> list[OpenFile]:
         """The files of a sealed segment that must be synced: its records, and the producer snapshot at its end. When

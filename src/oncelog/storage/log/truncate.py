@@ -70,7 +70,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
     new.begin(now_ms)
     durable, watermark = min(log.durable_offset, offset), min(log.high_watermark, offset)
     log.checkpoints.before_truncation(log.partition, durable, watermark, offset)
-    log.has_replicas = True
+    log.note_replicas()
     log.truncations += 1
     for snapshot in reversed(log.snapshots.offsets[:]):
         log.snapshots.remove(snapshot)
@@ -89,7 +89,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
 
 def _cut_segments(log: LogState, index: int, end: int, now_ms: int) -> None:
     """Steps 2 and 3."""
-    log.has_replicas = True
+    log.note_replicas()
     log.truncations += 1
     gone = [log.segments[later] for later in range(index + 1, len(log.segments))]
     log.segments.remove(gone)

@@ -45,7 +45,7 @@ class FileAndDirectory:
 class UnsyncedFiles:
     """Sealed segments whose end is not durable, and new ones whose name is not."""
 
-    __slots__ = ("_cut", "_directory", "_files", "_first", "_new", "_sealed")
+    __slots__ = ("_cut", "_directory", "_files", "_first", "_new", "_sealed", "topic_file")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -56,6 +56,8 @@ class UnsyncedFiles:
         self._first = True
         """True until the first sync: the directory may be new in the data directory, and the last run may not have
         synced what is in it."""
+        self.topic_file: OpenFile | None = None
+        """The file of the log's topic id, while it has to become durable with the first records."""
         self._cut: int | None = None
         """Offset to which the log was truncated since the sync that is under way began, if it was."""
 
@@ -68,6 +70,11 @@ class UnsyncedFiles:
         self._new.append(offset)
 
     @property
+    def is_new(self) -> bool:
+        """True before the first sync."""
+        return self._first
+
+    @property
     def has_sealed(self) -> bool:
         """True if sealed segments are among them."""
         return bool(self._sealed)
@@ -77,6 +84,8 @@ class UnsyncedFiles:
         found: list[OpenFile] = []
         for _, files in self._sealed:
             found += files
+        if self.topic_file is not None:
+            found.append(self.topic_file)
         found += active.files_with_data()
         if self._first:
             found[-1] = FileAndDirectory(found[-1], self._files, (self._directory, ""))
@@ -104,5 +113,8 @@ class UnsyncedFiles:
         if self._sealed:
             self._sealed = [(end, files) for end, files in self._sealed if end > upto]
         self._first = False
+        if self.topic_file is not None:
+            self.topic_file.close()
+            self.topic_file = None
         if self._new:
             self._new = [base for base in self._new if base >= upto]

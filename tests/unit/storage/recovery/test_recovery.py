@@ -329,3 +329,14 @@ def test_batches_are_believed_where_the_file_of_leader_epochs_contradicts_them()
     expected = [EpochStart(0, 0), EpochStart(2, 2), EpochStart(3, 3)]
     assert world.reopen().leader_epochs.entries == expected
     assert read_leader_epochs(world.files, str(PARTITION)) == expected
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_topic_id_of_a_replicated_log_is_as_durable_as_its_records(seed: int) -> None:
+    world = World()
+    world.log.begin_epoch(0)
+    world.append(batch())
+    world.sync()
+    world.memory.crash(seed)
+    log = world.reopen()
+    assert (log.log_end_offset, log.topic_id) == (1, TOPIC_ID)
