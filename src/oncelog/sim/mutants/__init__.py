@@ -1,6 +1,6 @@
 """Mutants: each breaks the production code in one place, and the simulator must notice (a mutation score).
 
-A simulator that finds nothing proves nothing. ``MUTANTS`` names those that fall (``oncelog sim --plant NAME``); each is
+A simulator that finds nothing proves nothing. ``MUTANTS`` has them by name (``oncelog sim --plant NAME``); each is
 a context manager that breaks the code while it is open and mends it after. See ``mutant`` for how.
 """
 
