@@ -109,10 +109,10 @@ def _never_diverges(right: Any) -> Any:
 
 def _divergence_counts(right: Any) -> Any:
     def read_one(self: Any, name: Any, asked: Any, max_bytes: int, minimum_one: bool) -> Any:
-        leader = self._leader_log(name, asked)
-        is_known = self._replica is not None and not isinstance(leader, ErrorCode)
-        if is_known and asked.fetch_offset <= leader.log.log_end_offset:
-            self._partitions.replica_fetched(leader, *self._replica, asked.fetch_offset)
+        source = self._source(name, asked)
+        is_known = self._replica is not None and not isinstance(source, ErrorCode)
+        if is_known and source.log.log_start_offset <= asked.fetch_offset <= source.log.log_end_offset:
+            self._note_fetched(source, self._replica, asked)
         return right(self, name, asked, max_bytes, minimum_one)
 
     return read_one
