@@ -56,7 +56,8 @@ def test_a_directory_after_a_clean_shutdown(data: Path) -> None:
     assert sorted(directory.logs) == [COMPACTED, PLAIN]
     check_plain(directory.logs[PLAIN])
     compacted = directory.logs[COMPACTED]
-    assert (compacted.high_watermark, compacted.cleaned_offset) == (25, 24)
+    compacted.set_high_watermark(25)
+    assert (compacted.log_end_offset, compacted.cleaned_offset) == (25, 24)
     assert [record.key for record in records(compacted)] == [b"t0", b"t1", b"k0", b"k2", b"z"]
     assert not (data / ".kafka_cleanshutdown").exists()
 
@@ -100,6 +101,7 @@ def test_compaction_writes_what_apache_kafka_wrote(data: Path) -> None:
     (data / "cleaner-offset-checkpoint").write_text("0\n1\ncompacted 0 23\n")
     directory = open_directory(data)
     log = directory.logs[COMPACTED]
+    log.set_high_watermark(log.log_end_offset)
     assert isinstance(log.segments, Segments)
     assert [segment.base_offset for segment in log.segments] == [0, 23, 24]
     log.config = replace(CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01, delete_retention_ms=100)

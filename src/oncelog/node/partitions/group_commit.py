@@ -188,6 +188,10 @@ class GroupCommit:
         if self._high_watermarks.vouch(log, offset):
             self._high_watermark_moved(log)
 
+    def vouch(self, log: PartitionLog) -> None:
+        """Stand in for what was on disk before this broker led: where there is no other replica, it is committed."""
+        self._advance(log, log.durable_offset)
+
     def replicas_changed(self, log: PartitionLog) -> None:
         """A follower has fetched, or the in-sync set is another: move what may move."""
         if self._high_watermarks.settle(log):

@@ -83,9 +83,6 @@ class PartitionManager:
         for topic in self._metadata.image.topics.values():
             self._configure(topic)  # the topic's id too, which a power cut may have taken and followers fetch by
             self._note_replicas(topic)
-        for log in self.logs.logs.values():
-            if log.high_watermark < log.log_end_offset:
-                self._group_commit.appended(log)
 
     def take_over(self, delta: ImageDelta) -> list[TopicPartition]:
         """Follow a change of the image; returns the partitions that are gone with their topics."""
@@ -161,6 +158,8 @@ class PartitionManager:
         )
         led = self._leaders[partition] = LeaderLog(partition, log, image.leader_epoch, replicas)
         self._group_commit.lead(partition, replicas)
+        if not has_followers:
+            self._group_commit.vouch(log)
         if has_followers or log.high_watermark < log.log_end_offset:
             self._group_commit.appended(log)  # this broker vouches for its log, which needs no new record
         return led

@@ -98,7 +98,8 @@ class LogState:
         self.log_start_offset = Offset(recovered.log_start_offset)
         self.log_end_offset = Offset(recovered.log_end_offset)
         self.durable_offset = Offset(recovered.durable_offset)
-        self.high_watermark = Offset(max(recovered.log_start_offset, recovered.durable_offset))
+        self.high_watermark = Offset(recovered.log_start_offset)
+        """What is on this disk may be missing on others: only the checkpoint, or the leader, says what is committed."""
         self.cleaned_offset = recovered.cleaned_offset
         """Compaction has been over everything before it; the rest is dirty."""
         self.ever_cleaned = recovered.ever_cleaned

@@ -48,9 +48,11 @@ def test_everything_in_the_page_cache_survives_a_killed_process() -> None:
 
 def test_a_clean_shutdown_needs_no_recovery() -> None:
     world = filled()
+    world.log.set_high_watermark(45)
     log = world.reopen(clean=True)
     assert world.directory.was_clean
-    assert (log.log_end_offset, log.durable_offset, log.high_watermark) == (60, 60, 60)
+    assert (log.log_end_offset, log.durable_offset) == (60, 60)
+    assert log.high_watermark == 45, "what is on this disk may not be on others'"
     assert log.producers.entries[1].last_sequence == 59
     assert CLEAN_SHUTDOWN not in world.files.list("")
     assert world.append(batch(producer=1, epoch=0, sequence=60)).base_offset == 60
