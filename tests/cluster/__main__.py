@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +25,8 @@ from tests.cluster.schedule import FAULTS
 
 def main() -> int:
     """See the module."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # in the background too: no broker outlives this
+        signal.signal(number, signal.default_int_handler)
     options = _parser().parse_args()
     names = tuple(options.faults.split(",")) if options.faults else ()
     unknown = sorted(set(names) - FAULTS.keys())
