@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from oncelog.ports import OpenFile
 from oncelog.sim.file_node import FileNode, MemoryFile
@@ -144,6 +145,12 @@ class MemoryFiles:
         durable, now = self._durable_names, self._names
         names = sorted(start + name for name in self._children.get(directory, ()))
         return [(path, node) for path in names if (node := now[path]) is not None and durable.get(path) is node]
+
+    def files_before_changes(self, directory: str) -> Sequence[tuple[str, FileNode]]:
+        """The files in a directory after a power cut that takes all changes of names since its last sync."""
+        start = f"{directory}/"
+        found = ((path, node) for path, node in self._durable_names.items() if path.startswith(start))
+        return sorted(((path, node) for path, node in found if node is not None), key=itemgetter(0))
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Replace all a file holds, behind everybody's back."""

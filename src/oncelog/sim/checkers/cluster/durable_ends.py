@@ -5,7 +5,7 @@ Segments are read by their headers from where the last look ended; a batch that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from oncelog.base.ids import TopicPartition
@@ -35,8 +35,16 @@ class DurableEnds:
 
     def end(self, partition: TopicPartition) -> int:
         """The offset behind the last record that survives a power cut, 0 where there is no log."""
+        return self._end(partition, self.files.durable_files(str(partition)))
+
+    def end_before_changes(self, partition: TopicPartition) -> int:
+        """The same by the names of the directory's last sync: retention may have renamed segments that end before one
+        that has no durable name yet, and a power cut brings back both or neither."""
+        return self._end(partition, self.files.files_before_changes(str(partition)))
+
+    def _end(self, partition: TopicPartition, files: Sequence[tuple[str, FileNode]]) -> int:
         end = 0
-        segments = sorted(self._segments(partition))
+        segments = sorted(_segments(partition, files))
         for index, (base, path, node) in enumerate(segments):
             if index + 1 < len(segments) and not node.rewritten and len(node.durable) == len(node.data):
                 continue  # complete: the next one tells where it ends
@@ -44,13 +52,6 @@ class DurableEnds:
             if node.rewritten or len(node.durable) < len(node.data):
                 break
         return end
-
-    def _segments(self, partition: TopicPartition) -> Iterator[tuple[int, str, FileNode]]:
-        directory = str(partition)
-        for path, node in self.files.durable_files(directory):
-            parsed = parse_segment_file(path[len(directory) + 1 :])
-            if parsed is not None and parsed[1] == LOG and not parsed[2]:
-                yield parsed[0], path, node
 
     def _end_of(self, path: str, node: FileNode, base: int) -> int:
         durable = node.durable
@@ -72,6 +73,14 @@ class DurableEnds:
             position += size
         self._looks[path] = _Look(node, last, header, following, size)
         return following
+
+
+def _segments(partition: TopicPartition, files: Sequence[tuple[str, FileNode]]) -> Iterator[tuple[int, str, FileNode]]:
+    skip = len(str(partition)) + 1
+    for path, node in files:
+        parsed = parse_segment_file(path[skip:])
+        if parsed is not None and parsed[1] == LOG and not parsed[2]:
+            yield parsed[0], path, node
 
 
 def _is_there(look: _Look, durable: bytearray) -> bool:

@@ -59,8 +59,9 @@ class InSyncReplicas:
         if not told:
             return
         for member in self.members(partition):
-            end = self._ends[member].end(partition)
-            if end < told:
+            ends = self._ends[member]
+            end = ends.end(partition)
+            if end < told and ends.end_before_changes(partition) < told:
                 what = f"{told} was told, broker {member} has {end} on its disk"
                 self._report(MISSING, f"{partition}: {what}: in sync {list(self.members(partition))}")
 
