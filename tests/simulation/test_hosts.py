@@ -127,7 +127,7 @@ def test_a_program_on_a_broker_reaches_another_broker_unless_that_direction_is_c
 def test_a_program_on_a_broker_dies_with_its_process_and_its_peers_hear_of_it() -> None:
     world = world_of(2)
     first, second = world.brokers
-    closed: list[int] = []
+    left: list[bool] = []
 
     async def program(host: ClientHost) -> None:
         await ask(host, second.address)
@@ -136,15 +136,16 @@ def test_a_program_on_a_broker_dies_with_its_process_and_its_peers_hear_of_it() 
     async def main() -> None:
         task = asyncio.create_task(world.on_broker(first, program))
         await asyncio.sleep(1)
-        [connection] = world.network.connections_of(first.name)
+        numbers = [connection.number for connection in world.network.connections_of(first.name)]
         first.kill()
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(1)
-        closed.extend(number for number in [connection.number] if number not in world.network.connections)
+        left.extend(number in world.network.connections for number in numbers)
 
     world.run(main())
-    assert closed
+    assert left, "the program's connection, and the broker's own to the other"
+    assert not any(left)
     assert up(world) == [True, True], "it came back by itself"
     world.run(world.on_broker(first, lambda host: ask(host, second.address)))
 
