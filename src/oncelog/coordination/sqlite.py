@@ -38,7 +38,7 @@ from oncelog.coordination.sqlite_watcher import Watcher
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
 
 SESSION_TIMEOUT_MS: Final = 18_000
-_SHARED_S: Final = 0.002
+_SHARED_S: Final = 0.005
 _ALONE_S: Final = 0.025
 """Between two looks at what other processes have done: while there are others, and while there are none."""
 _NOTHING_WRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})

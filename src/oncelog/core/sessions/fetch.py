@@ -23,6 +23,7 @@ from oncelog.core.sessions.fetch_cache import (
     FetchSessionCache,
     PartitionKey,
 )
+from oncelog.core.sessions.pending_partitions import PendingPartitions
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -70,15 +71,32 @@ class Finished(NamedTuple, Generic[A]):
 class FetchContext:
     """A Fetch request of a client without a session, with the partitions to read in order."""
 
-    __slots__ = ("error_code", "partitions")
+    __slots__ = ("_partitions", "error_code", "session")
 
-    def __init__(self, partitions: list[FetchPartition], error_code: ErrorCode = ErrorCode.NONE) -> None:
-        self.partitions = partitions
+    def __init__(
+        self,
+        partitions: list[FetchPartition] | None,
+        error_code: ErrorCode = ErrorCode.NONE,
+        session: FetchSession | None = None,
+    ) -> None:
+        self._partitions = partitions
+        self.session = session
+        """The session of an incremental request."""
         self.error_code = error_code
         """Not NONE: the session part of the request is refused, and there is nothing to read."""
 
-    def finish(self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int) -> Finished[A]:
-        """End the request with what was read. Without a session the answer names every partition."""
+    @property
+    def partitions(self) -> list[FetchPartition]:
+        """The partitions to read, in order."""
+        if self._partitions is None:  # nobody asks for them where a follower's session says which are pending
+            self._partitions = [] if self.session is None else list(self.session.partitions.values())
+        return self._partitions
+
+    def finish(
+        self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, level: Iterable[FetchPartition] = ()
+    ) -> Finished[A]:
+        """End the request with what was read; in ``level`` followers have all there is. Without a session the answer
+        names every partition."""
         return Finished(self.error_code, NO_SESSION, answers)
 
 
@@ -101,7 +119,9 @@ class _FullContext(FetchContext):
         self._uses_topic_ids = uses_topic_ids
         self._privileged = privileged
 
-    def finish(self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int) -> Finished[A]:
+    def finish(
+        self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, level: Iterable[FetchPartition] = ()
+    ) -> Finished[A]:
         for asked, answer in answers:
             asked.told_high_watermark = answer.high_watermark
             asked.told_log_start_offset = answer.log_start_offset
@@ -117,24 +137,30 @@ class _IncrementalContext(FetchContext):
     __slots__ = ("_epoch", "_session")
 
     def __init__(self, session: FetchSession) -> None:
-        super().__init__(list(session.partitions.values()))
+        super().__init__(None, session=session)
         self._session = session
         self._epoch = session.epoch
 
-    def finish(self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int) -> Finished[A]:
+    def finish(
+        self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, level: Iterable[FetchPartition] = ()
+    ) -> Finished[A]:
         session = self._session
         if session.epoch != self._epoch:
             return Finished(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
         told: list[tuple[FetchPartition, A]] = []
+        told_keys: list[PartitionKey] = []
         for entry in answers:
             asked, answer = entry
             if not _is_news(asked, answer):
                 continue
             told.append(entry)
+            key = _key(asked, session.uses_topic_ids)
+            told_keys.append(key)
             if answer.records:
-                key = _key(asked, session.uses_topic_ids)
                 del session.partitions[key]
                 session.partitions[key] = asked
+        if session.pending is not None:
+            session.pending.settle((_key(asked, session.uses_topic_ids) for asked in level), told_keys)
         return Finished(ErrorCode.NONE, session.session_id, told)
 
 
@@ -209,6 +235,10 @@ class FetchSessions:
             self.cache.remove(session_id)
             return FetchContext([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         partitions = session.partitions
+        if session.privileged and uses_topic_ids:
+            if session.pending is None:
+                session.pending = PendingPartitions()
+            session.pending.note(by_key)
         for key, partition in by_key.items():
             known = partitions.get(key)
             if known is None:

@@ -17,6 +17,7 @@ from typing import Final
 
 from oncelog.base.ids import TopicId, TopicName
 from oncelog.base.units import INT32_MAX, MINUTE_MS
+from oncelog.core.sessions.pending_partitions import PendingPartitions
 
 NO_SESSION: Final = 0
 EVICTION_MS: Final = 2 * MINUTE_MS
@@ -83,6 +84,7 @@ class FetchSession:
         "created_ms",
         "epoch",
         "partitions",
+        "pending",
         "privileged",
         "session_id",
         "used_ms",
@@ -108,6 +110,8 @@ class FetchSession:
         self.epoch = 1
         self.counted = 0
         """Partitions of it in the cache's total."""
+        self.pending: PendingPartitions[PartitionKey, FetchPartition] | None = None
+        """Of a follower that fetches by topic ids: the partitions that its requests have to look at."""
 
 
 class FetchSessionCache:

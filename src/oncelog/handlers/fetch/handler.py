@@ -25,6 +25,7 @@ from oncelog.core.replicas.selector import preferred_read_replica
 from oncelog.core.sessions.fetch import FetchContext
 from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
+from oncelog.handlers.fetch.follower import read_pending
 from oncelog.handlers.fetch.reads import UNKNOWN, FetchReads, Preferred, Replica, failed, topic_name
 from oncelog.handlers.support.appended_records import LEAST_WAIT_MS, until_readable
 from oncelog.handlers.support.context import Context
@@ -83,6 +84,8 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     if session.error_code != ErrorCode.NONE:
         return FetchResponse(error_code=session.error_code)
     sorting = _Sorting(context, replica)
+    if session.session is not None and session.session.pending is not None and request.min_bytes <= 1:
+        return (yield from _follow(request, context, session, replica))
     if len(session.partitions) > _MANY:
         return (yield from _in_slices(request, context, session, sorting))
     sorting.sort_out(session.partitions)
@@ -93,6 +96,20 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     if (reads.urgent() or request.max_wait_ms <= 0) and not reads.on_their_way():
         return _respond(session, reads.answers + sorting.refused, context)
     return (yield from _wait(request, context, session, reads, sorting.refused))
+
+
+def _follow(
+    request: FetchRequest, context: Context, session: FetchContext, replica: Replica | None
+) -> Steps[FetchResponse]:
+    """Answer a follower within its session."""
+
+    def begin(partitions: Sequence[FetchPartition]) -> tuple[FetchReads, list[tuple[FetchPartition, PartitionData]]]:
+        sorting = _Sorting(context, replica)
+        sorting.sort_out(partitions)
+        return _limited(request, context, sorting), sorting.refused
+
+    read = yield from read_pending(request, context, session, begin)
+    return _respond(session, read.answers, context, read.level)
 
 
 def _replica(request: FetchRequest) -> Replica | None:
@@ -107,6 +124,11 @@ def _reads(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchR
     """The reads of the request, None where the isolation level does not exist."""
     if sorting.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return None
+    return _limited(request, context, sorting)
+
+
+def _limited(request: FetchRequest, context: Context, sorting: _Sorting) -> FetchReads:
+    """The reads of the request, with its limits."""
     return FetchReads(
         context.partitions,
         sorting.readable,
@@ -270,9 +292,12 @@ class _Sorting:
 
 
 def _respond(
-    session: FetchContext, answers: list[tuple[FetchPartition, PartitionData]], context: Context
+    session: FetchContext,
+    answers: list[tuple[FetchPartition, PartitionData]],
+    context: Context,
+    level: Sequence[FetchPartition] = (),
 ) -> FetchResponse:
-    finished = session.finish(answers, context.now_ms)
+    finished = session.finish(answers, context.now_ms, level)
     response = FetchResponse(error_code=finished.error_code, session_id=finished.session_id)
     by_id = context.version >= _TOPIC_IDS_SINCE
     current: FetchableTopicResponse | None = None

@@ -64,6 +64,7 @@ class FetchReads:
         "_total",
         "_urgent",
         "answers",
+        "level",
         "partitions",
     )
 
@@ -99,6 +100,8 @@ class FetchReads:
     def begin(self) -> None:
         """Read anew."""
         self.answers: list[tuple[FetchPartition, PartitionData]] = []
+        self.level: list[FetchPartition] = []
+        """Partitions of which the replica is in sync and has all there is."""
         self._left = self._max_bytes
         self._found = 0
         self._ids_left = MOST_BYTES_OF_IDS
@@ -121,6 +124,10 @@ class FetchReads:
         """True if something was read that must be told at once: an error, a divergence, enough bytes."""
         return self._urgent or self._found >= self._min_bytes or (self._found > 0 and self.ready())
 
+    def has_news(self) -> bool:
+        """True if something was read that a follower is told at once."""
+        return self._found > 0 or (self._urgent and bool(self.partitions))
+
     def on_their_way(self) -> dict[TopicPartition, Offset]:
         """Where nothing was read that is worth an answer, no record and no error: the log end offsets of partitions
         whose appended records are on their way to the disk."""
@@ -136,7 +143,7 @@ class FetchReads:
             changed = sizes
         for name in changed:
             asked, before = sizes[name]
-            size = self._could_give(name, asked)
+            size = self.could_give(name, asked)
             if size is None:
                 return True
             sizes[name] = asked, size
@@ -145,7 +152,7 @@ class FetchReads:
                 return True
         return self._total >= self._min_bytes
 
-    def _could_give(self, name: TopicPartition, asked: FetchPartition) -> int | None:
+    def could_give(self, name: TopicPartition, asked: FetchPartition) -> int | None:
         """Bytes that a partition could give, None where something else is to be told of it."""
         source = self._source(name, asked)
         if isinstance(source, ErrorCode):
@@ -225,6 +232,8 @@ class FetchReads:
         if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
             if source.appended_end is not None and log.log_end_offset > offset:
                 self._appended[name] = log.log_end_offset
+            if self._replica is not None and _is_in_sync(source, self._replica.broker_id):
+                self.level.append(asked)
             return answer, 0
         if max_bytes < 0:
             return failed(asked, ErrorCode.UNKNOWN_SERVER_ERROR), 0
@@ -265,6 +274,10 @@ class FetchReads:
 
 def _is_replica(source: LeaderLog | FollowerLog, broker_id: BrokerId) -> bool:
     return isinstance(source, LeaderLog) and source.replicas.follower(broker_id) is not None
+
+
+def _is_in_sync(source: LeaderLog | FollowerLog, broker_id: BrokerId) -> bool:
+    return isinstance(source, LeaderLog) and broker_id in source.replicas.in_sync
 
 
 def _sent_to(preferred: BrokerId, log: PartitionLog, asked: FetchPartition) -> PartitionData:

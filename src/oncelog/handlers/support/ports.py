@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -78,6 +78,13 @@ class Partitions(Protocol):
         """Take note that a follower, whose log begins at ``log_start_offset``, fetches from ``offset`` in the
         registration ``broker_epoch`` (−1: it does not say): it has all before. May move the high watermark and the
         in-sync set."""
+
+    @property
+    def change_position(self) -> int:
+        """Position of the last change of any partition that a fetch may have to be told of."""
+
+    def changed_since(self, position: int) -> Sequence[TopicPartition]:
+        """Partitions that have changed after a position, which was asked for before."""
 
     def readable_changed(self, partition: TopicPartition) -> None:
         """Wake delayed fetches: a log's readable range moved otherwise than by an append (DeleteRecords)."""

@@ -38,7 +38,8 @@ class UntilReadable:
     """Until ``ready(changed)`` is true, asked whenever some of ``partitions`` have new readable data, were truncated or
     disappeared, and told which; or ``deadline_ms``. Resumed with None."""
 
-    partitions: Sequence[TopicPartition]
+    partitions: Sequence[TopicPartition] | None
+    """None: any partition."""
     ready: Callable[[Sequence[TopicPartition]], bool]
     deadline_ms: int
     holds_connection: ClassVar[bool] = True

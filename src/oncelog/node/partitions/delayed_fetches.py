@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import TopicPartition
@@ -19,11 +20,18 @@ class DelayedFetches:
         self._deadlines = deadlines
         self._runnable = runnable
         self._by_partition: dict[TopicPartition, dict[Task, UntilReadable]] = {}
+        self._of_any: dict[Task, UntilReadable] = {}
+        """Those who wait for any partition: followers, whose sessions may hold thousands."""
         self._changed: dict[TopicPartition, None] = {}
+        self._journal: dict[TopicPartition, int] | None = None
+        """Position of the last change of each partition, in the order of the positions; None while nobody asks."""
+        self.position = 0
 
     def park(self, task: Task, until: UntilReadable) -> None:
         """Park ``task`` until its ``ready()`` holds, or its deadline."""
-        for partition in until.partitions:
+        if until.partitions is None:
+            self._of_any[task] = until
+        for partition in until.partitions or ():
             self._by_partition.setdefault(partition, {})[task] = until
 
         def wake(_now_ms: int) -> None:
@@ -39,8 +47,31 @@ class DelayedFetches:
 
     def changed(self, partition: TopicPartition) -> None:
         """Note that a partition's readable range moved; those who wait are asked when the event is over."""
-        if partition in self._by_partition:
+        if self._journal is not None:
+            self._journal.pop(partition, None)
+            self.position += 1
+            self._journal[partition] = self.position
+        if self._of_any or partition in self._by_partition:
             self._changed[partition] = None
+
+    def changed_since(self, position: int) -> Sequence[TopicPartition]:
+        """Partitions that have changed after a position: those since the first time that anybody asked."""
+        if self._journal is None:
+            self._journal = {}
+        if position == self.position:
+            return ()
+        found = []
+        for partition, at in reversed(self._journal.items()):
+            if at <= position:
+                break
+            found.append(partition)
+        found.reverse()
+        return found
+
+    def deleted(self, partition: TopicPartition) -> None:
+        """Remember no changes of a partition that is gone."""
+        if self._journal is not None:
+            self._journal.pop(partition, None)
 
     def ask_waiting(self) -> None:
         """Ask everybody who waits for a partition that changed: once, however many did, and about those alone. Who
@@ -52,12 +83,17 @@ class DelayedFetches:
         for partition in changed:
             for task, until in self._by_partition.get(partition, {}).items():
                 asked.setdefault(task, (until, []))[1].append(partition)
+        if self._of_any:
+            everything = list(changed)
+            asked.update((task, (until, everything)) for task, until in self._of_any.items())
         for task, (until, partitions) in asked.items():
             if not task.waiting or until.ready(partitions):
                 self._release(task, until)
 
     def _forget(self, task: Task, until: UntilReadable) -> None:
-        for partition in until.partitions:
+        if until.partitions is None:
+            self._of_any.pop(task, None)
+        for partition in until.partitions or ():
             waiting = self._by_partition.get(partition)
             if waiting is not None and waiting.pop(task, None) is not None and not waiting:
                 del self._by_partition[partition]

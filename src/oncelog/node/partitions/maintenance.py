@@ -144,6 +144,8 @@ class Maintenance:
         if event.failure is None:
             job.apply()
             self._delayed_fetches.changed(job.partition)
+            if job.partition not in self._logs.logs:
+                self._delayed_fetches.deleted(job.partition)
         else:
             job.abandon()
             effects.append(Report("error", f"{job.name} of {job.partition} failed: {event.failure}"))

@@ -13,7 +13,7 @@ milliseconds on a busy disk, and a topic may have thousands of partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -186,6 +186,7 @@ class PartitionManager:
             self._maintenance.add(self.logs.delete(partition, self._metadata.random_bytes(16)))
             self._group_commit.dropped(partition)
             self._delayed_fetches.changed(partition)
+            self._delayed_fetches.deleted(partition)
 
     def _configure_storage(self) -> None:
         storage = storage_config(self._metadata.config)
@@ -282,6 +283,15 @@ class PartitionManager:
         if leader_log.replicas.log_starts_at(replica, log_start_offset):
             self._delayed_fetches.changed(leader_log.partition)
         self._in_sync_sets.fetched(leader_log, replica, broker_epoch, offset)
+
+    @property
+    def change_position(self) -> int:
+        """See ``handlers.support.ports.Partitions``."""
+        return self._delayed_fetches.position
+
+    def changed_since(self, position: int) -> Sequence[TopicPartition]:
+        """See ``handlers.support.ports.Partitions``."""
+        return self._delayed_fetches.changed_since(position)
 
     def readable_changed(self, partition: TopicPartition) -> None:
         """See ``handlers.support.ports.Partitions``."""

@@ -1,0 +1,106 @@
+"""A follower's session of many partitions: the leader looks at those that have changed, and misses none."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.node.partitions.manager import PartitionManager
+from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.scenario.cluster.cluster import Cluster
+from tests.scenario.cluster.replicated import PARTITION, assert_same, create_replicated, replica, state, write
+
+MANY = 40
+LAG_MS = 3000
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Three brokers; broker 1 leads t-0 and 40 partitions of another topic."""
+    cluster = Cluster(3, {"replica.lag.time.max.ms": str(LAG_MS), "replica.fetch.wait.max.ms": "500"})
+    peer = cluster.connect(1)
+    create_replicated(peer, [1, 2, 3])
+    assignments = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1, 2, 3]) for index in range(MANY)]
+    many = CreatableTopic(name="many", num_partitions=-1, replication_factor=-1, assignments=assignments)
+    response = peer.ask(CreateTopicsRequest(topics=[many], timeout_ms=1000), 5)
+    assert [topic.error_code for topic in response.topics] == [0]
+    cluster.advance(2 * LAG_MS)
+    return cluster
+
+
+def test_a_record_costs_no_look_at_the_other_partitions(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: Counter[TopicPartition] = Counter()
+    right = PartitionManager.leader_log
+
+    def leader_log(self: PartitionManager, partition: TopicPartition, epoch: int = -1) -> object:
+        looked[partition] += 1
+        return right(self, partition, epoch)
+
+    write(cluster, 1, b"before")
+    monkeypatch.setattr(PartitionManager, "leader_log", leader_log)
+    assert write(cluster, 1, b"a") == (0, 1)
+    assert_same(cluster, 1, 2, 3)
+    assert looked.keys() == {PARTITION}
+
+
+def test_each_of_many_partitions_is_copied(cluster: Cluster) -> None:
+    for round_ in range(2):
+        assert write(cluster, 1, b"a") == (0, round_)
+        assert_same(cluster, 1, 2, 3)
+        cluster.advance(700)
+
+
+def test_followers_of_a_partition_that_was_long_idle_stay_in_sync(cluster: Cluster) -> None:
+    cluster.advance(5 * LAG_MS)
+    cluster.cut(1, 2)
+    assert write(cluster, 1, b"a", acks=1) == (0, 0)
+    cluster.advance(LAG_MS // 2)
+    assert state(cluster[1]).isr == (1, 2, 3)
+    cluster.heal(1, 2)
+    cluster.advance(1000)
+    assert state(cluster[1]).isr == (1, 2, 3)
+    assert_same(cluster, 1, 2, 3)
+
+
+def test_a_follower_that_stops_to_fetch_leaves_the_set_and_comes_back(cluster: Cluster) -> None:
+    cluster.cut(1, 2)
+    assert write(cluster, 1, b"a", acks=1) == (0, 0)
+    cluster.advance(2 * LAG_MS)
+    assert state(cluster[1]).isr == (1, 3)
+    cluster.heal(1, 2)
+    cluster.advance(2 * LAG_MS)
+    assert set(state(cluster[1]).isr) == {1, 2, 3}
+    assert_same(cluster, 1, 2, 3)
+
+
+def test_an_answer_that_the_follower_could_not_use_is_given_again(cluster: Cluster) -> None:
+    """The follower's append is refused once: it waits, and asks for the same again."""
+    log = replica(cluster[2])
+    right, failed = log.append_replicated, []
+
+    def append_replicated(*arguments: object, **options: object) -> object:
+        if not failed:
+            failed.append(True)
+            raise OSError(28, "no space left")
+        return right(*arguments, **options)
+
+    log.append_replicated = append_replicated  # shadows the method
+    write(cluster, 1, b"a", acks=1)
+    cluster.advance(1000)
+    assert failed
+    assert_same(cluster, 1, 2, 3)
+
+
+def test_a_topic_that_is_made_anew_is_fetched_anew(cluster: Cluster) -> None:
+    write(cluster, 1, b"a")
+    peer = cluster.connect(1)
+    peer.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6)
+    cluster.advance(1000)
+    assert cluster[1].node.partitions.changed_since(0).count(TopicPartition(TopicName("t"), 0)) == 0
+    create_replicated(cluster.connect(1), [1, 2, 3])
+    cluster.advance(1000)
+    assert write(cluster, 1, b"b") == (0, 0)
+    assert_same(cluster, 1, 2, 3)
