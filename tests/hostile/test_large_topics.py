@@ -226,13 +226,13 @@ def test_records_that_come_while_thousands_of_partitions_are_read_are_not_waited
 
 def test_a_fetch_that_waits_for_thousands_is_asked_only_about_what_changed(driver, monkeypatch):
     looked_at = []
-    could_give = FetchReads._could_give
+    could_give = FetchReads.could_give
 
     def counted(reads, name, asked):
         looked_at.append(name.partition)
         return could_give(reads, name, asked)
 
-    monkeypatch.setattr(FetchReads, "_could_give", counted)
+    monkeypatch.setattr(FetchReads, "could_give", counted)
     peer, other = driver.connect(), driver.connect()
     peer.send(fetch_of(*range(PARTITIONS), max_wait_ms=1000, min_bytes=1 << 19), 11)
     assert not peer.responses
