@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from oncelog.core.replicas.follower import EpochEnd, truncation_offset
 from oncelog.node.events import Fatal, Report
 from oncelog.node.links.broker_links import LinkPurpose
@@ -225,8 +225,8 @@ class LeaderFetcher:
     # Answers
 
     def _take(self, topic_id: bytes, data: PartitionData) -> None:
-        key = (topic_id, data.partition_index)
-        copy = self._copies.get(key)  # type: ignore[arg-type]  # bytes of a topic id
+        key = (TopicId(topic_id), data.partition_index)
+        copy = self._copies.get(key)
         if copy is None or copy.phase is not Phase.FETCHING:
             return
         sent = self._requests.sent.get(copy.key)
