@@ -8,6 +8,6 @@ from oncelog.handlers.api import Operation, ResourceType
 class AllowAll:
     """See :class:`oncelog.handlers.support.context.Authoriser`."""
 
-    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Always."""
         return True

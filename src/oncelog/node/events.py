@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.base.tree import Change, CommitOutcome, Operation, TreeNode
 from oncelog.ports import Buffer, OpenFile
 from oncelog.storage.file_range import FileRange as FileRange
@@ -27,7 +28,11 @@ class ConnectionOpened:
     connection_id: int
     host: str
     listener: tuple[str, int]
-    principal: str = "User:ANONYMOUS"
+    principal: str = ANONYMOUS
+    """By its certificate, where TLS asked for one; what SASL says comes later."""
+    listener_name: str = "PLAINTEXT"
+    """The listener by which it came, as ``listeners`` names it."""
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 @dataclass(slots=True)

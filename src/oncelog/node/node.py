@@ -263,8 +263,7 @@ class Node:
         elif isinstance(event, DeadlineReached):
             self._deadlines.run_due(self.now_ms)
         elif isinstance(event, ConnectionOpened):
-            connection = Connection(event.connection_id, event.host, event.listener, event.principal)
-            self._connections[event.connection_id] = connection
+            self._connections[event.connection_id] = Connection(event)
         elif isinstance(event, ConnectionClosed):
             gone = self._connections.pop(event.connection_id, None)
             if gone is not None:

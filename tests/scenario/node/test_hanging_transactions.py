@@ -195,7 +195,7 @@ class Denying:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def allows(self, principal: str, operation: object, resource: object, name: str) -> bool:
+    def allows(self, principal: str, host: str, operation: object, resource: object, name: str) -> bool:
         return name != self.name
 
 

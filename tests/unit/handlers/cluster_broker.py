@@ -122,7 +122,7 @@ class ClusterBroker:
 class AllowAll:
     """Everybody may do everything."""
 
-    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return True
 
 
@@ -132,5 +132,5 @@ class Denying:
     def __init__(self, *denied: tuple[Operation, ResourceType, str | None]) -> None:
         self._denied = denied
 
-    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return (operation, resource, name) not in self._denied and (operation, resource, None) not in self._denied

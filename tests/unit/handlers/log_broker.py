@@ -156,7 +156,7 @@ class Allows:
     def __init__(self, *denied: tuple[Operation, str]) -> None:
         self._denied = denied
 
-    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return (operation, name) not in self._denied
 
 

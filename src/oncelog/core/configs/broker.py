@@ -12,14 +12,31 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.units import HOUR_MS, MINUTE_MS
+from oncelog.core.configs.authorizer_keys import AUTHORIZER_KEYS
 from oncelog.core.configs.group_keys import GROUPS_KEYS
 from oncelog.core.configs.inert_keys import INERT_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
+from oncelog.core.configs.listener_keys import LISTENER_KEYS
 from oncelog.core.configs.log_keys import LOG_KEYS
 from oncelog.core.configs.own_keys import OWN_KEYS
+from oncelog.core.configs.quota_keys import QUOTA_KEYS
+from oncelog.core.configs.sasl_keys import SASL_KEYS
 from oncelog.core.configs.server_keys import SERVER_KEYS
 
-BROKER_KEYS: Final = {key.name: key for key in (*SERVER_KEYS, *LOG_KEYS, *GROUPS_KEYS, *OWN_KEYS, *INERT_KEYS)}
+BROKER_KEYS: Final = {
+    key.name: key
+    for key in (
+        *SERVER_KEYS,
+        *LOG_KEYS,
+        *GROUPS_KEYS,
+        *LISTENER_KEYS,
+        *SASL_KEYS,
+        *AUTHORIZER_KEYS,
+        *QUOTA_KEYS,
+        *OWN_KEYS,
+        *INERT_KEYS,
+    )
+}
 
 _DEFAULTS: Final[dict[str, Value]] = {}
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.core.configs.kinds import Check, ConfigKey, ConfigType, Update
-from oncelog.core.configs.limits import at_least, between, non_empty, one_of, one_of_any_case, words_of
+from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update, inert
+from oncelog.core.configs.limits import at_least, between, non_empty, one_of_any_case, words_of
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING
@@ -21,13 +21,6 @@ CLASS = ConfigType.CLASS
 PASSWORD = ConfigType.PASSWORD
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 PER_BROKER = Update.PER_BROKER
-
-
-def inert(
-    name: str, kind: ConfigType, default: str | None, check: Check | None = None, update: Update = Update.READ_ONLY
-) -> ConfigKey:
-    """A key that is accepted, checked and shown, and changes nothing."""
-    return ConfigKey(name, kind, default, check, update, inert=True)
 
 
 def _throttle(name: str) -> ConfigKey:
@@ -70,9 +63,6 @@ INERT_KEYS: Final = (
     inert("num.io.threads", INT, "8", at_least(1), CLUSTER_WIDE),
     inert("num.replica.alter.log.dirs.threads", INT, None),
     inert("background.threads", INT, "10", at_least(1), CLUSTER_WIDE),
-    inert("config.providers", LIST, "", None, CLUSTER_WIDE),
-    inert("authorizer.class.name", STRING, ""),
-    inert("early.start.listeners", LIST, None),
     inert("process.roles", LIST, None, words_of("broker", "controller")),
     inert("initial.broker.registration.timeout.ms", INT, "60000"),
     inert("broker.heartbeat.interval.ms", INT, "2000"),
@@ -87,15 +77,6 @@ INERT_KEYS: Final = (
     inert("metadata.max.retention.bytes", LONG, "104857600"),
     inert("metadata.max.retention.ms", LONG, "604800000"),
     inert("metadata.max.idle.interval.ms", INT, "500", at_least(0)),
-    inert(
-        "listener.security.protocol.map",
-        STRING,
-        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        None,
-        PER_BROKER,
-    ),
-    inert("max.connection.creation.rate", INT, "2147483647", at_least(0), CLUSTER_WIDE),
-    inert("connection.failed.authentication.delay.ms", INT, "100", at_least(0)),
     inert("queued.max.requests", INT, "500", at_least(1)),
     inert("queued.max.request.bytes", LONG, "-1"),
     inert("num.network.threads", INT, "3", at_least(1), CLUSTER_WIDE),
@@ -105,10 +86,6 @@ INERT_KEYS: Final = (
     inert("fetch.purgatory.purge.interval.requests", INT, "1000"),
     inert("producer.purgatory.purge.interval.requests", INT, "1000"),
     inert("delete.records.purgatory.purge.interval.requests", INT, "1"),
-    inert(
-        "security.inter.broker.protocol", STRING, "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-    ),
-    inert("inter.broker.listener.name", STRING, None),
     inert("follower.fetch.last.tiered.offset.enable", BOOLEAN, "false", None, CLUSTER_WIDE),
     inert(
         "group.coordinator.rebalance.protocols",
@@ -207,107 +184,11 @@ INERT_KEYS: Final = (
     inert("kafka.metrics.reporters", LIST, ""),
     inert("kafka.metrics.polling.interval.secs", INT, "10", at_least(1)),
     inert("telemetry.max.bytes", INT, "1048576", at_least(1)),
-    inert("quota.window.num", INT, "11", at_least(1)),
     inert("replication.quota.window.num", INT, "11", at_least(1)),
     inert("alter.log.dirs.replication.quota.window.num", INT, "11", at_least(1)),
-    inert("controller.quota.window.num", INT, "11", at_least(1)),
-    inert("quota.window.size.seconds", INT, "1", at_least(1)),
     inert("replication.quota.window.size.seconds", INT, "1", at_least(1)),
     inert("alter.log.dirs.replication.quota.window.size.seconds", INT, "1", at_least(1)),
-    inert("controller.quota.window.size.seconds", INT, "1", at_least(1)),
-    inert("client.quota.callback.class", CLASS, None),
-    inert("connections.max.reauth.ms", LONG, "0"),
-    inert("sasl.server.max.receive.size", INT, "524288"),
     inert("security.providers", STRING, None),
-    inert(
-        "principal.builder.class",
-        CLASS,
-        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        None,
-        PER_BROKER,
-    ),
-    inert("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), PER_BROKER),
-    inert("ssl.principal.mapping.rules", STRING, "DEFAULT"),
-    inert("ssl.allow.dn.changes", BOOLEAN, "false"),
-    inert("ssl.allow.san.changes", BOOLEAN, "false"),
-    inert("ssl.protocol", STRING, "TLSv1.3", None, PER_BROKER),
-    inert("ssl.provider", STRING, None, None, PER_BROKER),
-    inert("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", None, PER_BROKER),
-    inert("ssl.keystore.type", STRING, "JKS", None, PER_BROKER),
-    inert("ssl.keystore.location", STRING, None, None, PER_BROKER),
-    inert("ssl.keystore.password", PASSWORD, None, None, PER_BROKER),
-    inert("ssl.key.password", PASSWORD, None, None, PER_BROKER),
-    inert("ssl.keystore.key", PASSWORD, None, None, PER_BROKER),
-    inert("ssl.keystore.certificate.chain", PASSWORD, None, None, PER_BROKER),
-    inert("ssl.truststore.type", STRING, "JKS", None, PER_BROKER),
-    inert("ssl.truststore.location", STRING, None, None, PER_BROKER),
-    inert("ssl.truststore.password", PASSWORD, None, None, PER_BROKER),
-    inert("ssl.truststore.certificates", PASSWORD, None, None, PER_BROKER),
-    inert("ssl.keymanager.algorithm", STRING, "SunX509", None, PER_BROKER),
-    inert("ssl.trustmanager.algorithm", STRING, "PKIX", None, PER_BROKER),
-    inert("ssl.endpoint.identification.algorithm", STRING, "https", None, PER_BROKER),
-    inert("ssl.secure.random.implementation", STRING, None, None, PER_BROKER),
-    inert("ssl.cipher.suites", LIST, "", None, PER_BROKER),
-    inert("ssl.engine.factory.class", CLASS, None, None, PER_BROKER),
-    inert("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, PER_BROKER),
-    inert("sasl.enabled.mechanisms", LIST, "GSSAPI", None, PER_BROKER),
-    inert("sasl.server.callback.handler.class", CLASS, None),
-    inert("sasl.kerberos.principal.to.local.rules", LIST, "DEFAULT", None, PER_BROKER),
-    inert("sasl.jaas.config", PASSWORD, None, None, PER_BROKER),
-    inert("sasl.client.callback.handler.class", CLASS, None),
-    inert("sasl.login.class", CLASS, None),
-    inert("sasl.login.callback.handler.class", CLASS, None),
-    inert("sasl.kerberos.service.name", STRING, None, None, PER_BROKER),
-    inert("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, PER_BROKER),
-    inert("sasl.kerberos.ticket.renew.window.factor", DOUBLE, "0.8", None, PER_BROKER),
-    inert("sasl.kerberos.ticket.renew.jitter", DOUBLE, "0.05", None, PER_BROKER),
-    inert("sasl.kerberos.min.time.before.relogin", LONG, "60000", None, PER_BROKER),
-    inert("sasl.login.refresh.window.factor", DOUBLE, "0.8", None, PER_BROKER),
-    inert("sasl.login.refresh.window.jitter", DOUBLE, "0.05", None, PER_BROKER),
-    inert("sasl.login.refresh.min.period.seconds", SHORT, "60", None, PER_BROKER),
-    inert("sasl.login.refresh.buffer.seconds", SHORT, "300", None, PER_BROKER),
-    inert("sasl.login.connect.timeout.ms", INT, None),
-    inert("sasl.login.read.timeout.ms", INT, None),
-    inert("sasl.login.retry.backoff.max.ms", LONG, "10000"),
-    inert("sasl.login.retry.backoff.ms", LONG, "100"),
-    inert(
-        "sasl.oauthbearer.jwt.retriever.class",
-        CLASS,
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-    ),
-    inert(
-        "sasl.oauthbearer.jwt.validator.class",
-        CLASS,
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
-    ),
-    inert("sasl.oauthbearer.scope", STRING, None),
-    inert("sasl.oauthbearer.client.credentials.client.id", STRING, None),
-    inert("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
-    inert("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", one_of_any_case("ES256", "RS256")),
-    inert("sasl.oauthbearer.assertion.claim.aud", STRING, None),
-    inert("sasl.oauthbearer.assertion.claim.exp.seconds", INT, "300", between(0, 86400)),
-    inert("sasl.oauthbearer.assertion.claim.iss", STRING, None),
-    inert("sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN, "false"),
-    inert("sasl.oauthbearer.assertion.claim.nbf.seconds", INT, "60", between(0, 3600)),
-    inert("sasl.oauthbearer.assertion.claim.sub", STRING, None),
-    inert("sasl.oauthbearer.assertion.file", STRING, None),
-    inert("sasl.oauthbearer.assertion.private.key.file", STRING, None),
-    inert("sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None),
-    inert("sasl.oauthbearer.assertion.template.file", STRING, None),
-    inert("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
-    inert("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
-    inert("sasl.oauthbearer.token.endpoint.url", STRING, None),
-    inert("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
-    inert("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, "3600000"),
-    inert("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, "100"),
-    inert("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, "10000"),
-    inert("sasl.oauthbearer.clock.skew.seconds", INT, "30"),
-    inert("sasl.oauthbearer.expected.audience", LIST, ""),
-    inert("sasl.oauthbearer.expected.issuer", STRING, None),
-    inert("delegation.token.secret.key", PASSWORD, None),
-    inert("delegation.token.max.lifetime.ms", LONG, "604800000", at_least(1)),
-    inert("delegation.token.expiry.time.ms", LONG, "86400000", at_least(1)),
-    inert("delegation.token.expiry.check.interval.ms", LONG, "3600000", at_least(1)),
     _throttle("leader.replication.throttled.rate"),
     _throttle("follower.replication.throttled.rate"),
     _throttle("replica.alter.log.dirs.io.max.bytes.per.second"),

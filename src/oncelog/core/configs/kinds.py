@@ -93,6 +93,13 @@ class ConfigKey:
         return None if self.default is None else self.parse(self.default)
 
 
+def inert(
+    name: str, kind: ConfigType, default: str | None, check: Check | None = None, update: Update = Update.READ_ONLY
+) -> ConfigKey:
+    """A key that is accepted, checked and shown, and changes nothing."""
+    return ConfigKey(name, kind, default, check, update, inert=True)
+
+
 def canonical(value: Value) -> str | None:
     """A value as DescribeConfigs gives it."""
     if value is None:

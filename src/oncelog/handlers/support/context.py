@@ -21,8 +21,8 @@ class CoordinatorRefusal(Exception):
 class Authoriser(Protocol):
     """Says who may do what. The one that ships allows all; tests use one that denies."""
 
-    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """True if ``principal`` may do ``operation`` on the named resource."""
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """True if ``principal``, connected from ``host`` (``/127.0.0.1``), may do ``operation`` on the resource."""
 
 
 @dataclass(slots=True)
@@ -48,4 +48,4 @@ class Context:
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """True if the requester may do ``operation`` on the named resource."""
-        return self.authoriser.allows(self.principal, operation, resource, name)
+        return self.authoriser.allows(self.principal, self.client_host, operation, resource, name)

@@ -19,6 +19,7 @@ from oncelog.base.units import MIB
 from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
+    from oncelog.node.events import ConnectionOpened
     from oncelog.wire.chunks import Chunk
 
 MAX_UNANSWERED: Final = 100
@@ -55,19 +56,23 @@ class Connection:
         "host",
         "id",
         "listener",
+        "listener_name",
         "open",
         "paused",
         "principal",
         "refusal",
         "refused",
+        "security_protocol",
         "slots",
     )
 
-    def __init__(self, connection_id: int, host: str, listener: tuple[str, int], principal: str) -> None:
-        self.id = connection_id
-        self.host = host
-        self.listener = listener
-        self.principal = principal
+    def __init__(self, opened: ConnectionOpened) -> None:
+        self.id = opened.connection_id
+        self.host = opened.host
+        self.listener = opened.listener
+        self.listener_name = opened.listener_name
+        self.security_protocol = opened.security_protocol
+        self.principal = opened.principal
         self.open = True
         self.paused = False
         self.refused = False

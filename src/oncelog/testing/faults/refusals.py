@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class DenyAll:
     """An authoriser that allows nothing."""
 
-    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         """False."""
         return False
 

@@ -76,7 +76,7 @@ class Authoriser:
     def __init__(self) -> None:
         self.denied: set[tuple[Operation, str]] = set()
 
-    def allows(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         """See ``handlers.support.context.Authoriser``."""
         return (operation, name) not in self.denied
 

@@ -1,0 +1,56 @@
+"""Broker keys about listeners and TLS, with Apache Kafka 4.3's types and defaults."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.core.configs.kinds import ConfigType, Update, inert
+from oncelog.core.configs.limits import at_least, one_of
+
+BOOLEAN = ConfigType.BOOLEAN
+STRING = ConfigType.STRING
+INT = ConfigType.INT
+LIST = ConfigType.LIST
+CLASS = ConfigType.CLASS
+PASSWORD = ConfigType.PASSWORD
+CLUSTER_WIDE = Update.CLUSTER_WIDE
+PER_BROKER = Update.PER_BROKER
+
+LISTENER_KEYS: Final = (
+    inert("early.start.listeners", LIST, None),
+    inert(
+        "listener.security.protocol.map",
+        STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        None,
+        PER_BROKER,
+    ),
+    inert("max.connection.creation.rate", INT, "2147483647", at_least(0), CLUSTER_WIDE),
+    inert(
+        "security.inter.broker.protocol", STRING, "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    ),
+    inert("inter.broker.listener.name", STRING, None),
+    inert("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), PER_BROKER),
+    inert("ssl.principal.mapping.rules", STRING, "DEFAULT"),
+    inert("ssl.allow.dn.changes", BOOLEAN, "false"),
+    inert("ssl.allow.san.changes", BOOLEAN, "false"),
+    inert("ssl.protocol", STRING, "TLSv1.3", None, PER_BROKER),
+    inert("ssl.provider", STRING, None, None, PER_BROKER),
+    inert("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", None, PER_BROKER),
+    inert("ssl.keystore.type", STRING, "JKS", None, PER_BROKER),
+    inert("ssl.keystore.location", STRING, None, None, PER_BROKER),
+    inert("ssl.keystore.password", PASSWORD, None, None, PER_BROKER),
+    inert("ssl.key.password", PASSWORD, None, None, PER_BROKER),
+    inert("ssl.keystore.key", PASSWORD, None, None, PER_BROKER),
+    inert("ssl.keystore.certificate.chain", PASSWORD, None, None, PER_BROKER),
+    inert("ssl.truststore.type", STRING, "JKS", None, PER_BROKER),
+    inert("ssl.truststore.location", STRING, None, None, PER_BROKER),
+    inert("ssl.truststore.password", PASSWORD, None, None, PER_BROKER),
+    inert("ssl.truststore.certificates", PASSWORD, None, None, PER_BROKER),
+    inert("ssl.keymanager.algorithm", STRING, "SunX509", None, PER_BROKER),
+    inert("ssl.trustmanager.algorithm", STRING, "PKIX", None, PER_BROKER),
+    inert("ssl.endpoint.identification.algorithm", STRING, "https", None, PER_BROKER),
+    inert("ssl.secure.random.implementation", STRING, None, None, PER_BROKER),
+    inert("ssl.cipher.suites", LIST, "", None, PER_BROKER),
+    inert("ssl.engine.factory.class", CLASS, None, None, PER_BROKER),
+)
