@@ -27,7 +27,7 @@ class Departure:
 
 
 def plan_decommission(client: Client, broker_id: int) -> Departure:
-    """What a broker still has, and where it is to go: to brokers that are up. Raises PlanRefused, BrokerRefused."""
+    """The replicas that a broker still has, and the brokers to which they go. Raises PlanRefused, BrokerRefused."""
     # Reassignments first: one that ends in between is then seen as it ended.
     reassignments = list_reassignments(client)
     topics = client.metadata(None)

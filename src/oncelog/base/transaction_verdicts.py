@@ -183,7 +183,7 @@ _REASON_CODES: Final[dict[tuple[_Entry, bool], dict[_Producer, ReasonCode]]] = {
 """(State of the entry, whether it lists the partition) → its producer beside the partition's → reason code."""
 
 REPORTED_YOUNG: Final = "young"
-"""Not old enough to be looked at; no reason code has it."""
+"""Too young to be judged; no reason code has it."""
 REPORTED_LIVE: Final = "live"
 REPORTED_COMPLETING: Final = "completing"
 REPORTED_TWO_PHASE: Final = "two_phase"

@@ -18,7 +18,7 @@ POLL_S: Final = 0.5
 MOST_ROWS: Final = 20
 """Partitions that a table shows; ``--json`` has them all."""
 _TELL_S: Final = 10.0
-"""How often progress is told where no bar can be shown."""
+"""Seconds between two lines of progress where no bar can be shown."""
 
 Timeout = Annotated[
     float | None,

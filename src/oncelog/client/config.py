@@ -23,10 +23,10 @@ class ClientConfig:
     client_id: str = "oncelog"
     connect_timeout_ms: int = field(default=10 * SECOND_MS, metadata={"key": "socket.connection.setup.timeout.ms"})
     bootstrap_timeout_ms: int = field(default=2 * SECOND_MS, metadata={"key": "bootstrap.timeout.ms"})
-    """How long to go on trying when every bootstrap server refuses the connection."""
+    """Time to go on trying when every bootstrap server refuses the connection."""
     request_timeout_ms: int = field(default=30 * SECOND_MS, metadata={"key": "request.timeout.ms"})
     retry_timeout_ms: int = field(default=60 * SECOND_MS, metadata={"key": "default.api.timeout.ms"})
-    """How long one operation may go on retrying, over all its attempts."""
+    """Time that one operation may go on retrying, over all its attempts."""
     retry_backoff_ms: int = field(default=100, metadata={"key": "retry.backoff.ms"})
     retry_backoff_max_ms: int = field(default=SECOND_MS, metadata={"key": "retry.backoff.max.ms"})
     unknown_topic_grace_ms: int = field(default=SECOND_MS, metadata={"key": "unknown.topic.grace.ms"})

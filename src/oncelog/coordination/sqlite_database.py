@@ -24,7 +24,7 @@ APPLICATION_ID: Final = 0x6F6E636C
 """Marks the database as ours (``oncl``), in SQLite's own header field."""
 FORMAT_VERSION: Final = 2
 BUSY_S: Final = 2.0
-"""How long a commit waits for those of other processes, each of which takes milliseconds."""
+"""Time that a commit waits for those of other processes, each of which takes milliseconds."""
 
 _NODE: Final = """
 CREATE TABLE node (

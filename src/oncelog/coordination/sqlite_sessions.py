@@ -22,7 +22,7 @@ from typing import Final
 BEATS: Final = 6
 """Stamps in a time-out."""
 _STOOD_STILL: Final = 3
-"""This part of a time-out without a look: the one who looks stood still himself."""
+"""An observer that has not looked for this part (1/n) of a time-out stood still itself."""
 
 
 def lock_path(database: Path, session_id: int) -> Path:

@@ -1,4 +1,4 @@
-"""Whose turn it is to write: processes that commit at the same time let each other in.
+"""Turns to write: processes that commit at the same time let each other in.
 
 SQLite's own lock goes to whoever asks at the right moment. A process that commits in a row asks at once, the others
 every now and then, and one of them may wait for seconds. So a commit has ``flock`` on a file before it asks SQLite:

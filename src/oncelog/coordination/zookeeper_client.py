@@ -33,7 +33,7 @@ again and again, give the same function each time: others pile up until it happe
 
 
 class Stat(NamedTuple):
-    """What a node says of itself."""
+    """The metadata of a node."""
 
     version: int
     owner: int
@@ -50,7 +50,7 @@ class CreateNext:
 
 
 class Reason(Enum):
-    """Why ZooKeeper refused an operation."""
+    """The reasons for which ZooKeeper refuses an operation."""
 
     VERSION = "it stands at another version"
     EXISTS = "it exists"
@@ -144,7 +144,7 @@ class ZooKeeperClient:
         return self._answered(self._client.get_children_async(self._real(path), watch)) or []
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """What a node says of itself, or None; ``watch`` is called once when it is created, changed or deleted."""
+        """The metadata of a node, or None; ``watch`` is called once when it is created, changed or deleted."""
         stat = self._answered(self._client.exists_async(self._real(path), watch))
         return None if stat is None else _stat(stat)
 

@@ -52,4 +52,4 @@ class Api:
     operation: Operation
     resource: ResourceType
     advertised_min_version: int | None = None
-    """Where ApiVersions names a lower version than is implemented (Produce only)."""
+    """The lowest version that ApiVersions names where it is not the lowest implemented (Produce only)."""

@@ -114,7 +114,7 @@ def handle(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecor
 
 
 def _replicated(response: DeleteRecordsResponse, context: Context) -> Iterator[_Deletion]:
-    """What was deleted on partitions that other brokers copy."""
+    """The deletions on partitions that other brokers copy, whose answer waits for them."""
     for topic in response.topics:
         for answer in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), answer.partition_index)

@@ -28,7 +28,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handle(request: ListPartitionReassignmentsRequest, context: Context) -> ListPartitionReassignmentsResponse:
-    """Those asked for, or all."""
+    """The reassignments asked for, or all."""
     if not may_cluster(context, Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse(
             error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message

@@ -26,7 +26,7 @@ from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
 DEFAULT_NODE_ID: Final = BrokerId(1)
 NO_ID: Final = bytes(16)
 _ATTEMPTS: Final = 50
-"""To join while others join."""
+"""Attempts to join while others join."""
 
 
 class StartRefused(Exception):
@@ -48,9 +48,9 @@ class Assembled:
 
     node: Node
     registration: Registration
-    """How it joins again when its session is lost."""
+    """The registration with which it joins again when its session is lost."""
     reports: list[Report]
-    """What an operator should read."""
+    """Messages for an operator."""
 
 
 def assemble(
@@ -96,7 +96,7 @@ def assemble(
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """Whose directory it is."""
+    """The identity of a data directory: cluster, broker and directory id."""
 
     meta: MetaProperties
     is_new: bool = False
@@ -189,7 +189,7 @@ def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerI
 
 
 def _why_stray(image: ClusterImage, partition: TopicPartition, topic_id: bytes, broker_id: BrokerId) -> str | None:
-    """Why a log is not one of this broker's; None if it is."""
+    """The reason for which a log is not one of this broker's; None if it is."""
     topic = image.topics.get(partition.topic)
     found = image.partition(partition)
     if topic is None or found is None or topic_id not in (NO_ID, topic.topic_id):

@@ -1,4 +1,4 @@
-"""When the node has to wake up: a heap of callbacks that can be cancelled."""
+"""Deadlines of the node: a heap of callbacks that can be cancelled."""
 
 from __future__ import annotations
 

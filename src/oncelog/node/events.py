@@ -94,7 +94,7 @@ class MetadataLoaded:
     position: int
     nodes: Sequence[TreeNode] | None
     session_lost: bool = False
-    """It could not be read because the session has ended."""
+    """True if it could not be read because the session has ended."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class BrokerDisconnected:
 
     link_id: int
     refused: bool = False
-    """Nobody listens at the address: the broker's process is dead."""
+    """True if nobody listens at the address: the broker's process is dead."""
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ class Metadata:
         self.broker_id = broker_id
         self.image = image
         self.position = position
-        """Of the last change that the image has, in the order of all commits."""
+        """Position of the last change that the image has, in the order of all commits."""
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
         self._entropy = entropy
         self._topic_configs = TopicConfigs(self.config)

@@ -85,7 +85,7 @@ class MetadataLog:
         self.has_session = True
         """False from the loss of the session until this broker is registered in a new one."""
         self._registered_epoch = metadata.broker_epoch
-        """Of the registration by this broker itself; another one in the image, or none, is the work of others."""
+        """Epoch of the registration by this broker itself; another one in the image, or none, is the work of others."""
         self._leaves = False
 
     def park(self, task: Task, wait: CommitMetadata) -> None:

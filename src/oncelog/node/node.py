@@ -248,7 +248,7 @@ class Node:
         return 0 if connection is None else connection.backlog_bytes
 
     def next_deadline_ms(self) -> int | None:
-        """When to hand in ``DeadlineReached``, None: when nothing else happens, never."""
+        """Time at which to hand in ``DeadlineReached``; None: never, unless something else happens."""
         return self._deadlines.next_ms()
 
     def _take(self, event: Event, effects: list[Effect]) -> None:

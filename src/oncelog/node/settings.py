@@ -30,9 +30,9 @@ class Settings:
     listen: Address
     """Port 0 takes a free one."""
     advertised: Address | None
-    """What clients are told instead of the address they came by."""
+    """The address that clients are told instead of the one they came by."""
     warnings: Sequence[str] = ()
-    """What an operator should know of the configuration."""
+    """Sentences about the configuration for an operator."""
 
 
 def read_settings(

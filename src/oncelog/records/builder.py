@@ -30,7 +30,7 @@ from oncelog.records.record import Record
 from oncelog.records.varint import LENGTHS, append_varint
 
 NEXT_OFFSET: Final = -1
-"""As a record's offset: the one after the record before it (the base offset, for the first)."""
+"""Stands for a record's offset: the one after the record before it (the base offset, for the first)."""
 
 
 def build_batch(

@@ -24,7 +24,7 @@ _MAX_VECTORS: Final = 512
 
 _WAKE_AT_BYTES: Final = 512 * KIB
 _MOST_AHEAD_BYTES: Final = 4 * MIB
-"""Of a response that nobody reads yet, what the kernel should take meanwhile; it keeps its own bounds (tcp_rmem)."""
+"""Bytes of a response that the kernel should take while nobody reads it; it keeps its own bounds (tcp_rmem)."""
 _HAS_LOW_WATER_MARK: Final = sys.platform == "linux"
 """Elsewhere SO_RCVLOWAT is missing, or poll does not heed it."""
 

@@ -91,7 +91,7 @@ class GroupMember:
 
     @property
     def heartbeat_due_ms(self) -> int:
-        """When the next heartbeat is due, in ``STABLE`` and for ``keep_alive``."""
+        """Time at which the next heartbeat is due, in ``STABLE`` and for ``keep_alive``."""
         return self._heartbeat_due_ms
 
     def next_request(self, now_ms: int) -> Request[Any] | None:

@@ -114,7 +114,7 @@ class Positions:
                 self._partitions[partition].not_before_ms = until_ms
 
     def next_due_ms(self) -> int | None:
-        """When the first postponed partition may be asked for again; None when none is postponed."""
+        """Time at which the first postponed partition may be asked for again; None when none is postponed."""
         return min(
             (s.not_before_ms for s in self._partitions.values() if not s.in_flight and s.not_before_ms), default=None
         )

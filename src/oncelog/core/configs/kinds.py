@@ -74,7 +74,7 @@ class ConfigKey:
     internal: bool = False
     """Works, but DescribeConfigs lists it only where it is set."""
     documentation: str = ""
-    """What the key does, where Apache Kafka's text (``kafka_documentation``) does not say what happens here."""
+    """The effect of the key, where Apache Kafka's text (``kafka_documentation``) does not say what happens here."""
 
     @property
     def sensitive(self) -> bool:

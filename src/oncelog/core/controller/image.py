@@ -51,7 +51,7 @@ class ClusterImage:
     topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
     broker_records: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
-    """What stays of the registrations of each broker that ever was."""
+    """The lasting record of each broker that was ever registered."""
     broker_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     """By broker id as text; ``""`` holds the values set for all brokers."""
     group_configs: Mapping[str, ConfigImage] = field(default_factory=dict)

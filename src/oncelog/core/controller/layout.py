@@ -277,7 +277,7 @@ _RECORD_FLAGS: Final = ("fenced", "is_new_directory")
 
 
 def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId, BrokerRecord]:
-    """What stays of a broker's registrations, and the broker."""
+    """A broker's lasting record, and the broker."""
     facts = loads(path, value)
     try:
         record = BrokerRecord(

@@ -66,7 +66,7 @@ class BrokerImage:
     epoch: int
     version: int = 0
     directory_id: str = ""
-    """Of its data directory; empty: registered by an earlier version."""
+    """Id of its data directory; empty: registered by an earlier version."""
     fenced: bool = False
     """True until the controller has taken it out of the in-sync sets: it leads nothing and joins none."""
     in_controlled_shutdown: bool = False
@@ -82,7 +82,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRecord:
-    """What stays of a broker's registrations when it is gone. ``version`` rises with each of them: a Check of it names
+    """The lasting record of a broker's registrations. ``version`` rises with each of them: a Check of it names
     one registration, which a Check of the ephemeral node, made anew at version 0, does not."""
 
     directory_id: str

@@ -53,15 +53,15 @@ class Registration:
     port: int
     rack: str | None
     cluster_id: str
-    """Of its data directory: the id the cluster gets if it has none yet."""
+    """The cluster id of its data directory: the one the cluster gets if it has none yet."""
     min_insync_replicas: int = 1
-    """As the broker is configured: the cluster's, if it has none yet and none was set for the broker while it ran."""
+    """The broker's configured value: the cluster's, if it has none yet and none was set for the broker while it ran."""
     directory_id: str = ""
-    """Of its data directory."""
+    """Id of its data directory."""
     was_clean: bool = True
     """True if its last run ended cleanly, or was one of the same process."""
     sync_policy: str = COMMIT
-    """Its ``log.sync.policy``."""
+    """The broker's ``log.sync.policy``."""
     last_epoch: int = UNKNOWN_BROKER_EPOCH
     """Epoch of the registration in which its last run ended cleanly."""
 

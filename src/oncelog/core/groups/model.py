@@ -233,7 +233,7 @@ class PendingOffsets(NamedTuple):
     their transactions is decided, it would tell what was committed before."""
 
     partition: int
-    """Of ``__consumer_offsets``: where the markers of those transactions come."""
+    """Partition of ``__consumer_offsets`` into which the markers of those transactions come."""
     producer_ids: frozenset[ProducerId]
 
 

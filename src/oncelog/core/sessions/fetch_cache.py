@@ -111,7 +111,7 @@ class FetchSession:
         self.counted = 0
         """Partitions of it in the cache's total."""
         self.pending: PendingPartitions[PartitionKey, FetchPartition] | None = None
-        """Of a follower that fetches by topic ids: the partitions that its requests have to look at."""
+        """The partitions that have to be read for the next request of a follower that fetches by topic ids."""
 
 
 class FetchSessionCache:

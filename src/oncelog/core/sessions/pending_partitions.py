@@ -31,7 +31,7 @@ class PendingPartitions(Generic[K, P]):
         self._keys: dict[K, None] = {}
         self._all_ms: int | None = None
         self.position = 0
-        """Of the last change of a partition that is noted here, in the order of the broker's changes."""
+        """Position of the last change of a partition that is noted here, in the order of the broker's changes."""
 
     def note(self, keys: Iterable[K]) -> None:
         """Look at these with the next request, or this one."""
@@ -45,7 +45,7 @@ class PendingPartitions(Generic[K, P]):
                 self._keys.pop(key, None)
 
     def of(self, partitions: Mapping[K, P], now_ms: int, all_after_ms: int) -> Sequence[P]:
-        """Those of a session's ``partitions`` to look at now: all of them when ``all_after_ms`` have passed."""
+        """The session's ``partitions`` that have to be read now: all of them when ``all_after_ms`` have passed."""
         if self._all_ms is None or now_ms - self._all_ms >= all_after_ms:
             self._all_ms = now_ms
             self._keys = dict.fromkeys(partitions)

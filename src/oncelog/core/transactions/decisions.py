@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 
 
 MAX_ID_BYTES: Final = 2**15 - 1
-"""What the key of a record can hold; a request can say more."""
+"""Bytes that the key of a record can hold; a request can say more."""
 WAIT: Final = Outcome(None)
 NEEDS_PRODUCER_ID: Final = Outcome(NeedsProducerId())
 

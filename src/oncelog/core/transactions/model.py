@@ -38,7 +38,7 @@ class TransactionSettings:
     remove_expired_interval_ms: int = HOUR_MS
     two_phase_commit_enable: bool = False
     concurrent_wait_ms: int = 5 * SECOND_MS
-    """How long a request may wait for a transaction to complete before it is told CONCURRENT_TRANSACTIONS."""
+    """Time that a request may wait for a transaction to complete before it is told CONCURRENT_TRANSACTIONS."""
     transaction_version: int = TRANSACTIONS_V2
     """The finalized level of the feature: the node moves it with UpdateFeatures."""
 

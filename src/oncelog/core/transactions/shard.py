@@ -58,7 +58,7 @@ EXPIRY_IDS_PER_TICK = 1000
 EXPIRY_PAUSE_MS = 10
 """Pause of the expiry job between two slices, for other work."""
 COMPLETE_RETRY_MS = 100
-"""When the log refused a Complete record it is tried again after this."""
+"""Time after which a Complete record that the log refused is tried again."""
 AT_ONCE_MS = 0
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 

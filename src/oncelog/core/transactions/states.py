@@ -41,7 +41,7 @@ class TransactionState(IntEnum):
 
 
 STATE_NAMES: Final = {state: transaction_records.STATE_NAMES[state] for state in TransactionState}
-"""As DescribeTransactions and ListTransactions say them, and as filters name them."""
+"""The names of states in DescribeTransactions and ListTransactions, and in filters."""
 
 VALID_PREVIOUS_STATES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.EMPTY: frozenset(

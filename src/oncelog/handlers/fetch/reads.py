@@ -24,7 +24,7 @@ from oncelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, Part
 NO_RECORDS: Final = b""
 UNKNOWN: Final = -1
 MOST_BYTES_OF_IDS: Final = MIB
-"""Of transactional ids in an answer to a replica; what is left out costs names after a failover, no more."""
+"""Bytes of transactional ids in an answer to a replica; leaving some out costs names after a failover, no more."""
 
 
 class Replica(NamedTuple):

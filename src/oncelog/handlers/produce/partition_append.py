@@ -41,7 +41,7 @@ class PartitionAppend:
         self.guard: Guard | None = None
         """Under which the partition was verified as part of the transaction (KIP-890)."""
         self.unverified = ErrorCode.NONE
-        """Why the coordinator does not take the partition as part of the transaction."""
+        """The reason for which the coordinator does not take the partition as part of the transaction."""
         self.end = _NO_END
         """Once appended: the high watermark at which acks=all is answered."""
 

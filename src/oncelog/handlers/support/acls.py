@@ -16,14 +16,14 @@ from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, may_cluster
 
 DISABLED: Final = Refusal(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-"""What changes are told."""
+"""The answer to changes."""
 
 _UNKNOWN: Final = 0
 """Apache Kafka's code for what a client did not know: a type, a pattern, an operation, a permission."""
 
 
 def change_refusal(context: Context) -> Refusal:
-    """Why no list is changed."""
+    """The reason for which no list is changed."""
     return DISABLED if may_cluster(context, Operation.ALTER) else CLUSTER_DENIED
 
 

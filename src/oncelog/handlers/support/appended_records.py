@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 LEAST_WAIT_MS: Final = 500
-"""How long a disk is waited for at least, also where the request gives less time: by then nearly every sync is over,
+"""Least time that a disk is waited for, also where the request gives less time: by then nearly every sync is over,
 and it is what a consumer's Fetch waits as a rule."""
 
 

@@ -34,7 +34,7 @@ class _Inner(NamedTuple):
     items: str
     answers: str
     key: Callable[[Any], object]
-    """What one is about, within its topic."""
+    """The part of an item's key within its topic."""
 
 
 class _Items(NamedTuple):
@@ -45,9 +45,9 @@ class _Items(NamedTuple):
     answers: str
     """The response's array, to which each part adds."""
     key: Callable[[Any], object]
-    """What an item is about."""
+    """The key of an item: equal where two items concern the same thing."""
     separable: Callable[[Any, Sequence[Any], Context], bool] = lambda request, items, context: True
-    """Whether the items of this request have nothing to do with each other."""
+    """True if the items of this request have nothing to do with each other."""
     inner: _Inner | None = None
     """Where an item can be cut up."""
     within: str = ""

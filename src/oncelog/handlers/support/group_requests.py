@@ -26,7 +26,7 @@ COORDINATOR_ERRORS: Final = {
     ErrorCode.NOT_COORDINATOR: "another broker coordinates the group, or none does",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed for this group",
 }
-"""What every API that is decided by a coordinator may answer."""
+"""The error codes of every API that a group coordinator decides."""
 
 _GROUP_OPERATIONS: Final = (
     Operation.READ,

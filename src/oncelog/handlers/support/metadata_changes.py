@@ -22,7 +22,7 @@ CONTENDED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept comi
 UNAVAILABLE: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The cluster's metadata cannot be changed now; try again.")
 
 HURRIED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
-"""What every item of a request is told that gives no time at all: nothing is done."""
+"""The answer to every item of a request that gives no time at all: nothing is done."""
 
 CLUSTER_DENIED: Final = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 

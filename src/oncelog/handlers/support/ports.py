@@ -145,7 +145,7 @@ class ClusterView(Protocol):
 
     @property
     def broker_id(self) -> BrokerId:
-        """This broker."""
+        """The id of this broker."""
 
     @property
     def cluster_id(self) -> str:

@@ -27,7 +27,7 @@ COORDINATOR_ERRORS: Final = {
     ErrorCode.NOT_COORDINATOR: "another broker coordinates the transactional id, or none does",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed to use the transactional id",
 }
-"""What every API that is decided by a transaction coordinator may answer."""
+"""The error codes of every API that a transaction coordinator decides."""
 
 Decide = Callable[["TransactionShard", int, int, ProducerId], "Decision"]
 """Shard, token, time and a new producer id (−1: none yet) → decision."""

@@ -30,7 +30,7 @@ class UntilDurable:
     offsets: Mapping[TopicPartition, Offset]
     deadline_ms: int
     holds_connection: bool = False
-    """Whether the requests behind this one have to wait too: where more of it is to be decided afterwards."""
+    """True if the requests behind this one have to wait too: more of it is to be decided afterwards."""
 
 
 @dataclass(slots=True)

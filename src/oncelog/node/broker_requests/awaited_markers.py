@@ -149,7 +149,7 @@ class _Question:
             answered(answer)
 
     def end(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Forget the answer: nobody waits for it any more."""
         self._answered = None
         self._asker.ended(self)
         if self._alarm is not None:

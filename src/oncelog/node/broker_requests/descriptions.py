@@ -23,7 +23,7 @@ from oncelog.wire.messages.describe_transactions import (
 
 MOST_IN_REQUEST: Final = 100
 MOST_BYTES: Final = 512 * 1024
-"""Of ids in one request: half of what a broker accepts by default (``oncelog.request.max.bytes``)."""
+"""Bytes of ids in one request: half of what a broker accepts by default (``oncelog.request.max.bytes``)."""
 
 
 class TransactionDescriptions:

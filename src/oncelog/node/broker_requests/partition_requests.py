@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest
 
 MOST_BYTES: Final = 512 * 1024
-"""Of names in one request: half of what a broker accepts by default (``oncelog.request.max.bytes``)."""
+"""Bytes of names in one request: half of what a broker accepts by default (``oncelog.request.max.bytes``)."""
 _ENTRY_BYTES: Final = 32
 
 Outcomes = Mapping[TopicPartition, ErrorCode]

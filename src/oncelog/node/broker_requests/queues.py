@@ -28,7 +28,7 @@ class Queued(Generic[M]):
             answered(answer)
 
     def forget(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Forget the answer: nobody waits for it any more."""
         self.answered = None
 
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from oncelog.node.metadata_log import MetadataLog
 
 _SHARE: Final = 0.6
-"""Of the time until the broker has to be gone; the rest is for what is in flight, and the disk."""
+"""Share of the time until the broker has to be gone; the rest is for what is in flight, and the disk."""
 
 
 class _State(Enum):
     SERVING = "serving"
     ASKED = "asked"
-    """It has said that it stops, or is about to."""
+    """True once the broker has said that it stops, or is about to."""
     DONE = "done"
 
 

@@ -56,7 +56,7 @@ class ControllerDuties:
         self._deadlines = deadlines
         self._outbox = outbox
         self._topics: dict[TopicName, None] = {}
-        """To be looked at."""
+        """Topics that changed since the last round, and have to be decided on."""
         self._brokers_changed = True
         """True while the brokers are to be looked at: the end of a fencing, internal topics that lack replicas."""
         self._under_way = 0
@@ -105,7 +105,7 @@ class ControllerDuties:
         return [image.controller_id] if has_controller(image) else []
 
     def broker_unreachable(self, broker_id: BrokerId) -> None:
-        """Nobody listens at the address of a registered broker: its registration ends at once, rather than with its
+        """End the registration of a broker at whose address nobody listens: it ends at once, rather than with its
         session. Any broker may say so: one that is alive is fenced by it and registers again."""
         image = self._metadata.image
         broker = image.brokers.get(broker_id)

@@ -34,7 +34,7 @@ class Shard(Protocol):
         """Forget partitions of topics that are gone."""
 
     def deadline_ms(self) -> int | None:
-        """When to tick next, None: never."""
+        """Time of the next tick; None: never."""
 
     def tick(self, now_ms: int) -> Any:
         """Do one thing that is due."""
@@ -72,7 +72,7 @@ class HostedShard(Generic[S]):
         self.is_led = True
         """False once this broker has resigned: what was under way for it is dropped when it comes back."""
         self.next_offset = Offset(0) if log is None else Offset(log.log_start_offset)
-        """Where loading goes on."""
+        """Offset at which loading goes on."""
         self.until_loaded: dict[PendingRequest, None] = {}
         """Requests that decide when the shard is loaded, in order of arrival."""
         self.pending: dict[int, PendingRequest] = {}

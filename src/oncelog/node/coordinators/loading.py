@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 SLICE_BYTES: Final = MIB // 8
-"""What one slice reads: some milliseconds of the loop."""
+"""Bytes that one slice reads: some milliseconds of the loop."""
 MAX_BATCH_BYTES: Final = 128 * MIB
 """Bound on what one batch may decompress to."""
 

@@ -79,7 +79,7 @@ class HangingTransactionWatch:
         self.found = 0
         self.aborted = 0
         self.looks = 0
-        """How often a coordinator was asked."""
+        """Questions put to coordinators, counted."""
 
     def notice(self, now_ms: int, effects: list[Effect]) -> None:
         """After every event: see to it that what has begun is taken over, and tell what was found."""

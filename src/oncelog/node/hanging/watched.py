@@ -31,12 +31,12 @@ class Watched:
         self.at_ms = at_ms
         self.order = order
         self.timeout_ms = -1
-        """Its own time-out, once its coordinator has said so: it may be forgotten later."""
+        """The transaction's own time-out, once its coordinator has said it: the coordinator may forget it later."""
         self.found_ms: int | None = None
         """Since when it is known to hang."""
         self.reported = False
         self.unknown_looks = 0
-        """How often nobody could say anything about it, in a row."""
+        """Rounds in a row in which nobody could say anything about it."""
 
     def __lt__(self, other: Watched) -> bool:
         return (self.at_ms, self.order) < (other.at_ms, other.order)

@@ -131,7 +131,7 @@ class Link:
         return partial(self._forget, request)
 
     def _forget(self, request: LinkRequest) -> None:
-        """Nobody waits for the answer. What was sent is still answered, or its connection is dropped."""
+        """Forget the answer: what was sent is still answered, or its connection is dropped."""
         request.answered = None
         if not request.is_sent and request in self._waiting:
             self._waiting.remove(request)

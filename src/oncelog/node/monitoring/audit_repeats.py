@@ -36,7 +36,7 @@ class _Seen:
 
     in_full: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Of those that were only counted."""
+    """Number of those that were only counted."""
     since_ms: int = 0
     last: AuditRecord | None = None
 

@@ -103,7 +103,7 @@ class Recording:
     """Position of the metadata with which it began; None where an earlier version does not say it."""
     moments: list[Moment] = field(default_factory=list)
     end: str | None = None
-    """Why the recording ends: it is full, or the node stopped."""
+    """The reason for which the recording ends: it is full, or the node stopped."""
 
 
 class FlightRecorder:
@@ -156,7 +156,7 @@ class FlightRecorder:
         self._line(what="event", now_ms=now_ms, digest=digest_of(effects), **before)
 
     def end(self, reason: str) -> None:
-        """Nothing more comes."""
+        """End the recording: nothing more comes."""
         if not self.full:
             self.full = True
             self._write(json.dumps({"what": "end", "reason": reason}).encode() + b"\n")

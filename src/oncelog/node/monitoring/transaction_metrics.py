@@ -36,7 +36,7 @@ class CoordinatedTransactions(NamedTuple):
     """Aborts because the time-out had passed, since the start."""
     markers_outstanding: int
     markers_retried: int
-    """Of those outstanding: refused by their log, waiting to be tried again."""
+    """Outstanding markers that their log refused, and that wait to be tried again."""
 
 
 def partitions(node: Node, now_ms: int) -> Iterator[PartitionTransactions]:

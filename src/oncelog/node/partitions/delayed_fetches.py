@@ -21,7 +21,7 @@ class DelayedFetches:
         self._runnable = runnable
         self._by_partition: dict[TopicPartition, dict[Task, UntilReadable]] = {}
         self._of_any: dict[Task, UntilReadable] = {}
-        """Those who wait for any partition: followers, whose sessions may hold thousands."""
+        """Fetches that wait for any partition: of followers, whose sessions may hold thousands."""
         self._changed: dict[TopicPartition, None] = {}
         self._journal: dict[TopicPartition, int] | None = None
         """Position of the last change of each partition, in the order of the positions; None while nobody asks."""

@@ -32,7 +32,7 @@ class HighWatermarks:
         return replicas is not None and replicas.has_followers
 
     def vouch(self, log: PartitionLog, end: Offset) -> bool:
-        """This broker vouches for all of ``log`` before ``end``; True if the high watermark has moved."""
+        """Note that this broker vouches for all of ``log`` before ``end``; True if the high watermark has moved."""
         replicas = self._replicas.get(log.partition)
         return replicas is not None and log.set_high_watermark(replicas.advance(self._broker_id, end))
 

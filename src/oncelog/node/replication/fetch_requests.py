@@ -39,7 +39,7 @@ class FetchFrom(NamedTuple):
     leader_epoch: int
     log_start_offset: int
     high_watermark: int
-    """As the follower knows it (KIP-1166): the leader answers at once where it knows a later one."""
+    """The high watermark that the follower knows (KIP-1166): the leader answers at once where it knows a later one."""
 
     def is_other_than(self, other: FetchFrom | None) -> bool:
         """True if the leader has to be told."""
@@ -56,7 +56,7 @@ class FetchRequests:
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self.sent: dict[Key, FetchFrom] = {}
-        """What the leader reads by."""
+        """The place of each partition as the leader knows it from the session."""
 
     def want(self, key: Key, place: FetchFrom) -> None:
         """Fetch a partition from ``place`` with the next request."""

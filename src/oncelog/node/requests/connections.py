@@ -129,7 +129,7 @@ class Connection:
                 pass
 
     def shut(self) -> None:
-        """Nothing more is decided or sent; what was postponed is dropped, a request that holds it is abandoned."""
+        """Decide and send nothing more: what was postponed is dropped, a request that holds it is abandoned."""
         self.open = False
         self.slots.clear()
         self.backlog.clear()

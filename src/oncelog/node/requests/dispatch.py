@@ -48,7 +48,7 @@ few."""
 LARGE_WHILE_CREATING_BYTES: Final = KIB
 """The same while logs of new partitions are created: asking for a hundred of them would create them all at once."""
 RESUMES_PER_SLICE: Final = 500
-"""How often a handler that asks coordinators about one item after the other goes on before others have their turn."""
+"""Times that a handler asking coordinators about one item after the other goes on before others have their turn."""
 
 
 Handle = Callable[[Any, Context], "Steps[Message | None]"]

@@ -117,10 +117,10 @@ class _Pending:
     def __init__(self, records: memoryview) -> None:
         self._records = records
         self._batches: list[int] = []
-        """Where each batch is in the fetched buffer."""
+        """Position of each batch in the fetched buffer."""
         self._starts: list[int] = []
         self._ends: list[int] = []
-        """Where its records are, in whichever buffer it is."""
+        """Position of each batch's records, in whichever buffer they are."""
         self._own: Bytes | None = None
         self.size_bytes = 0
 

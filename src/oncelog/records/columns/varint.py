@@ -22,7 +22,8 @@ Positions: TypeAlias = npt.NDArray[np.int64]
 Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 
 GUARD_BYTES: Final = 64
-"""What the head of a record can take at most: length, attributes, timestamp, offset and key length: 41 bytes."""
+"""Bytes behind a buffer that may be read: the head of a record (length, attributes, timestamp, offset and key length)
+takes 41 at most."""
 
 MAX_VARINT_BYTES: Final = 10
 

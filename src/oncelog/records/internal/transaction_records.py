@@ -58,7 +58,7 @@ _TAG_FORMATS: Final = {
     _NEXT_PRODUCER_EPOCH_TAG: struct.Struct(">h"),
 }
 _TAG_STARTS: Final = {tag: bytes((tag, layout.size)) for tag, layout in _TAG_FORMATS.items()}
-"""How each tagged field begins: its number and size, a byte each."""
+"""The beginning of each tagged field: its number and size, a byte each."""
 _KEY_START: Final = struct.Struct(">hh")
 _USUAL_START: Final = struct.Struct(">hqhiBB")
 """Version, producer id, producer epoch, time-out, state, number of topics plus one."""
@@ -79,7 +79,7 @@ class _Ending(NamedTuple):
 
 _PREVIOUS_START: Final = bytes((_PREVIOUS_PRODUCER_ID_TAG, 8))
 _VERSION_START: Final = bytes((_CLIENT_TRANSACTION_VERSION_TAG, 2))
-"""How a tagged field begins: tag and size."""
+"""The beginning of a tagged field: tag and size."""
 _ENDINGS: Final = {
     ending.layout.size: ending
     for ending in (
@@ -94,7 +94,7 @@ _ENDINGS: Final = {
 """By size."""
 _TAGS_IN_ENDING: Final = 16
 _ONE_BYTE_MAX: Final = 0x7F
-"""Of an unsigned varint."""
+"""The largest number that an unsigned varint of one byte holds."""
 _STATUS_POSITION: Final = 16
 _AT_REST: Final = re.compile(
     rb"\x00\x01"  # version
