@@ -33,8 +33,8 @@ _READ_BYTES: Final = MIB
 _SLICE_BYTES: Final = 256 * KIB
 
 
-class LogGone(Exception):
-    """The log was deleted, closed or truncated while it was being compacted."""
+class _LogGone(Exception):
+    """The log was deleted, closed or truncated while it was being compacted: no failure, there is nothing to do."""
 
 
 class Source(NamedTuple):
@@ -95,6 +95,14 @@ class Compact:
     # In the worker
 
     def run(self) -> Iterator[None]:
+        try:
+            yield from self._compact()
+        except Exception:
+            # Whatever it met in files that were cut off or deleted under it; ``apply`` throws the result away.
+            if not self._is_gone():
+                raise
+
+    def _compact(self) -> Iterator[None]:
         yield from self._map_keys()
         end = self._offsets.latest_offset + 1
         transactions = WalkedTransactions()
@@ -160,7 +168,7 @@ class Compact:
 
     def _stop_if_gone(self) -> None:
         if self._is_gone():
-            raise LogGone(str(self.partition))
+            raise _LogGone(str(self.partition))
 
     def _clean(self, group: list[Source], transactions: WalkedTransactions, keep: BatchFilter) -> Iterator[None]:
         """Write one cleaned segment for a group of neighbours."""
