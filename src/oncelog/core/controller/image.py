@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar, cast
 from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName, TopicPartition
 from oncelog.base.tree import ANY_VERSION, Check, Create, Delete, Operation, TreeNode
 from oncelog.core.controller import layout
+from oncelog.core.controller.client_entities import ClientEntities, ClientEntity, entity_at
 from oncelog.core.controller.model import ABSENT as ABSENT
 from oncelog.core.controller.model import BrokerImage as BrokerImage
 from oncelog.core.controller.model import BrokerRecord as BrokerRecord
@@ -56,6 +57,8 @@ class ClusterImage:
     """By broker id as text; ``""`` holds the values set for all brokers."""
     group_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     client_metrics_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
+    client_entities: ClientEntities = field(default_factory=dict)
+    """Users, client ids and addresses with quotas; users with SCRAM credentials."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized level by feature; level 0 is absent."""
     features_epoch: int = -1
@@ -121,6 +124,8 @@ class ImageDelta:
     """Topics with more partitions, other leaders or in-sync sets."""
     configs: tuple[TopicName, ...] = ()
     """Topics whose own configs changed (those created are not here)."""
+    client_entities: tuple[ClientEntity, ...] = ()
+    """Users, client ids and addresses whose configs changed."""
     broker_configs: bool = False
     brokers: bool = False
     features: bool = False
@@ -161,6 +166,7 @@ class _Replay:
         self._single: dict[str, Any] = {}
         self._versions: dict[str, int] | None = None
         self._maps: dict[str, dict[Any, Any]] = {}
+        self._entities: dict[ClientEntity, None] = {}
 
     def run(self, changes: Iterable[Change | TreeNode]) -> ImageDelta:
         topics = self._topics
@@ -174,7 +180,7 @@ class _Replay:
                 self._broker(path, value, change.version)
             elif path.startswith("/oncelog/brokers/"):
                 self._broker_record(path, value, change.version)
-            elif path.startswith("/config/") and path.count("/") == 3:
+            elif path.startswith("/config/") and path.count("/") in (3, 5):
                 self._config(path, value, change.version)
             else:
                 self._single_node(path, value, change.version)
@@ -204,6 +210,7 @@ class _Replay:
             deleted=tuple(found.deleted),
             altered=tuple(found.altered),
             configs=tuple(found.configs),
+            client_entities=tuple(self._entities),
             broker_configs="broker_configs" in self._maps,
             brokers="brokers" in self._maps,
             features="features" in self._single,
@@ -231,11 +238,16 @@ class _Replay:
             records[broker_id] = record
 
     def _config(self, path: str, value: bytes | None, version: int) -> None:
-        _, _, kind, name = path.split("/")
-        if kind not in _CONFIG_FIELDS:
-            return
-        name = layout.entity_of(name)
-        configs = self._map(_CONFIG_FIELDS[kind])
+        _, _, kind, node = path.split("/", 3)
+        name: str | ClientEntity = layout.entity_of(node)
+        field_name = _CONFIG_FIELDS.get(kind)
+        if field_name is None:
+            entity = entity_at(path)
+            if entity is None:
+                return
+            name, field_name = entity, "client_entities"
+            self._entities[entity] = None
+        configs = self._map(field_name)
         if value is None:
             configs.pop(name, None)
         else:
@@ -276,6 +288,7 @@ _CARRIED: Final = (
     "broker_configs",
     "group_configs",
     "client_metrics_configs",
+    "client_entities",
     "features",
     "features_epoch",
     "controller_id",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from oncelog.base.ids import TopicName
+from oncelog.core.controller.client_entities import ClientEntity
+from oncelog.core.controller.entity_writes import configs_of
 from oncelog.core.controller.image import ClusterImage, ImageDelta
 
 
@@ -32,7 +34,13 @@ def delta_between(old: ClusterImage, new: ClusterImage) -> ImageDelta:
         deleted=tuple(deleted),
         altered=tuple(altered),
         configs=tuple(configs),
+        client_entities=_changed_entities(old, new),
         broker_configs=old.broker_configs != new.broker_configs,
         brokers=old.brokers != new.brokers,
         features=old.features != new.features,
     )
+
+
+def _changed_entities(old: ClusterImage, new: ClusterImage) -> tuple[ClientEntity, ...]:
+    before, after = old.client_entities, new.client_entities
+    return tuple(each for each in {**before, **after} if configs_of(old, each) != configs_of(new, each))

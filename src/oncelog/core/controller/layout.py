@@ -22,6 +22,9 @@ TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
 GROUP_CONFIGS: Final = "/config/groups"
 CLIENT_METRICS_CONFIGS: Final = "/config/client-metrics"
+USER_CONFIGS: Final = "/config/users"
+CLIENT_CONFIGS: Final = "/config/clients"
+IP_CONFIGS: Final = "/config/ips"
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -44,8 +47,11 @@ BASE_PATHS: Final = (
     "/config",
     BROKER_CONFIGS,
     CLIENT_METRICS_CONFIGS,
+    CLIENT_CONFIGS,
     GROUP_CONFIGS,
+    IP_CONFIGS,
     TOPIC_CONFIGS,
+    USER_CONFIGS,
     "/oncelog",
     BROKER_RECORDS,
     DELETED_TOPICS,
