@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition here",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has gone while the marker was being made durable, or "
-    "(administrator) its coordinator cannot be asked now, or those here have not read their logs yet: they may have "
-    "decided or prepared it",
+    "(administrator) its coordinator, or if it is not known one of all, cannot be asked now: it may have decided or "
+    "prepared it",
     ErrorCode.REQUEST_TIMED_OUT: "the marker is not durable within request.timeout.ms",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is newer, or (administrator) not exactly this one",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a coordinator of a newer epoch has written here",

@@ -66,7 +66,17 @@ class DescribeTransaction:
     transactional_id: TransactionalId
 
 
-Message = WriteMarker | AddPartitions | AwaitMarkers | DescribeTransaction
+@dataclass(frozen=True, slots=True)
+class FindTransactionalIds:
+    """Find the transactional ids of these producers among the open and decided transactions that the receiver
+    coordinates (ListTransactions). Answered with the id by producer, perhaps of fewer producers; UNREACHABLE where the
+    receiver cannot say for all that it is believed to coordinate. Only for other brokers: here it looks at its own
+    shards."""
+
+    producer_ids: frozenset[ProducerId]
+
+
+Message = WriteMarker | AddPartitions | AwaitMarkers | DescribeTransaction | FindTransactionalIds
 
 
 class BrokerMessages:

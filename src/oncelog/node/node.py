@@ -26,6 +26,7 @@ from oncelog.handlers.support.waits import (
     AskCoordinator,
     CommitMetadata,
     Coordinate,
+    FindTransactionalId,
     NextSlice,
     Offload,
     Transact,
@@ -68,6 +69,7 @@ from oncelog.node.events import (
     Stopped,
     Synced,
 )
+from oncelog.node.hanging.id_search import TransactionalIdSearch
 from oncelog.node.hanging.questions import CoordinatorQuestions
 from oncelog.node.hanging.watch import HangingTransactionWatch
 from oncelog.node.links.broker_links import BrokerLinks, LinkPurpose
@@ -155,8 +157,15 @@ class Node:
             self.audit_trail,
         )
         self._questions = CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._runnable)
+        self._id_search = TransactionalIdSearch(self._messages, self.transactions, self.cluster, self._runnable)
         self.hanging_watch = HangingTransactionWatch(
-            self.partitions, self.transactions, self._questions, self.cluster, logs, self._deadlines
+            self.partitions,
+            self.transactions,
+            self._questions,
+            self._id_search,
+            self.cluster,
+            logs,
+            self._deadlines,
         )
         ports = Ports(self.partitions, self.groups, self.transactions, self.cluster)
         self.requests = Requests(ports, authoriser, self._parking(), self._deadlines, self._runnable, self._outbox)
@@ -198,6 +207,7 @@ class Node:
             AddToTransaction: self.transactions.park_adding,
             UntilMarked: self.transactions.marker_waits.park,
             AskCoordinator: self._questions.park,
+            FindTransactionalId: self._id_search.park,
             CommitMetadata: self._metadata_log.park,
             UntilProducerId: self._producer_ids.park,
             NextSlice: self._runnable.park,

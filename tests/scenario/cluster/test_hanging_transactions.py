@@ -29,7 +29,9 @@ TIMEOUT_MS = 12_000
 SOON_MS = TIMEOUT_MS + 3_000
 NAME = "x"
 DESCRIBE_TRANSACTIONS = 65
+LIST_TRANSACTIONS = 66
 COORDINATOR = TopicPartition(TRANSACTION_STATE, 0)
+TWO_PHASE = {"transaction.two.phase.commit.enable": "true"}
 ABORTS = {"transaction.orphan.action": "abort", "transaction.orphan.grace.ms": "5000"}
 
 
@@ -93,6 +95,23 @@ class Bench:
         )
         assert self.client.ask(end, 3).error_code == ErrorCode.NONE
         return self.write()
+
+    def prepare(self) -> int:
+        """Begin a transaction in two-phase commit; where it begins."""
+        init = InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=TIMEOUT_MS, enable2_pc=True)
+        reply = self.client.ask(init, 6)
+        assert reply.error_code == ErrorCode.NONE
+        self.producer_id, self.epoch, self.sequence = reply.producer_id, reply.producer_epoch, 0
+        self.add()
+        return self.write()
+
+    def lose_name(self) -> None:
+        """Let another replica lead that has restarted before the name was written down."""
+        self.cluster.kill(self.leader)
+        self.cluster.restart(self.follower)
+        self.leader, self.follower = self.follower, self.leader
+        self.cluster.advance(100)
+        assert self.opened(self.leader).transactional_id is None
 
     def opened(self, broker_id: int) -> OpenTransaction:
         """The open transaction as a replica knows it."""
@@ -195,6 +214,22 @@ class TestTheWatch:
         bench.cluster.advance(AGAIN_MS)
         assert bench.opened(bench.leader).verdict == "live"
 
+    def test_a_name_that_was_lost_is_asked_for_by_the_producer(self) -> None:
+        bench = Bench(**TWO_PHASE)
+        bench.prepare()
+        bench.lose_name()
+        bench.cluster.advance(SOON_MS)
+        opened = bench.opened(bench.leader)
+        assert (opened.transactional_id, opened.verdict) == (NAME, "two_phase")
+
+    def test_without_a_name_and_an_answer_nothing_is_certain(self) -> None:
+        bench = Bench(**ABORTS, **{"transaction.max.timeout.ms": "60000"})
+        bench.hang()
+        bench.lose_name()
+        bench.cluster.cut(bench.leader, bench.coordinator)
+        bench.cluster.advance(8 * AGAIN_MS)
+        assert (bench.opened(bench.leader).verdict, bench.is_open()) == ("unknown", True)
+
     def test_the_answer_of_a_coordinator_that_was_before_does_not_count(self) -> None:
         bench = Bench(**ABORTS, **{"transaction.state.log.replication.factor": "3"})
         bench.hang()
@@ -237,6 +272,48 @@ class TestAnAdministratorsMarker:
         bench = Bench()
         start = bench.hang()
         bench.cluster.wire.held_requests.add(DESCRIBE_TRANSACTIONS)
+        asked = bench.abort(start, ends_live=True)
+        next(asked)
+        bench.add()
+        bench.write()
+        bench.cluster.wire.held_requests.clear()
+        bench.cluster.settle()
+        assert outcome(asked) == ErrorCode.INVALID_TXN_STATE
+        assert bench.is_open()
+
+
+class TestAMarkerForATransactionWithoutAName:
+    @pytest.mark.parametrize("forced", [True, False])
+    def test_what_is_prepared_on_another_broker_is_not_ended(self, forced: bool) -> None:
+        bench = Bench(**TWO_PHASE)
+        start = bench.prepare()
+        bench.lose_name()
+        assert bench.aborted(start, ends_live=forced) == ErrorCode.INVALID_TXN_STATE
+        assert bench.is_open()
+
+    def test_what_no_coordinator_knows_is_ended(self) -> None:
+        bench = Bench()
+        start = bench.hang()
+        bench.lose_name()
+        assert bench.aborted(start) == ErrorCode.NONE
+        assert not bench.is_open()
+
+    def test_nothing_is_ended_while_a_coordinator_cannot_say(self) -> None:
+        bench = Bench(**{"request.timeout.ms": "5000"}, **TWO_PHASE)
+        start = bench.prepare()
+        bench.lose_name()
+        bench.cluster.cut(bench.leader, bench.coordinator)
+        asked = bench.abort(start, ends_live=True)
+        next(asked)
+        bench.cluster.advance(10_000)
+        assert outcome(asked) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert bench.is_open()
+
+    def test_nothing_is_ended_that_has_changed_since_the_question(self) -> None:
+        bench = Bench()
+        start = bench.hang()
+        bench.lose_name()
+        bench.cluster.wire.held_requests.add(LIST_TRANSACTIONS)
         asked = bench.abort(start, ends_live=True)
         next(asked)
         bench.add()

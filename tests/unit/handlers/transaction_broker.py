@@ -29,7 +29,16 @@ from oncelog.handlers.registry import BY_KEY
 from oncelog.handlers.support.context import CoordinatorRefusal
 from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.handlers.support.ports import Marker
-from oncelog.handlers.support.waits import AddToTransaction, Transact, TransactEach, UntilDurable, UntilProducerId
+from oncelog.handlers.support.transaction_findings import finding_of, ids_of
+from oncelog.handlers.support.waits import (
+    AddToTransaction,
+    AskCoordinator,
+    FindTransactionalId,
+    Transact,
+    TransactEach,
+    UntilDurable,
+    UntilProducerId,
+)
 from oncelog.node.coordinators.markers import append_marker
 from tests.unit.handlers.log_broker import NOW_MS, LogBroker, context_of
 
@@ -124,6 +133,10 @@ class TransactionBroker(LogBroker):
                 outcome = self._take_producer_id()
             elif isinstance(wait, UntilDurable):
                 outcome = self.late & set(wait.offsets)
+            elif isinstance(wait, FindTransactionalId):
+                outcome = ids_of(self, (wait.producer_id,)).get(wait.producer_id)
+            elif isinstance(wait, AskCoordinator):
+                outcome = finding_of(self, self, wait.transactional_id, wait.identity, wait.partition)
             elif isinstance(wait, TransactEach):
                 refused = CoordinatorRefusal(self.refused)
                 outcome = [

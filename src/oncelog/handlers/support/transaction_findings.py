@@ -15,11 +15,13 @@ from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, Topic
 from oncelog.base.transaction_verdicts import leader_takes_marker
 from oncelog.core.transactions.findings import FORGOTTEN, Finding, classify
 from oncelog.core.transactions.model import Identity
-from oncelog.handlers.support.waits import AskCoordinator, Steps
+from oncelog.handlers.support.context import CoordinatorRefusal
+from oncelog.handlers.support.waits import AskCoordinator, FindTransactionalId, Steps
 
 if TYPE_CHECKING:
     from oncelog.core.producers.entry import ProducerEntry
     from oncelog.handlers.support.context import Context
+    from oncelog.handlers.support.leadership import LeaderLog
     from oncelog.handlers.support.ports import ClusterView, Transactions
     from oncelog.storage.transactions.open_transactions import OpenTransaction
 
@@ -55,13 +57,6 @@ def identity_of(entry: ProducerEntry) -> Identity:
     return Identity(ProducerId(entry.producer_id), ProducerEpoch(entry.epoch))
 
 
-def is_elsewhere(transactional_id: TransactionalId, context: Context) -> bool:
-    """True if another broker coordinates the id, or nobody while the cluster has coordinators."""
-    if TRANSACTION_STATE not in context.cluster.image.topics:
-        return False
-    return context.transactions.refusal(transactional_id) is ErrorCode.NOT_COORDINATOR
-
-
 def marker_refusal(
     transaction: OpenTransaction, entry: ProducerEntry, context: Context, *, ends_live: bool
 ) -> Steps[ErrorCode]:
@@ -70,26 +65,37 @@ def marker_refusal(
     A live one may be ended only by force: the producer of one that hung may have begun its next transaction here, at
     the same epoch, since somebody looked. Its coordinator's decision and two-phase commit are out of reach.
 
-    Another broker that coordinates it has to answer, and nothing may have changed on the partition until it has."""
+    Whoever coordinates it has to answer, on whichever broker; where its id is not known, all coordinators. Nothing may
+    have changed on the partition until they have."""
     name = transaction.transactional_id
-    if name is None:  # a recovered log does not know it
-        name = ids_of(context.transactions, (entry.producer_id,)).get(ProducerId(entry.producer_id))
-    if name is None:
-        return ErrorCode.NONE
-    name, identity, partition = TransactionalId(name), identity_of(entry), transaction.partition
-    if not is_elsewhere(name, context):
-        finding = finding_of(context.transactions, context.cluster, name, identity, partition)
-        return _refusal(finding, forced=ends_live)
+    partition, identity = transaction.partition, identity_of(entry)
     before = context.partitions.leader_log(partition)
-    finding = yield AskCoordinator(name, identity, partition)
-    leader = context.partitions.leader_log(partition)
-    if isinstance(leader, ErrorCode) or leader is not before or finding is None:
+    if name is None:  # lost in a power cut, or with the file of names
+        try:
+            name = yield FindTransactionalId(identity.producer_id)
+        except CoordinatorRefusal:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        changed = _changed_since(before, entry, partition, context)
+        if changed is not ErrorCode.NONE or name is None:
+            return changed
+    finding = yield AskCoordinator(TransactionalId(name), identity, partition)
+    changed = _changed_since(before, entry, partition, context)
+    if changed is not ErrorCode.NONE:
+        return changed
+    if finding is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if leader.log.producers.entries.get(entry.producer_id) != entry:
-        return ErrorCode.INVALID_TXN_STATE
-    return _refusal(finding, forced=ends_live)
-
-
-def _refusal(finding: Finding | None, *, forced: bool) -> ErrorCode:
-    takes = finding is None or leader_takes_marker(finding.code, forced=forced)
+    takes = leader_takes_marker(finding.code, forced=ends_live)
     return ErrorCode.NONE if takes else ErrorCode.INVALID_TXN_STATE
+
+
+def _changed_since(
+    before: LeaderLog | ErrorCode, entry: ProducerEntry, partition: TopicPartition, context: Context
+) -> ErrorCode:
+    """NONE if the partition is led as before and the producer has written nothing to it."""
+    leader = context.partitions.leader_log(partition)
+    if isinstance(leader, ErrorCode) or isinstance(before, ErrorCode):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if leader.log is not before.log or leader.leader_epoch != before.leader_epoch:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    unchanged = leader.log.producers.entries.get(entry.producer_id) == entry
+    return ErrorCode.NONE if unchanged else ErrorCode.INVALID_TXN_STATE

@@ -121,6 +121,16 @@ class AskCoordinator:
 
 
 @dataclass(slots=True)
+class FindTransactionalId:
+    """Ask all coordinators under which transactional id a producer has a transaction that is open or being completed.
+    Resumed with the id, or None where no coordinator knows of one. Raises ``CoordinatorRefusal(error_code)`` inside the
+    handler when none of those that answered knows and one cannot be asked."""
+
+    producer_id: ProducerId
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
 class CommitMetadata:
     """Change the coordination tree atomically. Resumed with a ``CommitOutcome``: COMMITTED (the cluster image has it,
     its logs are created, altered or marked for deletion), CONFLICT (read the image and decide again) or UNAVAILABLE."""
@@ -165,6 +175,7 @@ Wait = (
     | AddToTransaction
     | UntilMarked
     | AskCoordinator
+    | FindTransactionalId
     | CommitMetadata
     | UntilProducerId
     | NextSlice

@@ -6,9 +6,7 @@ known: ListTransactions, filtered by producers and by the states in which a tran
 says that. A producer that is listed is waited for until a marker of it is durable on the partition, here, or until it
 is not listed any more: its transaction may have had its marker long ago, or never have written there.
 
-The question names the partitions of ``__transaction_state`` that the other is believed to lead, with their epochs, in
-tags of our own that Apache Kafka passes over. A broker that does not lead them in these epochs would answer about
-fewer transactions than it is asked about; so it refuses.
+The question names what the other is believed to lead (``believed_leaders``).
 """
 
 from __future__ import annotations
@@ -17,9 +15,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TRANSACTION_STATE, BrokerId, ProducerId, TopicPartition
+from oncelog.base.ids import BrokerId, ProducerId, TopicPartition
 from oncelog.core.transactions.states import STATE_NAMES, TransactionState
 from oncelog.node.broker_messages import UNREACHABLE, Answered, AwaitMarkers, Forget
+from oncelog.node.broker_requests.believed_leaders import believed_leader_epochs
 from oncelog.node.links.broker_links import BrokerLinks, LinkPurpose
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -45,7 +44,7 @@ class AwaitedMarkers:
 
     def send(self, broker_id: BrokerId, message: AwaitMarkers, answered: Answered) -> Forget:
         """Ask a broker until nothing is left to wait for; ``answered(None)`` then, UNREACHABLE if it cannot say."""
-        epochs = self._led_by(broker_id)
+        epochs = believed_leader_epochs(self._metadata.image, broker_id)
         question = _Question(self, broker_id, message, epochs, answered)
         self._questions.setdefault(message.partition, {})[question] = None
         question.ask()
@@ -59,11 +58,6 @@ class AwaitedMarkers:
         """A marker is durable on a partition that this broker leads."""
         for question in list(self._questions.get(partition, ())):
             question.marked(producer_id)
-
-    def _led_by(self, broker_id: BrokerId) -> dict[int, int]:
-        topic = self._metadata.image.topics.get(TRANSACTION_STATE)
-        partitions = () if topic is None else topic.partitions
-        return {number: each.leader_epoch for number, each in enumerate(partitions) if each.leader == broker_id}
 
     def request(self, broker_id: BrokerId, message: ListTransactionsRequest, answered: Answered) -> Forget:
         """Ask once."""

@@ -10,6 +10,7 @@ from oncelog.node.broker_messages import (
     AwaitMarkers,
     BrokerMessages,
     DescribeTransaction,
+    FindTransactionalIds,
     Forget,
     WriteMarker,
 )
@@ -17,6 +18,7 @@ from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
 from oncelog.node.broker_requests.descriptions import TransactionDescriptions
 from oncelog.node.broker_requests.marker_requests import MarkerRequests
 from oncelog.node.broker_requests.partition_requests import PartitionRequests
+from oncelog.node.broker_requests.transactional_ids import TransactionalIds
 from oncelog.node.links.broker_links import BrokerLinks, LinkPurpose
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class BrokerRequests:
         messages.send_with(AddPartitions, self._send_partitions)
         messages.send_with(AwaitMarkers, self.awaited_markers.send)
         messages.send_with(DescribeTransaction, self._send_description)
+        messages.send_with(FindTransactionalIds, TransactionalIds(links, metadata).send)
 
     def _send_marker(self, broker_id: BrokerId, message: WriteMarker, answered: Answered) -> Forget:
         self._has_queued = True

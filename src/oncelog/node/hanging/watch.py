@@ -17,6 +17,7 @@ the writing of its id; partitions without an open transaction cost nothing at al
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -26,10 +27,11 @@ from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode, Verdi
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.core.transactions.findings import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
 from oncelog.handlers.support.ports import ClusterView, Marker, Partitions, Transactions
-from oncelog.handlers.support.transaction_findings import identity_of, ids_of
+from oncelog.handlers.support.transaction_findings import identity_of
 from oncelog.node.deadlines import Alarm, Deadlines
 from oncelog.node.events import Effect, Report
 from oncelog.node.hanging import reports
+from oncelog.node.hanging.id_search import Names, TransactionalIdSearch
 from oncelog.node.hanging.questions import CoordinatorQuestions
 from oncelog.node.hanging.watched import Asked, Watched
 from oncelog.storage.errors import AppendRefused
@@ -58,6 +60,7 @@ class HangingTransactionWatch:
         partitions: Partitions,
         coordinators: Transactions,
         questions: CoordinatorQuestions,
+        id_search: TransactionalIdSearch,
         cluster: ClusterView,
         logs: LogDirectory,
         deadlines: Deadlines,
@@ -65,6 +68,7 @@ class HangingTransactionWatch:
         self._partitions = partitions
         self._coordinators = coordinators
         self._questions = questions
+        self._id_search = id_search
         self._cluster = cluster
         self._logs = logs
         self._transactions = logs.transactions
@@ -149,14 +153,30 @@ class HangingTransactionWatch:
             watched = heapq.heappop(self._due)
             if not watched.transaction.ended:
                 due.append(watched)
-        unnamed = {w.transaction.producer_id for w in due if w.transaction.transactional_id is None}
-        names = ids_of(self._coordinators, unnamed) if unnamed else {}
+        unnamed: list[Watched] = []
         for watched in due:
-            transaction = watched.transaction
-            if transaction.transactional_id is None:
-                transaction.transactional_id = names.get(transaction.producer_id)
-            self._look(watched, now_ms)
+            if self._lacks_name(watched.transaction):
+                unnamed.append(watched)
+            else:
+                self._look(watched, now_ms)
+        if unnamed:
+            producer_ids = {watched.transaction.producer_id for watched in unnamed}
+            self._id_search.find(producer_ids, partial(self._look_with_names, unnamed))
         return bool(self._due) and self._due[0].at_ms <= now_ms
+
+    def _lacks_name(self, transaction: OpenTransaction) -> bool:
+        """True if coordinators are to be asked for the id of a transaction: a follower does not ask."""
+        led = not isinstance(self._partitions.leader_log(transaction.partition), ErrorCode)
+        return led and transaction.transactional_id is None
+
+    def _look_with_names(self, unnamed: Sequence[Watched], names: Names, _all_answered: bool) -> None:
+        """Look at those whose ids were searched for; what is not found may be a coordinator's that did not answer."""
+        for watched in unnamed:
+            transaction = watched.transaction
+            if not transaction.ended:
+                if transaction.transactional_id is None:
+                    transaction.transactional_id = names.get(transaction.producer_id)
+                self._look(watched, self._deadlines.now_ms)
 
     def _look(self, watched: Watched, now_ms: int) -> None:
         """Ask about one."""
