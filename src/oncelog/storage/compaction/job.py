@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.units import KIB, MIB
 from oncelog.ports import OpenFile
-from oncelog.records.batch import BatchHeader, read_header
+from oncelog.records.batch import BatchHeader, Buffer, CorruptBatch, crc_matches, read_header
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.record import read_records
 from oncelog.storage.compaction.batch_filter import BatchFilter, LastRecord
@@ -34,7 +34,7 @@ _SLICE_BYTES: Final = 256 * KIB
 
 
 class _LogGone(Exception):
-    """The log was deleted, closed or truncated while it was being compacted: no failure, there is nothing to do."""
+    """The log was deleted, closed or truncated while it was being compacted. No failure: the job has nothing to do."""
 
 
 class Source(NamedTuple):
@@ -44,6 +44,23 @@ class Source(NamedTuple):
     file: OpenFile
     size_bytes: int
     end_offset: int
+
+    def headers(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch. Raises CorruptBatch where one cannot be read: what follows it is not to be
+        taken for nothing."""
+        end = 0
+        for position, header in iter_batches(self.file, 0, self.size_bytes, _READ_BYTES):
+            yield position, header
+            end = position + header.size_bytes
+        if end != self.size_bytes:
+            raise CorruptBatch(f"{self.segment.base_offset}: no batch at {end}, the file has {self.size_bytes} bytes")
+
+    def read(self, position: int, header: BatchHeader) -> Buffer:
+        """One batch. Raises CorruptBatch if its checksum differs: rewritten it would have the right one."""
+        data = self.file.read(position, header.size_bytes)
+        if not crc_matches(data, 0, header):
+            raise CorruptBatch(f"{self.segment.base_offset}: checksum of the batch at {position} differs")
+        return data
 
 
 class Compact:
@@ -98,8 +115,7 @@ class Compact:
         try:
             yield from self._compact()
         except Exception:
-            # Whatever it met in files that were cut off or deleted under it; ``apply`` throws the result away.
-            if not self._is_gone():
+            if not self._is_gone():  # else files were cut or closed while they were being read
                 raise
 
     def _compact(self) -> Iterator[None]:
@@ -131,7 +147,7 @@ class Compact:
         for source in dirty:
             self._stop_if_gone()
             done = 0
-            for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
+            for position, header in source.headers():
                 if not self._map_batch(source, position, header, transactions):
                     return
                 done += header.size_bytes
@@ -147,7 +163,7 @@ class Compact:
         if header.is_control:
             transactions.on_marker(header, self._kind(source, position, header))
         elif not transactions.on_batch(header) and header.last_offset >= self._dirty.first_dirty:
-            data = source.file.read(position, header.size_bytes)
+            data = source.read(position, header)
             for record in read_records(data, 0, header, self._limit):
                 if record.key is not None and record.offset >= self._dirty.first_dirty:
                     if self._offsets.is_full():
@@ -157,7 +173,7 @@ class Compact:
         return True
 
     def _kind(self, source: Source, position: int, header: BatchHeader) -> ControlType | None:
-        data = source.file.read(position, header.size_bytes)
+        data = source.read(position, header)
         for record in read_records(data, 0, header, self._limit):
             return control_type(record.key)
         return None
@@ -168,7 +184,7 @@ class Compact:
 
     def _stop_if_gone(self) -> None:
         if self._is_gone():
-            raise _LogGone(str(self.partition))
+            raise _LogGone
 
     def _clean(self, group: list[Source], transactions: WalkedTransactions, keep: BatchFilter) -> Iterator[None]:
         """Write one cleaned segment for a group of neighbours."""
@@ -182,8 +198,8 @@ class Compact:
         for source in group:
             self._stop_if_gone()
             done = 0
-            for position, header in iter_batches(source.file, 0, source.size_bytes, _READ_BYTES):
-                kept = keep.retain(header, source.file.read(position, header.size_bytes))
+            for position, header in source.headers():
+                kept = keep.retain(header, source.read(position, header))
                 if kept is not None:
                     timestamp = read_header(kept).max_timestamp
                     target.append(kept, header.last_offset, timestamp, self._config.index_interval_bytes)

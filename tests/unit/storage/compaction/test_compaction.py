@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from oncelog.base.units import DAY_MS, HOUR_MS, KIB
+from oncelog.records.batch import CorruptBatch
 from oncelog.records.compression import Codec
 from oncelog.sim.files import PowerLost
 from oncelog.storage.config import LogConfig, StorageConfig
@@ -208,23 +209,50 @@ def test_a_log_that_is_deleted_meanwhile() -> None:
     slices = job.run()
     next(slices)
     world.directory.delete(world.log.partition, b"\0" * 16)
-    assert not list(slices), "it ends, and that is no failure"
+    assert list(slices) == []
     job.apply()
 
 
-def test_a_log_that_is_truncated_while_it_is_compacted() -> None:
-    """A new leader's truncation in the middle of a round; one that then finds half a batch has not failed either."""
+def test_a_log_that_is_truncated_meanwhile() -> None:
     world = World(COMPACT)
     filled(world)
     (job,) = compactions(world)
     slices = job.run()
     next(slices)
-    world.log.truncate_to(world.log.segments[1].base_offset + 1, world.now_ms)
-    assert not list(slices)
-    before = records(world.log)
+    world.log.truncate_fully_and_start_at(1000, world.now_ms)
+    assert list(slices) == [], "not a failure: nothing is left to compact"
     job.apply()
-    assert records(world.log) == before
-    assert world.log.cleaned_offset <= world.log.log_end_offset
+    assert not [name for name in world.names() if name.endswith((".cleaned", ".swap"))]
+    assert (world.log.log_start_offset, world.log.log_end_offset) == (1000, 1000)
+
+
+def test_files_that_a_truncation_cuts_while_they_are_read() -> None:
+    world = World(COMPACT)
+    filled(world)
+    (job,) = compactions(world)
+    slices = job.run()
+    next(slices)
+    first = world.log.segments[0]
+    world.log.truncate_fully_and_start_at(1000, world.now_ms)
+    first.file.truncate(10)
+    assert list(slices) == []
+
+
+@pytest.mark.parametrize("harm", ["cut", "header", "value"])
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_damaged_segment_is_not_taken_for_a_shorter_one(harm: str, index: int) -> None:
+    world = World(replace(COMPACT, segment_bytes=2000))
+    filled(world)
+    (job,) = compactions(world)
+    segment = world.log.segments[index]
+    path = str(world.log.directory) + f"/{segment.base_offset:020}.log"
+    if harm == "cut":
+        segment.file.truncate(segment.size_bytes - 1)
+    else:
+        world.memory.flip_bit(path, 8 * (16 if harm == "header" else segment.size_bytes - 1))
+    with pytest.raises(CorruptBatch):
+        list(job.run())
+    job.abandon()
     assert not [name for name in world.names() if name.endswith((".cleaned", ".swap"))]
 
 
