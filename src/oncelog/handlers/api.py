@@ -3,37 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
-
-class Operation(Enum):
-    """The operation that a request asks for, by Apache Kafka's ``AclOperation`` names and codes."""
-
-    NONE = 0
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(Enum):
-    """The kind of a protected resource, by Apache Kafka's ``ResourceType`` names and codes."""
-
-    NONE = 0
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-
-
-CLUSTER_NAME = "kafka-cluster"
+from oncelog.base.acls import CLUSTER_NAME as CLUSTER_NAME
+from oncelog.base.acls import Operation as Operation
+from oncelog.base.acls import ResourceType as ResourceType
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,73 @@
-"""DeleteAcls, versions 1 to 3 (KIP-140, KIP-290, KIP-373): there is no authorizer that could have any."""
+"""DeleteAcls, versions 1 to 3 (KIP-140, KIP-290, KIP-373): the entries that filters match are removed.
+
+The filters look at the lists as they are when the request comes; an entry that two of them match is in both answers.
+They are told when the removals are committed and this broker decides without the entries.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+from oncelog.base.acls import AclBinding
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.support.acls import change_refusal, require_known
+from oncelog.core.controller.acl_changes import MAX_CHANGES, TOO_MANY_REMOVED, delete_acls, matching
+from oncelog.core.controller.outcomes import Refusal
+from oncelog.handlers.support.acls import change_in_parts, change_refusal, matcher
 from oncelog.handlers.support.context import Context
-from oncelog.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from oncelog.handlers.support.metadata_changes import outcome_error
+from oncelog.handlers.support.waits import Steps
+from oncelog.wire.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.SECURITY_DISABLED: "there is no authorizer: always",
+    ErrorCode.SECURITY_DISABLED: "there is no authorizer",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "more than 10,000 entries at once",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
 }
 
 
-def handle(request: DeleteAclsRequest, context: Context) -> DeleteAclsResponse:
-    """Each filter is refused."""
-    for wanted in request.filters:
-        require_known(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
+def handle(request: DeleteAclsRequest, context: Context) -> Steps[DeleteAclsResponse]:
+    """Remove what each filter matches."""
+    filters = [matcher(wanted) for wanted in request.filters]
     refusal = change_refusal(context)
-    result = DeleteAclsFilterResult(error_code=refusal.error_code, error_message=refusal.message)
-    return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+    if refusal is not None:
+        return DeleteAclsResponse(filter_results=[_refused(refusal)] * len(filters))
+    found = [matching(context.cluster.image, matches, MAX_CHANGES) for matches in filters]
+    wanted = list(dict.fromkeys(binding for bindings in found for binding in bindings))
+    if len(wanted) > MAX_CHANGES:
+        return DeleteAclsResponse(filter_results=[_refused(TOO_MANY_REMOVED)] * len(filters))
+    outcomes = dict(zip(wanted, (yield from change_in_parts(wanted, delete_acls, "Deleted", context)), strict=True))
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_message=None, matching_acls=[_matching(binding, outcomes[binding]) for binding in bindings]
+            )
+            for bindings in found
+        ]
+    )
+
+
+def _refused(refusal: Refusal) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(error_code=refusal.error_code, error_message=refusal.message)
+
+
+def _matching(binding: AclBinding, outcome: bool | Refusal) -> DeleteAclsMatchingAcl:
+    pattern, entry = binding
+    error_code, message = outcome_error(outcome)
+    return DeleteAclsMatchingAcl(
+        error_code=error_code,
+        error_message=message,
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission,
+    )

@@ -1,19 +1,26 @@
-"""DescribeAcls, versions 1 to 3 (KIP-140, KIP-290, KIP-373): there is no authorizer, and so it is said."""
+"""DescribeAcls, versions 1 to 3 (KIP-140, KIP-290, KIP-373): the entries that a filter matches, by resource pattern."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+from oncelog.base.acls import AclBinding, ResourcePattern
 from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.acl_changes import MAX_ACLS, matching
 from oncelog.handlers.api import Operation
-from oncelog.handlers.support.acls import require_known
+from oncelog.handlers.support.acls import has_authorizer, matcher
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, may_cluster
-from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from oncelog.wire.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.SECURITY_DISABLED: "there is no authorizer: always",
+    ErrorCode.SECURITY_DISABLED: "there is no authorizer",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to describe the cluster",
 }
 
@@ -22,8 +29,31 @@ _MESSAGE: Final = "No Authorizer is configured on the broker"
 
 
 def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
-    """No lists."""
-    require_known(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+    """The lists, each as far as it matches."""
+    matches = matcher(request)
     if not may_cluster(context, Operation.DESCRIBE):
         return DescribeAclsResponse(error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message)
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_MESSAGE)
+    if not has_authorizer(context):
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_MESSAGE)
+    lists: dict[ResourcePattern, list[AclDescription]] = {}
+    for pattern, entry in matching(context.cluster.image, matches, MAX_ACLS):
+        lists.setdefault(pattern, []).append(_described(AclBinding(pattern, entry)))
+    return DescribeAclsResponse(
+        error_message=None,
+        resources=[
+            DescribeAclsResource(
+                resource_type=pattern.resource_type,
+                resource_name=pattern.name,
+                pattern_type=pattern.pattern_type,
+                acls=acls,
+            )
+            for pattern, acls in lists.items()
+        ],
+    )
+
+
+def _described(binding: AclBinding) -> AclDescription:
+    entry = binding.entry
+    return AclDescription(
+        principal=entry.principal, host=entry.host, operation=entry.operation, permission_type=entry.permission
+    )

@@ -12,7 +12,6 @@ from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.image import ClusterImage, load_image
 from oncelog.core.controller.registration import Registration as Registration
 from oncelog.core.controller.registration import RegistrationRefused, register
-from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import Report
 from oncelog.node.node import Node
 from oncelog.node.partitions.log_configs import log_config, storage_config
@@ -90,7 +89,7 @@ def assemble(
     position, nodes = coordination.snapshot()
     image = load_image(nodes)  # topics may have gone, and others come under their names, while logs were recovered
     reports = set_strays_aside(image, logs, who.broker_id, outside.entropy)
-    node = Node(who.broker_id, config, image, position, logs, outside.entropy, AllowAll())
+    node = Node(who.broker_id, config, image, position, logs, outside.entropy)
     return Assembled(node, who.again(), reports)
 
 

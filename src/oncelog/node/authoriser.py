@@ -1,13 +1,80 @@
-"""The authoriser that ships: everybody may do everything, as Apache Kafka without one."""
+"""The authorisers that ship: by access control lists where ``authorizer.class.name`` says so, otherwise none."""
 
 from __future__ import annotations
 
-from oncelog.handlers.api import Operation, ResourceType
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oncelog.core.acls.authorizer import Authorizer, AuthorizerSettings, Ruling
+from oncelog.core.configs.authorizer_keys import super_users_of
+from oncelog.node.monitoring.access_log import DecisionLog
+
+if TYPE_CHECKING:
+    from oncelog.core.configs.broker import BrokerConfig
+    from oncelog.handlers.api import Operation, ResourceType
+    from oncelog.handlers.support.context import Authoriser
+    from oncelog.node.deadlines import Deadlines
+    from oncelog.node.metadata import Metadata
+    from oncelog.node.outbox import Outbox
 
 
 class AllowAll:
-    """See :class:`oncelog.handlers.support.context.Authoriser`."""
+    """See :class:`oncelog.handlers.support.context.Authoriser`: everybody may do everything, as in Apache Kafka without
+    an authorizer."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Always."""
         return True
+
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        """Always."""
+        return True
+
+
+class AclAuthoriser:
+    """See :class:`oncelog.handlers.support.context.Authoriser`: by the lists that the cluster's image has at the moment
+    of the question."""
+
+    def __init__(self, cluster: Metadata) -> None:
+        self._cluster = cluster
+        config = cluster.config
+        self._authorizer = Authorizer(
+            AuthorizerSettings(super_users_of(config.get("super.users")), config.get("allow.everyone.if.no.acl.found"))
+        )
+
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """True if the lists allow it."""
+        return self.ruling(principal, host, operation, resource, name).allowed
+
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        """True if the lists allow it for some name."""
+        return self._authorizer.allows_any(self._cluster.image.acls, principal, host, operation, resource)
+
+    def ruling(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> Ruling:
+        """The answer of :meth:`allows` with its reason."""
+        return self._authorizer.ruling(self._cluster.image.acls, (principal, host, operation, resource, name))
+
+
+def has_authorizer(config: BrokerConfig) -> bool:
+    """True if access control lists decide."""
+    return bool(config.get("authorizer.class.name"))
+
+
+@dataclass(frozen=True, slots=True)
+class AccessControl:
+    """Who says what requesters may do, and the log of it where that is controlled."""
+
+    authoriser: Authoriser
+    log: DecisionLog | None = None
+
+
+def access_control(
+    cluster: Metadata, authoriser: Authoriser | None, outbox: Outbox, deadlines: Deadlines
+) -> AccessControl:
+    """By ``authoriser``; None: by what the broker's configuration asks for."""
+    if authoriser is not None:
+        return AccessControl(authoriser)
+    if not has_authorizer(cluster.config):
+        return AccessControl(AllowAll())
+    by_lists = AclAuthoriser(cluster)
+    return AccessControl(by_lists, DecisionLog(by_lists.ruling, outbox, deadlines))

@@ -276,6 +276,15 @@ class Audit:
 
 
 @dataclass(slots=True)
+class AccessLogged:
+    """A line of the log of denied requests and changed access control lists."""
+
+    level: str
+    """``info`` or ``debug``."""
+    line: str
+
+
+@dataclass(slots=True)
 class Fatal:
     """The node must not go on; the process ends without a clean-shutdown marker."""
 
@@ -308,6 +317,7 @@ Effect = (
     | Continue
     | Report
     | Audit
+    | AccessLogged
     | Fatal
     | StopListening
     | Stopped

@@ -36,6 +36,7 @@ from oncelog.handlers.support.waits import (
     UntilProducerId,
     UntilReadable,
 )
+from oncelog.node.authoriser import access_control
 from oncelog.node.broker_messages import BrokerMessages
 from oncelog.node.broker_requests.requests import BrokerRequests
 from oncelog.node.controller.controlled_shutdown import ControlledShutdown
@@ -108,8 +109,9 @@ class Node:
         position: int,
         logs: LogDirectory,
         entropy: Entropy,
-        authoriser: Authoriser,
+        authoriser: Authoriser | None = None,
     ) -> None:
+        """``authoriser``: the one that the configuration asks for, unless a test brings another."""
         self.logs = logs
         self._connections: dict[int, Connection] = {}
         self._continuing = False
@@ -168,7 +170,8 @@ class Node:
             self._deadlines,
         )
         ports = Ports(self.partitions, self.groups, self.transactions, self.cluster)
-        self.requests = Requests(ports, authoriser, self._parking(), self._deadlines, self._runnable, self._outbox)
+        self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
+        self.requests = Requests(ports, self.access, self._parking(), self._deadlines, self._runnable, self._outbox)
 
     def _make_group_commit(self) -> GroupCommit:
         return GroupCommit(

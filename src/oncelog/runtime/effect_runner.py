@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.node import tree_access
 from oncelog.node.events import (
+    AccessLogged,
     Audit,
     Close,
     ConnectToBroker,
@@ -55,8 +56,14 @@ if TYPE_CHECKING:
 
 SYNC_WORKERS: Final = 8
 _LOG: Final = logging.getLogger("oncelog.broker")
+AUTHORIZER_LOG: Final = "oncelog.authorizer"
+_ACCESS_LOG: Final = logging.getLogger(AUTHORIZER_LOG)
 _LONGEST_SLEEP_S: Final = 1.0
 """The clock may be set ahead while the alarm sleeps: deadlines then wait no longer than this."""
+
+
+def _log_access(effect: AccessLogged) -> None:
+    _ACCESS_LOG.log(logging.DEBUG if effect.level == "debug" else logging.INFO, "%s", effect.line)
 
 
 class EffectRunner:
@@ -110,6 +117,7 @@ class EffectRunner:
             Continue: self._continue,
             Report: self._report,
             Audit: self._audit.write,
+            AccessLogged: _log_access,
             Fatal: self._fatal,
             StopListening: lambda _effect: self.stop_listening(),
             Stopped: self._stop,

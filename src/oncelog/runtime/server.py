@@ -27,7 +27,7 @@ from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection
 from oncelog.runtime.connection_quotas import ConnectionQuotas
 from oncelog.runtime.data_directory import DataDirectory, open_data_directory
-from oncelog.runtime.effect_runner import EffectRunner
+from oncelog.runtime.effect_runner import AUTHORIZER_LOG, EffectRunner
 from oncelog.runtime.loop_health import LoopHealth
 from oncelog.wire.framing import request_limit
 
@@ -127,6 +127,8 @@ class Server:
         outside = self._begin_recording(opened.outside, address, now_ms)
         assembled = assemble(outside, self.settings, address, now_ms, self._take_connections)
         self._node = node = assembled.node
+        if node.access.log is not None:
+            node.access.log.tells_allowed = logging.getLogger(AUTHORIZER_LOG).isEnabledFor(logging.DEBUG)
         node.partitions.measure_disk = self._disk(opened.files.space)
         if self._assembled is not None:
             self._assembled(node)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from oncelog.node.assembly import Assembled
 from oncelog.node.events import (
+    AccessLogged,
     Audit,
     Close,
     ConnectionClosed,
@@ -289,6 +290,9 @@ class BrokerProcess:
         self.records.audits.append(effect.record)
         self._kernel.trace(f"audit {effect.record.action} {effect.record.outcome}")
 
+    def _access_logged(self, effect: AccessLogged) -> None:
+        self._kernel.trace(f"access {effect.line}")
+
     def _fatal(self, effect: Fatal) -> None:
         self._kernel.trace(f"broker {self.records.broker_id} stops: {effect.message.splitlines()[-1]}")
         self.records.deaths.append(effect.message)
@@ -331,6 +335,7 @@ _CARRY_OUT: Final[dict[type, Callable[[BrokerProcess, Any], None]]] = {
     Continue: BrokerProcess._continue,
     Report: BrokerProcess._report,
     Audit: BrokerProcess._audit,
+    AccessLogged: BrokerProcess._access_logged,
     Fatal: BrokerProcess._fatal,
     StopListening: BrokerProcess._stop_listening,
     Stopped: BrokerProcess._stop,

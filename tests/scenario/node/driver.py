@@ -18,7 +18,6 @@ from oncelog.core.controller.registration import Registration, register
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node import tree_access
 from oncelog.node.assembly import set_strays_aside
-from oncelog.node.authoriser import AllowAll
 from oncelog.node.events import (
     Audit,
     BrokerDisconnected,
@@ -176,7 +175,7 @@ class Driver:
         self._follow(position)
         image = load_image(self.session.subtree("/"))
         self.reports += [report.message for report in set_strays_aside(image, logs, self.broker_id, self.entropy)]
-        self.node = Node(self.broker_id, self.config, image, position, logs, self.entropy, AllowAll())
+        self.node = Node(self.broker_id, self.config, image, position, logs, self.entropy)
         self._carry_out(self.node.start(self.now_ms))
 
     def crash_and_restart(self, seed: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode
+from oncelog.node.authoriser import AccessControl
 from oncelog.node.hanging.watch import AGAIN_MS, FIRST_LOOK_MS, PASS_MS
 from oncelog.node.monitoring.transaction_metrics import verdicts
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
@@ -185,7 +186,7 @@ class TestWhatIsFound:
     def test_who_may_not_describe_the_id_is_not_told_it(self) -> None:
         driver = made()
         Producer(driver, "late").hang()
-        driver.node.requests._authoriser = Denying("late")
+        driver.node.requests._access = AccessControl(Denying("late"))
         assert told(driver) == [(None, None)]
 
 
@@ -197,6 +198,9 @@ class Denying:
 
     def allows(self, principal: str, host: str, operation: object, resource: object, name: str) -> bool:
         return name != self.name
+
+    def allows_any(self, principal: str, host: str, operation: object, resource: object) -> bool:
+        return True
 
 
 class TestCost:

@@ -125,6 +125,9 @@ class AllowAll:
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return True
 
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        return True
+
 
 class Denying:
     """Denies what is named: (operation, resource type, name), None for any name."""
@@ -134,3 +137,6 @@ class Denying:
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return (operation, resource, name) not in self._denied and (operation, resource, None) not in self._denied
+
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        return (operation, resource, None) not in self._denied

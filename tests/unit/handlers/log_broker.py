@@ -159,6 +159,9 @@ class Allows:
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return (operation, name) not in self._denied
 
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        return True
+
 
 def context_of(broker: LogBroker, api_key: int, version: int, *denied: tuple[Operation, str]) -> Context:
     """A request's circumstances."""

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
+from oncelog.base.acls import ResourceAcls, ResourcePattern
 from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName, TopicPartition
 from oncelog.base.tree import ANY_VERSION, Check, Create, Delete, Operation, TreeNode
-from oncelog.core.controller import layout
+from oncelog.core.controller import acl_nodes, layout
 from oncelog.core.controller.client_entities import ClientEntities, ClientEntity, entity_at
 from oncelog.core.controller.model import ABSENT as ABSENT
 from oncelog.core.controller.model import BrokerImage as BrokerImage
@@ -59,6 +60,8 @@ class ClusterImage:
     client_metrics_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     client_entities: ClientEntities = field(default_factory=dict)
     """Users, client ids and addresses with quotas; users with SCRAM credentials."""
+    acls: Mapping[ResourcePattern, ResourceAcls] = field(default_factory=dict)
+    """Access control lists by pattern; none is empty."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized level by feature; level 0 is absent."""
     features_epoch: int = -1
@@ -182,6 +185,8 @@ class _Replay:
                 self._broker_record(path, value, change.version)
             elif path.startswith("/config/") and path.count("/") in (3, 5):
                 self._config(path, value, change.version)
+            elif (pattern := acl_nodes.pattern_of(path)) is not None:
+                self._acls(pattern, change)
             else:
                 self._single_node(path, value, change.version)
         return self._finish()
@@ -253,6 +258,13 @@ class _Replay:
         else:
             configs[name] = ConfigImage(MappingProxyType(layout.read_config(path, value)), version)
 
+    def _acls(self, pattern: ResourcePattern, change: Change | TreeNode) -> None:
+        acls = self._map("acls")
+        if change.value is None:
+            acls.pop(pattern, None)
+        else:
+            acls[pattern] = acl_nodes.read_acls(change.path, change.value, change.version)
+
     def _single_node(self, path: str, value: bytes | None, version: int) -> None:
         if self._versions is None:
             self._versions = dict(self._image.versions)
@@ -289,6 +301,7 @@ _CARRIED: Final = (
     "group_configs",
     "client_metrics_configs",
     "client_entities",
+    "acls",
     "features",
     "features_epoch",
     "controller_id",

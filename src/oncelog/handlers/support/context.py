@@ -19,10 +19,25 @@ class CoordinatorRefusal(Exception):
 
 
 class Authoriser(Protocol):
-    """Says who may do what. The one that ships allows all; tests use one that denies."""
+    """Says who may do what."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         """True if ``principal``, connected from ``host`` (``/127.0.0.1``), may do ``operation`` on the resource."""
+
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        """True if ``principal`` may do ``operation`` on some resource of the kind, whether it exists or not."""
+
+
+class AccessLog(Protocol):
+    """Writes down what was asked for, and by whom, where access is controlled."""
+
+    def decided(
+        self, context: Context, operation: Operation, resource: ResourceType, name: str, count: int, *, allowed: bool
+    ) -> None:
+        """Take note of an answer of the authoriser; ``count``: of the items of the request that it is about."""
+
+    def changed(self, context: Context, verb: str, what: str) -> None:
+        """Take note of a change of the lists that was made: ``Created`` or ``Deleted``, and which entry."""
 
 
 @dataclass(slots=True)
@@ -45,7 +60,22 @@ class Context:
     """Host and port to advertise to clients that came by this listener."""
     now_ms: int
     """Time at which the request is decided; kept current, so a resumed generator reads it again."""
+    access_log: AccessLog | None = None
+    """None where access is not controlled."""
 
-    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """True if the requester may do ``operation`` on the named resource."""
+    def allows(self, operation: Operation, resource: ResourceType, name: str, count: int = 1) -> bool:
+        """True if the requester may do ``operation`` on the named resource, which ``count`` items of the request ask
+        for. A denial is logged: ask so only for what the requester has asked for."""
+        allowed = self.authoriser.allows(self.principal, self.client_host, operation, resource, name)
+        if self.access_log is not None:
+            self.access_log.decided(self, operation, resource, name, count, allowed=allowed)
+        return allowed
+
+    def would_allow(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """The same, not logged: for questions whose answer takes nothing away that was asked for (which of
+        all things it may see, what else it may do, a right that another one may stand for)."""
         return self.authoriser.allows(self.principal, self.client_host, operation, resource, name)
+
+    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
+        """True if the requester may do ``operation`` on some resource of the kind."""
+        return self.authoriser.allows_any(self.principal, self.client_host, operation, resource)

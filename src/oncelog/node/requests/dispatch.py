@@ -19,9 +19,10 @@ from oncelog.base.units import KIB
 from oncelog.handlers import registry
 from oncelog.handlers.api import Api
 from oncelog.handlers.support.chunking import in_slices
-from oncelog.handlers.support.context import Authoriser, Context
+from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.ports import Ports
 from oncelog.handlers.support.waits import Steps
+from oncelog.node.authoriser import AccessControl
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Close, Fatal, Pause, Report, Resume, Send
 from oncelog.node.monitoring.traffic import Traffic
@@ -95,14 +96,14 @@ class Requests:
     def __init__(
         self,
         ports: Ports,
-        authoriser: Authoriser,
+        access: AccessControl,
         parking: ParkingTable,
         deadlines: Deadlines,
         runnable: Runnable,
         outbox: Outbox,
     ) -> None:
         self._ports = ports
-        self._authoriser = authoriser
+        self._access = access
         self._parking = parking
         self._deadlines = deadlines
         self._runnable = runnable
@@ -229,7 +230,7 @@ class Requests:
             groups=self._ports.groups,
             transactions=self._ports.transactions,
             cluster=self._ports.cluster,
-            authoriser=self._authoriser,
+            authoriser=self._access.authoriser,
             api_key=header.api_key,
             version=header.api_version,
             connection_id=connection.id,
@@ -238,6 +239,7 @@ class Requests:
             principal=connection.principal,
             listener=connection.listener,
             now_ms=self._deadlines.now_ms,
+            access_log=self._access.log,
         )
 
     def _advance(self, task: Task, value: object, error: Exception | None) -> None:

@@ -24,14 +24,19 @@ class DenyAll:
         """False."""
         return False
 
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        """False."""
+        return False
+
 
 def refuse(handle: Handle, request: Any, context: Context, error: ErrorCode) -> Steps[Any]:
     """The answer of ``handle`` with ``error`` in it. None for a request that has no answer (acks=0 raises)."""
     authoriser, context.authoriser = context.authoriser, DenyAll()
+    access_log, context.access_log = context.access_log, None
     try:
         response = yield from handle(request, context)
     finally:
-        context.authoriser = authoriser
+        context.authoriser, context.access_log = authoriser, access_log
     if response is not None and not put_errors(response, error, only_errors=True) and hasattr(response, "error_code"):
         response.error_code = int(error)
     return response

@@ -1,0 +1,1 @@
+"""Authorization: which list decides, and what it says. Pure; see ``authorizer``."""
