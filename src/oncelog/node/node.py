@@ -160,15 +160,7 @@ class Node:
         )
         self._questions = CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._runnable)
         self._id_search = TransactionalIdSearch(self._messages, self.transactions, self.cluster, self._runnable)
-        self.hanging_watch = HangingTransactionWatch(
-            self.partitions,
-            self.transactions,
-            self._questions,
-            self._id_search,
-            self.cluster,
-            logs,
-            self._deadlines,
-        )
+        self.hanging_watch = self._make_hanging_watch()
         ports = Ports(self.partitions, self.groups, self.transactions, self.cluster)
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = Requests(ports, self.access, self._parking(), self._deadlines, self._runnable, self._outbox)
@@ -180,6 +172,17 @@ class Node:
             self._delayed_fetches,
             HighWatermarks(self.cluster.broker_id),
             commit=self.cluster.config.get("log.sync.policy") == COMMIT,
+        )
+
+    def _make_hanging_watch(self) -> HangingTransactionWatch:
+        return HangingTransactionWatch(
+            self.partitions,
+            self.transactions,
+            self._questions,
+            self._id_search,
+            self.cluster,
+            self.logs,
+            self._deadlines,
         )
 
     def _coordinator_services(self) -> CoordinatorServices:
