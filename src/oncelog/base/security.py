@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -26,3 +27,22 @@ class SecurityProtocol(Enum):
     def has_sasl(self) -> bool:
         """True if a client has to authenticate by SASL before anything else."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A listener of a broker, and where it is reached."""
+
+    listener_name: str
+    protocol: SecurityProtocol
+    host: str
+    """Empty where it listens on all addresses."""
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener_name}://{host}:{self.port}"
+
+
+PLAINTEXT_LISTENER: Final = SecurityProtocol.PLAINTEXT.value
+"""Name of the listener of brokers that were not told of others."""

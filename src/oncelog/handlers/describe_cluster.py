@@ -41,8 +41,10 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
     for broker_id, found in sorted(cluster.image.brokers.items()):
         if found.fenced and not request.include_fenced_brokers:
             continue
-        host, port = context.listener if broker_id == cluster.broker_id else (found.host, found.port)
-        described = DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=found.rack)
+        address = context.address_of(found)
+        if address is None:
+            continue
+        described = DescribeClusterBroker(broker_id=broker_id, host=address[0], port=address[1], rack=found.rack)
         described.is_fenced = found.fenced
         brokers.append(described)
     response = DescribeClusterResponse(

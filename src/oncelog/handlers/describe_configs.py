@@ -9,7 +9,7 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.core.configs import kafka_documentation
-from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym
+from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym, broker_key
 from oncelog.core.configs.documentation import documentation_of
 from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
 from oncelog.core.configs.kinds import ConfigKey, Update, Value, canonical
@@ -178,11 +178,11 @@ class _Describer:
 
     def _set_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
         """A key as it was set, not as it is parsed. Of an unknown one nothing is shown: it may be secret."""
-        key = BROKER_KEYS.get(name)
+        key = broker_key(name)
         return Entry(
             name=name,
             value=synonyms[0].value,
-            read_only=key is None or key.update is Update.READ_ONLY,
+            read_only=key is None or key.update is Update.READ_ONLY or key.name != name,  # so says Apache Kafka
             config_source=synonyms[0].source.value,
             is_sensitive=key is None or key.sensitive,
             synonyms=self._shown(synonyms),

@@ -15,6 +15,7 @@ from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import may_topic, topic_operations
+from oncelog.handlers.support.reachable import reachable_brokers
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -72,7 +73,7 @@ def _page(
             error = ErrorCode.INVALID_TOPIC_EXCEPTION if known_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             described = _error(name, error)
         else:
-            described = _describe(topic, context.cluster.image.brokers, start, left)
+            described = _describe(topic, reachable_brokers(context), start, left)
             left -= len(described.partitions)
         described.topic_authorized_operations = topic_operations(context, name)
         response.topics.append(described)

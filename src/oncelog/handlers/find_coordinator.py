@@ -115,6 +115,7 @@ def _locate(key: str, name: TopicName, context: Context) -> _Found:
         host, port = context.listener
         return _Found(ErrorCode.NONE, leader, host, port)
     broker = image.brokers.get(leader)
-    if broker is None or broker.fenced:
+    address = None if broker is None or broker.fenced else context.address_of(broker)
+    if address is None:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return _Found(ErrorCode.NONE, leader, broker.host, broker.port)
+    return _Found(ErrorCode.NONE, leader, *address)

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId, TopicName
-from oncelog.core.controller.image import Brokers, ClusterImage, PartitionImage, TopicImage, is_alive
+from oncelog.core.controller.image import Brokers, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import cluster_operations, may_cluster, may_topic, topic_operations
+from oncelog.handlers.support.reachable import reachable_brokers
 from oncelog.handlers.support.topic_creation import auto_create
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.chunks import join_chunks
@@ -36,6 +37,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "neither name nor id (version 12), which Apache Kafka does not expect",
     ErrorCode.INVALID_REQUEST: "a null name or an id before version 12",
     ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no live leader",
+    ErrorCode.LISTENER_NOT_FOUND: "the leader has no listener of the name by which the client came",
     ErrorCode.INVALID_REPLICATION_FACTOR: "an automatic creation asks for more replicas than there are brokers",
     ErrorCode.POLICY_VIOLATION: "an automatic creation of too many partitions at once",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe or create the topic",
@@ -45,6 +47,7 @@ _IDS_SINCE: Final = 12
 _MANY: Final = 1000
 _CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
 _TOPIC_OPERATIONS_SINCE: Final = 8
+_LISTENERS_SINCE: Final = 6
 
 
 def handle(request: MetadataRequest, context: Context) -> Steps[MetadataResponse]:
@@ -119,7 +122,7 @@ def _named(
         topic = image.topics.get(name)
         error = refused.get(name)
         if error is None and topic is not None:
-            topics.append(_topic(image, topic))
+            topics.append(_topic(context, topic))
         else:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is None else error
             topics.append(MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name)))
@@ -134,7 +137,7 @@ def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -
         if topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID
         elif may_topic(context, Operation.DESCRIBE, topic.name):
-            topics.append(_topic(image, topic))
+            topics.append(_topic(context, topic))
             continue
         else:
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -148,11 +151,11 @@ def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
     visible = [name for name in image.topics if may_topic(context, Operation.DESCRIBE, name)]
     plain = not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
     shareable = plain and len(visible) == len(image.topics)
-    key = ("metadata of all topics", version, context.listener)
+    key = ("metadata of all topics", version, context.listener, context.listener_name)
     known: MetadataResponse | None = image.derived.get(key) if shareable else None
     if known is not None:
         return known
-    topics = [_topic(image, image.topics[name]) for name in sorted(visible)]
+    topics = [_topic(context, image.topics[name]) for name in sorted(visible)]
     response = _respond(request, context, topics)
     if shareable:
         response = image.derived[key] = _Shared.of(response)
@@ -193,29 +196,44 @@ def _with_its_operations(context: Context, topic: MetadataResponseTopic) -> Meta
 
 
 def _brokers(context: Context) -> list[MetadataResponseBroker]:
-    """Live brokers that are not fenced; this one by the address of the listener the client came by."""
+    """Live brokers that are not fenced and have the listener the client came by, with their address there."""
     found = []
     for broker_id, broker in sorted(context.cluster.image.brokers.items()):
-        if broker.fenced:
-            continue
-        here = broker_id == context.cluster.broker_id
-        host, port = context.listener if here else (broker.host, broker.port)
-        found.append(MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=broker.rack))
+        address = None if broker.fenced else context.address_of(broker)
+        if address is not None:
+            host, port = address
+            found.append(MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=broker.rack))
     return found
 
 
-def _topic(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
+def _topic(context: Context, topic: TopicImage) -> MetadataResponseTopic:
     """A topic's entry; remembered as long as the topic does not change. Not to be changed."""
+    image = context.cluster.image
+    reachable = reachable_brokers(context)
+    if reachable is not image.brokers:
+        missing = context.version >= _LISTENERS_SINCE
+        unreachable = ErrorCode.LISTENER_NOT_FOUND if missing else ErrorCode.LEADER_NOT_AVAILABLE
+        return _describe(topic, image.brokers, reachable, unreachable)
     described: MetadataResponseTopic = image.remembered(topic, _describe)
     return described
 
 
-def _describe(topic: TopicImage, brokers: Brokers) -> MetadataResponseTopic:
+def _describe(
+    topic: TopicImage,
+    brokers: Brokers,
+    reachable: Brokers | None = None,
+    unreachable: ErrorCode = ErrorCode.LEADER_NOT_AVAILABLE,
+) -> MetadataResponseTopic:
+    """A topic's entry. ``unreachable`` is the error of a partition whose leader lives, but not among ``reachable``."""
+    reachable = brokers if reachable is None else reachable
+    partitions = []
+    for index, partition in enumerate(topic.partitions):
+        described = _partition(index, partition, reachable)
+        if described.leader_id == NO_BROKER and is_alive(brokers, partition.leader):
+            described.error_code = unreachable
+        partitions.append(described)
     return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=is_internal(topic.name),
-        partitions=[_partition(index, partition, brokers) for index, partition in enumerate(topic.partitions)],
+        name=topic.name, topic_id=topic.topic_id, is_internal=is_internal(topic.name), partitions=partitions
     )
 
 

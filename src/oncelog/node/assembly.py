@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
+from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.image import ClusterImage, load_image
@@ -53,9 +54,13 @@ class Assembled:
 
 
 def assemble(
-    outside: Outside, settings: Settings, address: Address, now_ms: int, ready: Callable[[], None] = lambda: None
+    outside: Outside,
+    settings: Settings,
+    bound: Mapping[str, Address],
+    now_ms: int,
+    ready: Callable[[], None] = lambda: None,
 ) -> Assembled:
-    """Open and recover the logs, join the cluster under ``address``, make the node.
+    """Open and recover the logs, join the cluster, make the node. ``bound`` has the address of each listener.
 
     The logs come first: who is registered is given partitions to lead, and recovery may take its time. ``ready`` is
     called in between: from then on others may connect. Raises StartRefused.
@@ -71,7 +76,7 @@ def assemble(
     ready()
     for _ in range(_ATTEMPTS):
         config = _config_of(settings, identity.meta)
-        who = _registration(identity.meta, config, settings.advertised or address, logs)
+        who = _registration(identity.meta, config, settings.listeners.registered(bound), logs)
         try:
             coordination.commit(register(image, who, now_ms))
             break
@@ -146,12 +151,15 @@ def _config_of(settings: Settings, meta: MetaProperties) -> BrokerConfig:
     return BrokerConfig({**settings.config.static, "node.id": str(meta.node_id), "log.dirs": settings.data_directory})
 
 
-def _registration(meta: MetaProperties, config: BrokerConfig, address: Address, logs: LogDirectory) -> Registration:
-    host, port = address
+def _registration(
+    meta: MetaProperties, config: BrokerConfig, endpoints: tuple[Endpoint, ...], logs: LogDirectory
+) -> Registration:
+    plaintext = (each for each in endpoints if each.protocol is SecurityProtocol.PLAINTEXT)
+    first = next(plaintext, endpoints[0])
     return Registration(
         meta.node_id,
-        host,
-        port,
+        first.host,
+        first.port,
         config.get("broker.rack"),
         meta.cluster_id,
         config.get("min.insync.replicas"),
@@ -159,6 +167,7 @@ def _registration(meta: MetaProperties, config: BrokerConfig, address: Address, 
         was_clean=logs.was_clean,
         sync_policy=config.get("log.sync.policy"),
         last_epoch=logs.broker_epoch,
+        endpoints=endpoints,
     )
 
 

@@ -237,6 +237,7 @@ class ConnectToBroker:
     link_id: int
     host: str
     port: int
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 @dataclass(slots=True)

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.base.security import PLAINTEXT_LISTENER, Endpoint, SecurityProtocol
 from oncelog.core.configs.broker import BrokerConfig, parse_broker_config
 from oncelog.core.configs.kinds import ConfigError
+from oncelog.node.listeners.endpoints import Listeners, read_listeners
 
 __all__ = ["Address", "ConfigError", "Settings", "parse_address", "parse_properties", "read_settings"]
 
@@ -27,31 +29,33 @@ class Settings:
 
     config: BrokerConfig
     data_directory: str
-    listen: Address
-    """Port 0 takes a free one."""
-    advertised: Address | None
-    """The address that clients are told instead of the one they came by."""
+    listeners: Listeners
     warnings: Sequence[str] = ()
-    """Sentences about the configuration for an operator."""
+    """What an operator should know of the configuration."""
+
+    @property
+    def listen(self) -> Address:
+        """The address of the first listener; port 0 takes a free one."""
+        first = self.listeners.endpoints[0]
+        return first.host, first.port
 
 
 def read_settings(
     values: Mapping[str, str], *, data_directory: str | None = None, listen: Address | None = None
 ) -> Settings:
-    """Settings from configuration keys; the arguments win over them. Raises ConfigError."""
+    """Settings from configuration keys; the arguments win over them: ``listen`` is one PLAINTEXT listener. Raises
+    ConfigError."""
     config, warnings = parse_broker_config(values)
     if data_directory is None:
         given = config.is_set("log.dirs") or config.is_set("log.dir")
         data_directory = config.data_directory if given else DEFAULT_DATA_DIRECTORY
-    listeners = parse_listeners(config.get("listeners")) if config.is_set("listeners") else None
-    advertised = config.get("advertised.listeners")
-    return Settings(
-        config=config,
-        data_directory=data_directory,
-        listen=listen or listeners or DEFAULT_LISTEN,
-        advertised=_parse_advertised(advertised) if advertised else None,
-        warnings=warnings,
-    )
+    if listen is None and config.is_set("listeners"):
+        entries = config.get("listeners")
+    else:
+        host, port = listen or DEFAULT_LISTEN
+        entries = (str(Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, host, port)),)
+    listeners = read_listeners(config, entries)
+    return Settings(config, data_directory, listeners, warnings)
 
 
 def parse_address(text: str) -> Address:
@@ -60,26 +64,6 @@ def parse_address(text: str) -> Address:
     if not separator or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"{text}: not an address, write HOST:PORT", key="listen", value=text)
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def parse_listeners(listeners: Sequence[str]) -> Address:
-    """The address of the one listener, ``PLAINTEXT://host:port``. Raises ConfigError for what is not supported."""
-    if len(listeners) != 1:
-        raise ConfigError.of_value("listeners", ",".join(listeners), "One listener is supported")
-    protocol, separator, address = listeners[0].partition("://")
-    if not separator or protocol.upper() != "PLAINTEXT":
-        raise ConfigError.of_value("listeners", listeners[0], "Only PLAINTEXT://host:port is supported")
-    return parse_address(address)
-
-
-def _parse_advertised(listeners: Sequence[str]) -> Address | None:
-    """The address to advertise to clients; without a host, the one they came by. Raises ConfigError."""
-    host, port = parse_listeners(listeners)
-    if host in ("0.0.0.0", "::"):
-        raise ConfigError.of_value(
-            "advertised.listeners", ",".join(listeners), f"{host} is no address that a client can connect to"
-        )
-    return (host, port) if host else None
 
 
 def parse_properties(text: str) -> dict[str, str]:

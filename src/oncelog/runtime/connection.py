@@ -12,9 +12,11 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 from oncelog.base.errors import PeerError
+from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.base.units import KIB
 from oncelog.node.events import ConnectionClosed, ConnectionOpened, RequestReceived
 from oncelog.runtime.connection_quotas import ConnectionQuotas
@@ -32,6 +34,16 @@ LEAST_PROGRESS_SHARE: Final = 64
 has arrived."""
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """The listener by which connections come. ``advertised`` gives what their clients are told of where this broker is,
+    for the address by which they came."""
+
+    name: str
+    security_protocol: SecurityProtocol
+    advertised: Callable[[str, int], tuple[str, int]]
+
+
 class ClientConnection(asyncio.BufferedProtocol):
     """An accepted socket."""
 
@@ -42,7 +54,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         quotas: ConnectionQuotas,
         limit: FrameLimit,
         receive_buffer: memoryview,
-        listener: Callable[[str, int], tuple[str, int]],
+        listener: Listener,
     ) -> None:
         self.id = connection_id
         self.peer = "?"
@@ -65,7 +77,11 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is there."""
-        transport = cast("asyncio.Transport", transport)  # uvloop's is one, without saying so
+        if self.accept(cast("asyncio.Transport", transport)):  # uvloop's is one, without saying so
+            self.open(ANONYMOUS)
+
+    def accept(self, transport: asyncio.Transport) -> bool:
+        """Count the connection; False if it is refused, and closed."""
         self._transport = transport
         self.last_active_s = self._loop.time()
         peer = transport.get_extra_info("peername")
@@ -73,15 +89,25 @@ class ClientConnection(asyncio.BufferedProtocol):
         is_ending = self._effect_runner.stopped.done()  # it was accepted just before, and nobody else would close it
         if is_ending or not self._quotas.admit(self, peer[0] if peer else "?"):
             transport.abort()
-            return
+            return False
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return True
+
+    def open(self, principal: str) -> None:
+        """Take requests, of ``principal`` as far as the connection itself tells."""
+        transport = self._transport
+        assert transport is not None
         self._sending = SendQueue(transport, self._effect_runner.disk, self._lost_file)
         self._effect_runner.connections[self.id] = self
-        local = transport.get_extra_info("sockname")
-        listener = self._listener(local[0], local[1])
-        self._effect_runner.dispatch(ConnectionOpened(self.id, f"/{peer[0]}" if peer else "/?", listener))
+        local, peer = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        listener = self._listener
+        host = f"/{peer[0]}" if peer else "/?"
+        advertised = listener.advertised(local[0], local[1])
+        self._effect_runner.dispatch(
+            ConnectionOpened(self.id, host, advertised, principal, listener.name, listener.security_protocol)
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is gone."""

@@ -7,7 +7,7 @@ started again first. Events are written as they happen, without syncs: those bef
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,11 +32,12 @@ class FlightRecording:
         self._file = path.open("wb", buffering=0)
         self.recorder = FlightRecorder(self._write, max_bytes)
 
-    def begin(self, outside: Outside, settings: Settings, address: Address, now_ms: int) -> Outside:
-        """Record the state in which the broker starts; returns the ports that record from then on."""
+    def begin(self, outside: Outside, settings: Settings, bound: Mapping[str, Address], now_ms: int) -> Outside:
+        """Record the state in which the broker starts, but for its secrets; returns the ports that record from then
+        on."""
         facts = outside.coordination.subtree("/")
         files = _files_below(outside.files, "")
-        self.recorder.begin(settings.config.static, address, now_ms, facts, files)
+        self.recorder.begin(settings.config.without_secrets(), bound, now_ms, facts, files)
         if self.recorder.full:
             _LOG.warning("%s is too small for what is in the data directory: nothing is recorded", KEY)
         return Outside(outside.files, outside.coordination, self.recorder.entropy(outside.entropy))

@@ -8,10 +8,9 @@ shutdown. ``abandon`` does none of that: the data directory is left as after a k
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,14 +21,13 @@ from oncelog.node.settings import Address
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
 from oncelog.ports import Clock, Coordination
+from oncelog.runtime.acceptors import Acceptors
 from oncelog.runtime.broker_links import BrokerSockets, MakeSockets
 from oncelog.runtime.clock import JumpingClock, WallClock
-from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection
 from oncelog.runtime.connection_quotas import ConnectionQuotas
 from oncelog.runtime.data_directory import DataDirectory, open_data_directory
 from oncelog.runtime.effect_runner import AUTHORIZER_LOG, EffectRunner
 from oncelog.runtime.loop_health import LoopHealth
-from oncelog.wire.framing import request_limit
 
 if TYPE_CHECKING:
     from oncelog.node.monitoring.flight_recorder import RecordedNode
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from oncelog.runtime.flight_recording import FlightRecording
     from oncelog.runtime.http import HttpEndpoint
 
-BACKLOG: Final = 1024
 _LOG: Final = logging.getLogger("oncelog.broker")
 
 
@@ -49,17 +46,18 @@ class Server:
         settings: Settings,
         clock: Clock | None = None,
         *,
-        bound: socket.socket | None = None,
+        bound: socket.socket | Mapping[str, socket.socket] | None = None,
         assembled: Callable[[Node], None] | None = None,
         coordination: Coordination | None = None,
         sockets: MakeSockets = BrokerSockets,
     ) -> None:
-        """``bound`` is a socket to listen on in place of the settings' address; ``assembled`` is called with the node
-        before any connection is accepted. ``coordination`` is a session of a tree in place of the data directory's, and
-        ends with the broker; ``sockets`` makes the connections to other brokers."""
+        """``bound`` is a socket to listen on in place of the settings' address, or one for each listener; ``assembled``
+        is called with the node before any connection is accepted. ``coordination`` is a session of a tree in place of
+        the data directory's, and ends with the broker; ``sockets`` makes the connections to other brokers."""
         self.settings = settings
         self.clock = clock or WallClock()
-        self._bound = bound
+        first = settings.listeners.endpoints[0].listener_name
+        self._bound = bound if isinstance(bound, Mapping) else {} if bound is None else {first: bound}
         self._assembled = assembled
         self._coordination = coordination
         self._sockets = sockets
@@ -67,12 +65,11 @@ class Server:
         self._flight_recording: FlightRecording | None = None
         self._node: Node | None = None
         self._effect_runner: EffectRunner | None = None
-        self._listening: asyncio.Server | None = None
+        self._acceptors: Acceptors | None = None
         self._quotas: ConnectionQuotas | None = None
         self._http: HttpEndpoint | None = None
-        self._ids = itertools.count(1)
         self.address = ""
-        """``host:port`` it listens on."""
+        """``host:port`` of the first listener."""
 
     @property
     def node(self) -> Node:
@@ -113,19 +110,13 @@ class Server:
             max_idle_s=int(config.get("connections.max.idle.ms")) / SECOND_MS,
             max_stalled_s=int(config.get("oncelog.connection.stalled.ms")) / SECOND_MS,
         )
-        host, port = self.settings.listen
-        protocol = self._protocol_factory()
-        where = {"sock": self._bound} if self._bound is not None else {"host": host or None, "port": port}
-        try:
-            self._listening = await loop.create_server(protocol, **where, backlog=BACKLOG, start_serving=False)
-        except OSError as error:
-            raise StartRefused(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
-        bound_host, bound_port = self._listening.sockets[0].getsockname()[:2]
-        address = (host or bound_host, bound_port)
-        self.address = f"[{address[0]}]:{bound_port}" if ":" in address[0] else f"{address[0]}:{bound_port}"
+        self._acceptors = acceptors = Acceptors(self.settings, self._quotas, self._bound)
+        await acceptors.bind()
+        host, port = next(iter(acceptors.addresses.values()))
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         now_ms = self.clock.now_ms()
-        outside = self._begin_recording(opened.outside, address, now_ms)
-        assembled = assemble(outside, self.settings, address, now_ms, self._take_connections)
+        outside = self._begin_recording(opened.outside, acceptors.addresses, now_ms)
+        assembled = assemble(outside, self.settings, acceptors.addresses, now_ms, acceptors.listen)
         self._node = node = assembled.node
         if node.access.log is not None:
             node.access.log.tells_allowed = logging.getLogger(AUTHORIZER_LOG).isEnabledFor(logging.DEBUG)
@@ -136,29 +127,22 @@ class Server:
         self._effect_runner = EffectRunner(
             driven, loop, self.clock, opened.outside, assembled.registration, self._sockets
         )
-        self._effect_runner.stop_listening = self._listening.close
+        self._effect_runner.stop_listening = acceptors.close
         self._effect_runner.carry_out([*assembled.reports, *driven.start(now_ms)])
         self._effect_runner.follow_metadata(node.cluster.position)
         self._quotas.start_sweeping(loop)
         self._health = LoopHealth(loop)
         self._health.start()
-        await self._listening.start_serving()
+        await acceptors.serve(self._effect_runner)
 
-    def _take_connections(self) -> None:
-        """Let clients connect, and wait until they are served: who is registered must not be taken for dead."""
-        assert self._listening is not None
-        for listening in self._listening.sockets:
-            with listening.dup() as same:
-                same.listen(BACKLOG)
-
-    def _begin_recording(self, outside: Outside, address: Address, now_ms: int) -> Outside:
+    def _begin_recording(self, outside: Outside, bound: Mapping[str, Address], now_ms: int) -> Outside:
         max_bytes = int(self.settings.config.get("oncelog.flight.recorder.max.bytes"))
         if not max_bytes:
             return outside
         from oncelog.runtime.flight_recording import FlightRecording
 
         self._flight_recording = FlightRecording(Path(self.settings.data_directory), max_bytes)
-        return self._flight_recording.begin(outside, self.settings, address, now_ms)
+        return self._flight_recording.begin(outside, self.settings, bound, now_ms)
 
     def _recorded(self, node: Node) -> Node | RecordedNode:
         if self._flight_recording is None:
@@ -173,22 +157,6 @@ class Server:
     def _connection_limits(self) -> tuple[int, int]:
         config = self.node.cluster.config
         return int(config.get("max.connections")), int(config.get("max.connections.per.ip"))
-
-    def _protocol_factory(self) -> Callable[[], ClientConnection]:
-        config = self.settings.config
-        limit = request_limit(int(config.get("socket.request.max.bytes")), int(config.get("oncelog.request.max.bytes")))
-        receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
-        advertised = self.settings.advertised
-
-        def listener(host: str, port: int) -> tuple[str, int]:
-            return advertised or (self.settings.listen[0] if _is_name(self.settings.listen[0]) else host, port)
-
-        def make() -> ClientConnection:
-            assert self._effect_runner is not None
-            assert self._quotas is not None
-            return ClientConnection(next(self._ids), self._effect_runner, self._quotas, limit, receive_buffer, listener)
-
-        return make
 
     async def start_http(self, address: str) -> str:
         """Serve /metrics and /health on ``HOST:PORT``; the address bound. Raises StartRefused."""
@@ -233,8 +201,8 @@ class Server:
         effect_runner = self.effect_runner
         if not effect_runner.stopped.done():
             effect_runner.stopped.set_result("abandoned")
-        if self._listening is not None:
-            self._listening.close()
+        if self._acceptors is not None:
+            self._acceptors.close()
         effect_runner.brokers.abort()
         connections = list(effect_runner.connections.values())
         effect_runner.connections.clear()
@@ -252,8 +220,8 @@ class Server:
         if self._flight_recording is not None:
             self._flight_recording.close()
             self._flight_recording = None
-        if self._listening is not None:
-            self._listening.close()
+        if self._acceptors is not None:
+            self._acceptors.close()
         if self._data_directory is not None:
             self._data_directory.release()
         self._data_directory = None
@@ -276,8 +244,8 @@ class Server:
         await effect_runner.settle()
 
     async def _stop_listening(self) -> None:
-        if self._listening is not None:
-            self._listening.close()
+        if self._acceptors is not None:
+            self._acceptors.close()
         if self._quotas is not None:
             self._quotas.stop_sweeping()
         self._health.stop()
@@ -294,8 +262,3 @@ class Server:
             await asyncio.sleep(0.01)
         for connection in list(effect_runner.connections.values()):
             connection.abort()
-
-
-def _is_name(host: str) -> bool:
-    """True if clients can connect to the listen address ``host`` as it is."""
-    return host not in ("", "0.0.0.0", "::")

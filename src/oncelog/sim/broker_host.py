@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oncelog.base.ids import BrokerId, uuid_text
+from oncelog.base.security import PLAINTEXT_LISTENER
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import Shutdown
@@ -141,7 +142,7 @@ class BrokerHost:
             return False
         try:
             outside = Outside(self.files, session.reads, self._tokens)
-            assembled = assemble(outside, self.settings, self.address, self.now_ms())
+            assembled = assemble(outside, self.settings, {PLAINTEXT_LISTENER: self.address}, self.now_ms())
             self.kernel.trace(f"broker {self.broker_id} starts")
             self._process = process = BrokerProcess(
                 self.machine, self.network, assembled, session, self.address, self._limit, self.records, self._ended

@@ -85,8 +85,10 @@ class _Replay:
             files.open(file.path, create=True).append([file.data])
             files.set_modified_ms(file.path, file.modified_ms)
         outside = Outside(files, self._session, _RecordedIds(self._recording.tokens))
-        settings = read_settings(self._recording.config, data_directory="data", listen=self._recording.listen)
-        return assemble(outside, settings, self._recording.listen, self._now_ms)
+        listeners = {name: f"{name}://{host}:{port}" for name, (host, port) in self._recording.bound.items()}
+        config = {**self._recording.config, "listeners": ",".join(listeners.values())}
+        settings = read_settings(config, data_directory="data")
+        return assemble(outside, settings, self._recording.bound, self._now_ms)
 
     def _before(self, event: Event) -> None:
         """Do the work of a job or a commit that has completed by the time of the event."""

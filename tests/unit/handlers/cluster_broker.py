@@ -34,6 +34,8 @@ class ClusterBroker:
         self.producer_ids: ProducerIds | None = ProducerIds()
         self._random = 0
         self.before_commit: Callable[[], None] | None = None
+        self.listener_name = "PLAINTEXT"
+        """Of the clients that ask."""
         self.commit(register(self.image, Registration(self.broker_id, HOST, PORT, None, "cluster"), 0))
 
     @property
@@ -87,6 +89,7 @@ class ClusterBroker:
             principal="User:ANONYMOUS",
             listener=(HOST, PORT),
             now_ms=0,
+            listener_name=self.listener_name,
         )
         decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
         answer = handler.handle(decoded, context)

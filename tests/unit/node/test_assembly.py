@@ -29,7 +29,9 @@ class SeededEntropy:
 def started(files: MemoryFiles, session: Coordination, min_insync_replicas: str) -> dict[str, str]:
     """What all brokers set once a broker configured so has joined."""
     settings = read_settings({"min.insync.replicas": min_insync_replicas, "log.sync.policy": "none"})
-    assembled = assemble(Outside(files, session, SeededEntropy()), settings, ("localhost", 9092), now_ms=0)
+    assembled = assemble(
+        Outside(files, session, SeededEntropy()), settings, {"PLAINTEXT": ("localhost", 9092)}, now_ms=0
+    )
     assert assembled.reports == []
     return dict(current(load_image(session.subtree("/")), ALL_BROKERS).configs)
 
@@ -58,7 +60,7 @@ def test_a_cluster_of_an_earlier_version_keeps_what_was_set_for_its_broker_while
 def joined(files: MemoryFiles, session: Coordination, **settings: str) -> Assembled:
     """A broker after it has joined, its directory as it is."""
     named = read_settings({key.replace("_", "."): text for key, text in settings.items()})
-    return assemble(Outside(files, session, SystemEntropy()), named, ("localhost", 9092), now_ms=0)
+    return assemble(Outside(files, session, SystemEntropy()), named, {"PLAINTEXT": ("localhost", 9092)}, now_ms=0)
 
 
 class SystemEntropy:
@@ -91,7 +93,7 @@ def test_a_new_directory_takes_another_id_when_somebody_was_faster() -> None:
 
     settings = read_settings({})
     outside = Outside(files, session, SystemEntropy())
-    assembled = assemble(outside, settings, ("localhost", 9092), now_ms=0, ready=overtaken)
+    assembled = assemble(outside, settings, {"PLAINTEXT": ("localhost", 9092)}, now_ms=0, ready=overtaken)
     assert assembled.node.cluster.broker_id == 2
     meta = read_meta_properties(files)
     assert meta is not None
@@ -126,7 +128,7 @@ def test_a_broker_is_registered_when_its_logs_are_open_and_others_can_connect() 
     def ready() -> None:
         seen.append(session.children("/brokers/ids"))
 
-    assemble(outside, read_settings({}), ("localhost", 9092), now_ms=0, ready=ready)
+    assemble(outside, read_settings({}), {"PLAINTEXT": ("localhost", 9092)}, now_ms=0, ready=ready)
     assert seen == [[]]
     assert session.children("/brokers/ids") == ["1"]
 
@@ -171,6 +173,6 @@ def test_a_log_whose_topic_was_made_anew_while_logs_were_recovered_is_set_aside(
 
     settings = read_settings({"node.id": "1"})
     outside = Outside(files, tree.session(), SystemEntropy())
-    again = assemble(outside, settings, ("localhost", 9092), now_ms=0, ready=made_anew)
+    again = assemble(outside, settings, {"PLAINTEXT": ("localhost", 9092)}, now_ms=0, ready=made_anew)
     assert [report.message for report in again.reports] == ["t-0 belongs to no topic of this cluster, it is set aside"]
     assert again.node.logs.logs == {}

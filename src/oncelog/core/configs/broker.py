@@ -16,7 +16,7 @@ from oncelog.core.configs.authorizer_keys import AUTHORIZER_KEYS
 from oncelog.core.configs.group_keys import GROUPS_KEYS
 from oncelog.core.configs.inert_keys import INERT_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
-from oncelog.core.configs.listener_keys import LISTENER_KEYS
+from oncelog.core.configs.listener_keys import LISTENER_KEYS, MECHANISM_KEYS
 from oncelog.core.configs.log_keys import LOG_KEYS
 from oncelog.core.configs.own_keys import OWN_KEYS
 from oncelog.core.configs.quota_keys import QUOTA_KEYS
@@ -37,6 +37,9 @@ BROKER_KEYS: Final = {
         *INERT_KEYS,
     )
 }
+
+LISTENER_PREFIX: Final = "listener.name."
+"""Keys with this prefix and a listener's name, in small letters, are that listener's own."""
 
 _DEFAULTS: Final[dict[str, Value]] = {}
 
@@ -78,7 +81,7 @@ class BrokerConfig:
         self._values: dict[str, Value] = dict(_defaults())
         for layer in (self.static, self.dynamic_default, self.dynamic):
             for name, text in layer.items():
-                key = BROKER_KEYS.get(name)
+                key = broker_key(name)
                 if key is not None:
                     self._values[name] = key.parse(text)
         _check_together(self)
@@ -91,9 +94,21 @@ class BrokerConfig:
         """The value of a key, of the key's own type. KeyError for a key that does not exist: a mistake of ours."""
         return self._values[name]
 
+    def of_listener(self, listener_name: str, name: str, mechanism: str | None = None) -> Any:
+        """The value of a key for one listener: its own (that of a SASL mechanism there, if one is named), or the plain
+        one."""
+        prefix = listener_prefix(listener_name)
+        if mechanism is not None and f"{prefix}{mechanism.lower()}.{name}" in self._values:
+            return self._values[f"{prefix}{mechanism.lower()}.{name}"]
+        return self._values[prefix + name] if prefix + name in self._values else self._values[name]
+
     def is_set(self, name: str) -> bool:
         """True if the key was set in any place, so that its default does not count."""
         return name in self.static or name in self.dynamic_default or name in self.dynamic
+
+    def without_secrets(self) -> dict[str, str]:
+        """What the file and the command line gave, without the values that are never shown."""
+        return {name: text for name, text in self.static.items() if _may_be_shown(name)}
 
     def synonyms(self, name: str) -> list[Synonym]:
         """The sources of the value of ``name``, most decisive first; empty when nothing gives it a value.
@@ -102,7 +117,7 @@ class BrokerConfig:
         """
         names = synonym_names(name)
         found = [
-            Synonym(each, None if each not in BROKER_KEYS or BROKER_KEYS[each].sensitive else layer[each], source)
+            Synonym(each, layer[each] if _may_be_shown(each) else None, source)
             for layer, source in (
                 (self.dynamic, Source.DYNAMIC_BROKER),
                 (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
@@ -167,7 +182,7 @@ def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list
     """
     warnings = []
     for name in settings:
-        key = BROKER_KEYS.get(name)
+        key = broker_key(name)
         if key is None:
             warnings.append(f"unknown configuration key {name} is ignored")
         elif key.inert:
@@ -175,14 +190,40 @@ def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list
     return BrokerConfig(settings), warnings
 
 
+def listener_prefix(listener_name: str) -> str:
+    """What the keys begin with that are set for one listener."""
+    return f"{LISTENER_PREFIX}{listener_name.lower()}."
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The key that a name sets, for all listeners or for one; None for a name that is unknown.
+
+    ``listener.name.NAME.KEY`` sets KEY for one listener, ``listener.name.NAME.MECHANISM.KEY`` for one SASL mechanism
+    there, where KEY is of those that a mechanism may have for itself.
+    """
+    key = BROKER_KEYS.get(name)
+    if key is not None or not name.startswith(LISTENER_PREFIX):
+        return key
+    base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+    by_mechanism = next((each for each in MECHANISM_KEYS if base.endswith(f".{each}")), base)
+    return BROKER_KEYS.get(by_mechanism)
+
+
 def synonym_names(name: str) -> list[str]:
     """A broker key and its synonyms, in the order in which they are looked up."""
     names = [name]
-    key: ConfigKey | None = BROKER_KEYS.get(name)
+    key = broker_key(name)
+    if key is not None and key.name != name:
+        names.append(key.name)
     while key is not None and key.synonym is not None:
         names.append(key.synonym)
         key = BROKER_KEYS.get(key.synonym)
     return names
+
+
+def _may_be_shown(name: str) -> bool:
+    key = broker_key(name)
+    return key is not None and not key.sensitive
 
 
 def _with_both_ids(static: dict[str, str]) -> dict[str, str]:

@@ -67,7 +67,12 @@ INERT_KEYS: Final = (
     inert("initial.broker.registration.timeout.ms", INT, "60000"),
     inert("broker.heartbeat.interval.ms", INT, "2000"),
     inert("broker.session.timeout.ms", INT, "9000"),
-    inert("controller.listener.names", LIST, None),
+    ConfigKey(
+        "controller.listener.names",
+        LIST,
+        None,
+        documentation="Listeners of Apache Kafka's controllers; the broker has none, and leaves them out.",
+    ),
     inert("sasl.mechanism.controller.protocol", STRING, "GSSAPI"),
     inert("metadata.log.max.record.bytes.between.snapshots", LONG, "20971520", at_least(1)),
     inert("metadata.log.max.snapshot.interval.ms", LONG, "3600000", at_least(0)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.core.configs.kinds import ConfigType, Update, inert
+from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update, inert
 from oncelog.core.configs.limits import at_least, one_of
 
 BOOLEAN = ConfigType.BOOLEAN
@@ -18,18 +18,17 @@ PER_BROKER = Update.PER_BROKER
 
 LISTENER_KEYS: Final = (
     inert("early.start.listeners", LIST, None),
-    inert(
+    ConfigKey(
         "listener.security.protocol.map",
         STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        None,
-        PER_BROKER,
+        update=PER_BROKER,
     ),
     inert("max.connection.creation.rate", INT, "2147483647", at_least(0), CLUSTER_WIDE),
-    inert(
+    ConfigKey(
         "security.inter.broker.protocol", STRING, "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     ),
-    inert("inter.broker.listener.name", STRING, None),
+    ConfigKey("inter.broker.listener.name", STRING, None),
     inert("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), PER_BROKER),
     inert("ssl.principal.mapping.rules", STRING, "DEFAULT"),
     inert("ssl.allow.dn.changes", BOOLEAN, "false"),
@@ -54,3 +53,15 @@ LISTENER_KEYS: Final = (
     inert("ssl.cipher.suites", LIST, "", None, PER_BROKER),
     inert("ssl.engine.factory.class", CLASS, None, None, PER_BROKER),
 )
+
+MECHANISM_KEYS: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+"""Keys that a listener may set for each SASL mechanism."""
+
+KEYS_OF_ALL_BROKERS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+"""Keys of a listener that may be set for all brokers while they run; the others are set for each broker."""

@@ -59,7 +59,7 @@ SERVER_KEYS: Final = (
         "listeners",
         LIST,
         "PLAINTEXT://:9092",
-        documentation="Addresses the broker listens on, as PLAINTEXT://host:port.",
+        documentation="Listeners and their addresses: NAME://host:port, separated by commas.",
     ),
     ConfigKey(
         "advertised.listeners",
@@ -86,7 +86,13 @@ SERVER_KEYS: Final = (
         at_least(1),
         documentation="The largest Produce request; other requests are limited by oncelog.request.max.bytes.",
     ),
-    ConfigKey("socket.listen.backlog.size", INT, "50", at_least(1), inert=True),
+    ConfigKey(
+        "socket.listen.backlog.size",
+        INT,
+        "50",
+        at_least(1),
+        documentation="Connections that wait to be accepted, on each listener; 1024 where it is not set.",
+    ),
     ConfigKey(
         "max.connections.per.ip",
         INT,

@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from oncelog.base.ids import BrokerId, TopicId, TopicName, uuid_bytes, uuid_text
+from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.base.tree import Create
 from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH, Assignment, BrokerImage, BrokerRecord, PartitionImage
 
@@ -57,6 +58,8 @@ BASE_PATHS: Final = (
     DELETED_TOPICS,
 )
 """Nodes without a value, the parents of all others."""
+
+_PLAINTEXT: Final = SecurityProtocol.PLAINTEXT
 
 DEFAULT_BROKER: Final = "<default>"
 """Name of the node that holds the configs set for all brokers."""
@@ -225,9 +228,10 @@ def read_config(path: str, value: bytes) -> dict[str, str]:
 def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
     """The value of a broker's registration as Apache Kafka writes it, and what is ours: ``epoch``, ``directory_id``,
     and what keeps the broker from leading where that is so."""
+    endpoints = broker.endpoints or (Endpoint(_PLAINTEXT.value, _PLAINTEXT, broker.host, broker.port),)
     facts: dict[str, Any] = {
-        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
-        "endpoints": [f"PLAINTEXT://{broker.host}:{broker.port}"],
+        "listener_security_protocol_map": {each.listener_name: each.protocol.value for each in endpoints},
+        "endpoints": [str(each) for each in endpoints],
         "jmx_port": -1,
         "features": {},
         "host": broker.host,
@@ -262,10 +266,26 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
             int(facts.get("epoch", UNKNOWN_BROKER_EPOCH)),
             version,
             str(facts.get("directory_id", "")),
-            *(facts.get(key) is True for key in _BROKER_FLAGS),
+            fenced=facts.get("fenced") is True,
+            in_controlled_shutdown=facts.get("in_controlled_shutdown") is True,
+            is_new_directory=facts.get("is_new_directory") is True,
+            endpoints=_read_endpoints(facts),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedFact(path, value) from error
+
+
+def _read_endpoints(facts: Mapping[str, Any]) -> tuple[Endpoint, ...]:
+    """The listeners of a registration; none where it has but one, PLAINTEXT, at its host and port."""
+    protocols = facts.get("listener_security_protocol_map") or {}
+    endpoints = []
+    for text in facts.get("endpoints") or ():
+        name, _, address = str(text).partition("://")
+        host, _, port = address.rpartition(":")
+        protocol = SecurityProtocol(protocols.get(name, name))
+        endpoints.append(Endpoint(name, protocol, host.removeprefix("[").removesuffix("]"), int(port)))
+    only = Endpoint(_PLAINTEXT.value, _PLAINTEXT, str(facts["host"]), int(facts["port"]))
+    return () if endpoints == [only] else tuple(endpoints)
 
 
 def broker_record_value(record: BrokerRecord) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
+from oncelog.base.security import PLAINTEXT_LISTENER, Endpoint, SecurityProtocol
 from oncelog.base.tree import ABSENT as ABSENT
 from oncelog.base.tree import Change as Change
 
@@ -73,6 +74,17 @@ class BrokerImage:
     """True from when it asked the controller to move its leaderships away."""
     is_new_directory: bool = False
     """True if its directory never held what the replicas of this id had."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """Its listeners, by the addresses it advertises; empty: it has one, PLAINTEXT, at ``host`` and ``port``."""
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """The endpoint of a listener; None if the broker does not have the listener."""
+        for each in self.endpoints:
+            if each.listener_name == listener_name:
+                return each
+        if self.endpoints or listener_name != PLAINTEXT_LISTENER:
+            return None
+        return Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, self.host, self.port)
 
     @property
     def may_lead(self) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.base.ids import BrokerId
+from oncelog.base.security import Endpoint
 from oncelog.base.tree import Create, Delete, Operation, Set
 from oncelog.core.controller import layout
 from oncelog.core.controller.failover import claim_controller, counted, has_controller
@@ -64,6 +65,8 @@ class Registration:
     """The broker's ``log.sync.policy``."""
     last_epoch: int = UNKNOWN_BROKER_EPOCH
     """Epoch of the registration in which its last run ended cleanly."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """Its listeners; empty: one, PLAINTEXT, at ``host`` and ``port``."""
 
     def again(self) -> Registration:
         """The registration of the same process in a new session: what its last run left does not matter any more."""
@@ -129,6 +132,7 @@ def _registered(image: ClusterImage, broker: Registration, epoch: int, now_ms: i
         directory_id=broker.directory_id,
         fenced=fenced,
         is_new_directory=fenced and is_new_directory,
+        endpoints=broker.endpoints,
     )
     path = layout.broker_record_path(broker.broker_id)
     value = layout.broker_record_value(

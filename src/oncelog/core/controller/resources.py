@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicName
 from oncelog.base.tree import Create, Operation, Set
-from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig
+from oncelog.core.configs.broker import BROKER_KEYS, LISTENER_PREFIX, BrokerConfig, broker_key
 from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_BOUNDS, GROUP_KEYS, GROUP_KINDS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Update
+from oncelog.core.configs.listener_keys import KEYS_OF_ALL_BROKERS
 from oncelog.core.configs.topic import check_topic_configs
 from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
 from oncelog.core.controller import layout
@@ -102,7 +103,7 @@ def check_broker_name(name: str, broker_id: BrokerId, not_a_number: str, but: st
 
 def is_list(resource: Resource, key: str) -> bool:
     """True if values can be appended to the key and subtracted. Raises Refused for a broker's unknown key."""
-    found = _KEYS[resource.type].get(key)
+    found = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
     if found is None and resource.type == ConfigResourceType.BROKER:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown config name: {key}")
     return found is not None and found.type is ConfigType.LIST
@@ -110,7 +111,7 @@ def is_list(resource: Resource, key: str) -> bool:
 
 def default_text(resource: Resource, key: str) -> str:
     """The default of a list key, as text."""
-    found = _KEYS[resource.type].get(key)
+    found = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
     return (found.default if found is not None else None) or ""
 
 
@@ -155,13 +156,36 @@ def _check_broker(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
         [key for key in per_broker if key.startswith("ssl.")],
     )
+    _check_keys_of_listeners(config, configs)
     if not name:
-        _refuse_any("Cannot update these configs at default cluster level", per_broker)
+        of_listeners = [key for key in configs if _base_of(key) not in (None, *KEYS_OF_ALL_BROKERS)]
+        _refuse_any("Cannot update these configs at default cluster level", [*per_broker, *of_listeners])
     default, own = image.dynamic_broker_configs(broker_id)
     try:
         config.with_dynamic(*((default, configs) if name else (configs, own)))
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _base_of(key: str) -> str | None:
+    """The key that a listener's own key sets; None for a key that is not a listener's."""
+    found = broker_key(key)
+    return None if found is None or found.name == key else found.name
+
+
+def _check_keys_of_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> None:
+    """Raise Refused for a key of a listener that a change cannot reach while the listener is there."""
+    existing = {entry.partition("://")[0].lower() for entry in config.get("listeners")}
+    for key in configs:
+        base, listener = _base_of(key), key.removeprefix(LISTENER_PREFIX).partition(".")[0]
+        if base is None or base in KEYS_OF_ALL_BROKERS or listener not in existing:
+            continue
+        if not base.startswith("ssl.") or BROKER_KEYS[base].update is Update.READ_ONLY:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"Configs cannot be updated dynamically for existing listener ListenerName({listener.upper()}), "
+                "restart broker or create a new listener for update",
+            )
 
 
 def _refuse_any(sentence: str, keys: list[str]) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.security import PLAINTEXT_LISTENER
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.ports import ClusterView, Groups, Partitions, Transactions
+
+if TYPE_CHECKING:
+    from oncelog.core.controller.model import BrokerImage
 
 
 class CoordinatorRefusal(Exception):
@@ -62,6 +66,15 @@ class Context:
     """Time at which the request is decided; kept current, so a resumed generator reads it again."""
     access_log: AccessLog | None = None
     """None where access is not controlled."""
+    listener_name: str = PLAINTEXT_LISTENER
+    """The listener by which the client came."""
+
+    def address_of(self, broker: BrokerImage) -> tuple[str, int] | None:
+        """Host and port at which a client of this listener reaches a broker; None if that one has no such listener."""
+        if broker.broker_id == self.cluster.broker_id:
+            return self.listener
+        endpoint = broker.endpoint(self.listener_name)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def allows(self, operation: Operation, resource: ResourceType, name: str, count: int = 1) -> bool:
         """True if the requester may do ``operation`` on the named resource, which ``count`` items of the request ask

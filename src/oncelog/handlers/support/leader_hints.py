@@ -33,6 +33,6 @@ def add_endpoint(endpoints: list[Any], kind: type, broker_id: BrokerId, context:
     broker = context.cluster.image.brokers.get(broker_id)
     if broker is None or any(node.node_id == broker_id for node in endpoints):
         return
-    here = broker_id == context.cluster.broker_id
-    host, port = context.listener if here else (broker.host, broker.port)
-    endpoints.append(kind(node_id=broker_id, host=host, port=port, rack=broker.rack))
+    address = context.address_of(broker)
+    if address is not None:
+        endpoints.append(kind(node_id=broker_id, host=address[0], port=address[1], rack=broker.rack))

@@ -1,13 +1,14 @@
 """The links of this broker to all others: requests out, responses back, over bytes that the outside carries.
 
-A broker is reached where its registration in the cluster's image says, with one connection for each purpose, because
-responses come in the order of the requests: what may wait long must not hold up what may not. When a broker
-registers anew, or leaves, its links are dropped and their requests answered None.
+A broker is reached at its inter-broker listener, where its registration in the cluster's image says, with one
+connection for each purpose, because responses come in the order of the requests: what may wait long must not hold up
+what may not. When a broker registers anew, or leaves, its links are dropped and their requests answered None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +18,13 @@ from oncelog.base.units import MIB
 from oncelog.handlers.support.broker_clients import broker_client_id
 from oncelog.node.links.link import Answered, Link, LinkSettings
 from oncelog.node.links.wires import Wires
+from oncelog.node.listeners.endpoints import inter_broker_listener
 from oncelog.wire.message import Request
 
 if TYPE_CHECKING:
+    from oncelog.base.security import Endpoint
     from oncelog.core.controller.image import ClusterImage
+    from oncelog.core.controller.model import BrokerImage
     from oncelog.node.deadlines import Deadlines
     from oncelog.node.events import BrokerConnected, BrokerDisconnected, BrokerSent, Effect
     from oncelog.node.metadata import Metadata
@@ -57,6 +61,8 @@ class BrokerLinks:
         self._deadlines = deadlines
         self._wires = Wires()
         self._links: dict[tuple[BrokerId, LinkPurpose], Link] = {}
+        self._reported: set[int] = set()
+        """Epochs of brokers without the inter-broker listener."""
 
     # Asking
 
@@ -99,10 +105,22 @@ class BrokerLinks:
         if broker is None:
             return None
         if link is None:
+            endpoint = self._endpoint(broker)
+            if endpoint is None:
+                return None
             refused = partial(self._refused, broker_id)
-            link = Link(broker, self._settings(purpose), self._wires, self._deadlines, refused)
+            link = Link(broker, endpoint, self._settings(purpose), self._wires, self._deadlines, refused)
             self._links[broker_id, purpose] = link
         return link
+
+    def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
+        """Where brokers reach a broker; None, which is reported once, if it has no such listener."""
+        name, protocol = inter_broker_listener(self._metadata.config)
+        endpoint = broker.endpoint(name)
+        if endpoint is None and broker.epoch not in self._reported:
+            self._reported.add(broker.epoch)
+            self._wires.report(f"broker {broker.broker_id} has no listener {name}, by which brokers reach each other")
+        return None if endpoint is None else replace(endpoint, protocol=protocol)
 
     def _settings(self, purpose: LinkPurpose) -> LinkSettings:
         config = self._metadata.config

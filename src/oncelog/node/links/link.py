@@ -37,6 +37,7 @@ from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import Request, Response
 
 if TYPE_CHECKING:
+    from oncelog.base.security import Endpoint
     from oncelog.core.controller.model import BrokerImage
     from oncelog.node.deadlines import Alarm, Deadlines
     from oncelog.node.links.wires import Wires
@@ -96,12 +97,14 @@ class Link:
     def __init__(
         self,
         broker: BrokerImage,
+        endpoint: Endpoint,
         settings: LinkSettings,
         wires: Wires,
         deadlines: Deadlines,
         refused: Callable[[], None],
     ) -> None:
         self.broker = broker
+        self._endpoint = endpoint
         self.state = LinkState.IDLE
         self._settings = settings
         self._wires = wires
@@ -170,7 +173,7 @@ class Link:
         if self.state is not LinkState.IDLE:
             return
         self.state = LinkState.CONNECTING
-        self._link_id = self._wires.connect(self, self.broker.host, self.broker.port)
+        self._link_id = self._wires.connect(self, self._endpoint)
         settings = self._settings
         self._setup_ms = min(settings.setup_timeout_ms << min(self._failures, 10), settings.setup_timeout_max_ms)
         self._set_alarm(self._setup_ms, self._set_up_timed_out)
@@ -271,7 +274,7 @@ class Link:
             self._alarm = None
 
     def __str__(self) -> str:
-        return f"broker {self.broker.broker_id} at {self.broker.host}:{self.broker.port}"
+        return f"broker {self.broker.broker_id} at {self._endpoint.host}:{self._endpoint.port}"
 
 
 def _answer_none(lost: list[LinkRequest]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.node.events import ConnectToBroker, DisconnectFromBroker, Effect, Report, SendToBroker
 
 if TYPE_CHECKING:
+    from oncelog.base.security import Endpoint
     from oncelog.wire.chunks import Buffer, Chunk
 
 
@@ -39,12 +40,12 @@ class Wires:
         """The link whose connection this is, None once it was given up."""
         return self._links.get(link_id)
 
-    def connect(self, link: WireEnd, host: str, port: int) -> int:
+    def connect(self, link: WireEnd, to: Endpoint) -> int:
         """Open a connection; its number."""
         link_id = self._next_id
         self._next_id += 1
         self._links[link_id] = link
-        self._outgoing.append(ConnectToBroker(link_id, host, port))
+        self._outgoing.append(ConnectToBroker(link_id, to.host, to.port, to.protocol))
         return link_id
 
     def send(self, link_id: int, chunks: Sequence[Chunk]) -> None:

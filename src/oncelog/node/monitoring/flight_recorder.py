@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from oncelog.base.security import PLAINTEXT_LISTENER, SecurityProtocol
 from oncelog.base.tree import Change, CommitOutcome, TreeNode
 from oncelog.node.events import (
     BrokerConnected,
@@ -91,7 +92,8 @@ class Recording:
     """All of it, read back."""
 
     config: dict[str, str] = field(default_factory=dict)
-    listen: tuple[str, int] = ("", 0)
+    bound: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The address of each listener."""
     now_ms: int = 0
     facts: list[TreeNode] = field(default_factory=list)
     files: list[RecordedFile] = field(default_factory=list)
@@ -117,13 +119,14 @@ class FlightRecorder:
     def begin(
         self,
         config: Mapping[str, str],
-        listen: tuple[str, int],
+        bound: Mapping[str, tuple[str, int]],
         now_ms: int,
         facts: Iterable[TreeNode],
         files: Iterable[RecordedFile],
     ) -> None:
-        """Write down the configuration, metadata and files that the node begins with."""
-        self._line(what="begin", format=FORMAT, config=dict(config), listen=list(listen), now_ms=now_ms)
+        """Write down the configuration, listeners, metadata and files that the node begins with."""
+        listeners = {name: list(address) for name, address in bound.items()}
+        self._line(what="begin", format=FORMAT, config=dict(config), listeners=listeners, now_ms=now_ms)
         for fact in facts:
             self._line(what="fact", path=fact.path, value=_text(fact.value), version=fact.version)
         for file in files:
@@ -253,7 +256,8 @@ def _take(recording: Recording, content: dict[str, Any]) -> None:
                     f"a flight recording of format {content['format']}, this version reads {FORMAT}"
                 )
             recording.config, recording.now_ms = content["config"], content["now_ms"]
-            recording.listen = (content["listen"][0], content["listen"][1])
+            listeners = content.get("listeners") or {PLAINTEXT_LISTENER: content["listen"]}
+            recording.bound = {name: (host, port) for name, (host, port) in listeners.items()}
         case "fact":
             recording.facts.append(TreeNode(content["path"], _bytes(content["value"]), content["version"]))
         case "file":
@@ -278,7 +282,7 @@ def _encode_event(event: Event) -> dict[str, Any]:
             fields[name] = _text(value)
         elif isinstance(value, Exception):
             fields[name] = str(value)
-        elif isinstance(value, CommitOutcome):
+        elif isinstance(value, (CommitOutcome, SecurityProtocol)):
             fields[name] = value.value
         elif name in ("changes", "nodes") and value is not None:
             fields[name] = [[each.path, _text_or_none(each.value), each.version] for each in value]
@@ -294,6 +298,7 @@ def _decode_event(content: dict[str, Any]) -> Event:
         fields["data"] = _bytes(fields["data"])
     if kind is ConnectionOpened:
         fields["listener"] = tuple(fields["listener"])
+        fields["security_protocol"] = SecurityProtocol(fields.get("security_protocol", SecurityProtocol.PLAINTEXT))
     if fields.get("failure") is not None:
         fields["failure"] = OSError(fields["failure"])
     if kind is MetadataWritten:

@@ -240,6 +240,7 @@ class Requests:
             listener=connection.listener,
             now_ms=self._deadlines.now_ms,
             access_log=self._access.log,
+            listener_name=connection.listener_name,
         )
 
     def _advance(self, task: Task, value: object, error: Exception | None) -> None:

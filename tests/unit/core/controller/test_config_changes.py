@@ -75,6 +75,12 @@ def test_lists_are_appended_to_and_taken_from_beginning_with_the_default(image: 
     assert change(image, BROKER, ("log.cleanup.policy", APPEND, "compact")) == {"log.cleanup.policy": "delete,compact"}
 
 
+def test_a_listeners_own_keys_are_set_as_the_plain_ones_are(image: ClusterImage) -> None:
+    location, most = "listener.name.plaintext.ssl.keystore.location", "listener.name.plaintext.max.connections"
+    assert change(image, BROKER, (location, SET, "/x"), (most, SET, "9")) == {location: "/x", most: "9"}
+    assert current(image, ALL_BROKERS).configs | {most: "9"} == change(image, ALL_BROKERS, (most, SET, "9"))
+
+
 def test_every_kind_of_resource_keeps_its_own(image: ClusterImage) -> None:
     assert change(image, ALL_BROKERS, ("message.max.bytes", SET, "100000")) == {
         "min.insync.replicas": "1",
@@ -235,6 +241,25 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
             [("kafka", SET, "DEBUG")],
             INVALID_CONFIG,
             "Logger kafka does not exist!",
+        ),
+        (
+            BROKER,
+            [("listener.name.plaintext.ssl.principal.mapping.rules", SET, "DEFAULT")],
+            INVALID_REQUEST,
+            "Configs cannot be updated dynamically for existing listener ListenerName(PLAINTEXT), restart broker or "
+            "create a new listener for update",
+        ),
+        (
+            ALL_BROKERS,
+            [("listener.name.plaintext.ssl.keystore.location", SET, "/x")],
+            INVALID_REQUEST,
+            "Cannot update these configs at default cluster level: [listener.name.plaintext.ssl.keystore.location]",
+        ),
+        (
+            BROKER,
+            [("listener.name.plaintext.max.connections", SET, "many")],
+            INVALID_REQUEST,
+            "Invalid value many for configuration max.connections: Not a number of type INT",
         ),
         (Resource(7, "x"), [("a", SET, "1")], INVALID_REQUEST, "Unknown resource type 7"),
         (BROKER, [("min.insync.replicas", SET, "1")], INVALID_CONFIG, NO_BROKER_LEVEL),

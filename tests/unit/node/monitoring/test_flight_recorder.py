@@ -39,7 +39,7 @@ class Node:
 def test_events_of_links_are_read_back_as_they_came() -> None:
     lines: list[bytes] = []
     recorder = FlightRecorder(lines.append, 100_000)
-    recorder.begin({}, ("h", 1), 1, [], [])
+    recorder.begin({}, {"PLAINTEXT": ("h", 1)}, 1, [], [])
     node = RecordedNode(Node([DisconnectFromBroker(3)]), recorder)
     node.handle(BrokerConnected(3), 2)
     node.handle(BrokerSent(3, memoryview(bytearray(b"\0answer"))), 3)

@@ -1,0 +1,1 @@
+"""Listeners as values: which there are, what the TLS of each needs, and whom a certificate names."""

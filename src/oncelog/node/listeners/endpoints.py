@@ -1,0 +1,201 @@
+"""The listeners of a broker, from ``listeners``, ``advertised.listeners``, ``listener.security.protocol.map`` and the
+two keys that choose the listener for other brokers.
+
+The rules are Apache Kafka's, and so are the sentences. Listeners that ``controller.listener.names`` names are left out:
+there are no controllers here to connect to, and files that were written for Apache Kafka have them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Final
+
+from oncelog.base.security import Endpoint, SecurityProtocol
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.kinds import ConfigError
+
+_ENTRY: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+_HIGHEST_PORT: Final = 65535
+_MAP: Final = "listener.security.protocol.map"
+_ADVERTISED: Final = "advertised.listeners"
+_BY_NAME: Final = "inter.broker.listener.name"
+_BY_PROTOCOL: Final = "security.inter.broker.protocol"
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The listeners of a broker."""
+
+    endpoints: tuple[Endpoint, ...]
+    """Where it listens; port 0 takes a free one."""
+    advertised: Mapping[str, Endpoint]
+    """What others are told, by the name of the listener: all of ``endpoints``, or some. No host, or port 0: that of the
+    socket."""
+    inter_broker: str
+    """Name of the listener by which brokers reach each other."""
+
+    def registered(self, bound: Mapping[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
+        """What the broker registers, given the address at which each listener listens."""
+        found = []
+        for name, told in self.advertised.items():
+            host, port = bound[name]
+            found.append(Endpoint(name, told.protocol, told.host or host, told.port or port))
+        return tuple(found)
+
+
+def read_listeners(config: BrokerConfig, listeners: Sequence[str]) -> Listeners:
+    """The listeners of a configuration; ``listeners`` are those of its key, or of the command line. Raises ConfigError
+    for what does not go together."""
+    protocols = _protocols(config)
+    names_of_controllers = set(config.get("controller.listener.names") or ())
+    endpoints = _without(names_of_controllers, _endpoints("listeners", listeners, protocols, names_of_controllers))
+    _check_distinct(endpoints, ",".join(listeners))
+    advertised = tuple(replace(each, host="", port=0) for each in endpoints)
+    told = config.get(_ADVERTISED)
+    if told:
+        advertised = _without(names_of_controllers, _endpoints(_ADVERTISED, told, protocols, names_of_controllers))
+        _check_names(advertised, ",".join(told))
+        _check_reachable(advertised)
+    if not advertised:
+        raise ConfigError("There must be at least one broker advertised listener.", key=_ADVERTISED)
+    inter_broker, _ = inter_broker_listener(config)
+    _check_advertised(advertised, {each.listener_name for each in endpoints}, inter_broker)
+    return Listeners(endpoints, {each.listener_name: each for each in advertised}, inter_broker)
+
+
+def inter_broker_listener(config: BrokerConfig) -> tuple[str, SecurityProtocol]:
+    """The listener by which brokers reach each other, and its protocol. Raises ConfigError."""
+    name = config.get(_BY_NAME)
+    if name is None:
+        protocol = SecurityProtocol(config.get(_BY_PROTOCOL))
+        return protocol.value, protocol
+    if config.is_set(_BY_PROTOCOL):
+        raise ConfigError(f"Only one of {_BY_NAME} and {_BY_PROTOCOL} should be set.", key=_BY_NAME, value=name)
+    normal = _normalised(name)
+    found = _protocols(config).get(normal)
+    if found is None:
+        raise ConfigError(
+            f"Listener with name {normal} defined in {_BY_NAME} not found in {_MAP}.", key=_BY_NAME, value=name
+        )
+    return normal, found
+
+
+def _normalised(name: str) -> str:
+    if not name.strip():
+        raise ConfigError("The provided listener name is null or empty string", key="listeners", value=name)
+    return name.upper()
+
+
+def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:
+    """The security protocol of each listener that may be named."""
+    text = config.get(_MAP)
+    protocols = {}
+    for pair in filter(None, re.split(r"\s*,\s*", text)):
+        name, separator, word = pair.rpartition(":")
+        if not separator:
+            raise ConfigError(
+                f"Error parsing configuration property '{_MAP}': {pair} has no colon", key=_MAP, value=text
+            )
+        try:
+            protocols[_normalised(name.strip())] = SecurityProtocol(word.strip().upper())
+        except ValueError:
+            sentence = f"Invalid security protocol `{word.strip()}` defined in {_MAP}"
+            raise ConfigError(sentence, key=_MAP, value=text) from None
+    return protocols
+
+
+def _endpoints(
+    key: str, entries: Sequence[str], protocols: Mapping[str, SecurityProtocol], unchecked: Iterable[str]
+) -> list[Endpoint]:
+    """The endpoints of a list; a name of ``unchecked`` needs no protocol."""
+    known = {**dict.fromkeys(unchecked, SecurityProtocol.PLAINTEXT), **protocols}
+    found = []
+    text = ",".join(entries)
+
+    def refuse(reason: str) -> ConfigError:
+        return ConfigError(f"Error creating broker listeners from '{text}': {reason}", key=key, value=text)
+
+    for entry in filter(None, entries):
+        parsed = _ENTRY.fullmatch(entry)
+        if parsed is None:
+            raise refuse(f"Unable to parse {entry} to a broker endpoint")
+        name, port = _normalised(parsed[1]), int(parsed[3][:12])
+        if name not in known:
+            raise refuse(f"No security protocol defined for listener {name}")
+        if not 0 <= port <= _HIGHEST_PORT:
+            raise refuse(f"{port} is no port: write one from 0 to {_HIGHEST_PORT}")
+        found.append(Endpoint(name, known[name], parsed[2], port))
+    return found
+
+
+def _without(names: Iterable[str], endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    return tuple(each for each in endpoints if each.listener_name not in names)
+
+
+def _check_names(endpoints: Sequence[Endpoint], text: str) -> None:
+    if len({each.listener_name for each in endpoints}) < len(endpoints):
+        sentence = f"Each listener must have a different name, listeners: {text}"
+        raise ConfigError(sentence, key="listeners", value=text)
+
+
+def _check_reachable(advertised: Sequence[Endpoint]) -> None:
+    for each in advertised:
+        if each.host in ("0.0.0.0", "::"):
+            raise ConfigError(
+                f"{_ADVERTISED} cannot use the nonroutable meta-address {each.host}. Use a routable IP address.",
+                key=_ADVERTISED,
+                value=str(each),
+            )
+
+
+def _check_distinct(endpoints: Sequence[Endpoint], text: str) -> None:
+    """Names differ, and ports do, but for one that is listened on by an IPv4 and by an IPv6 address."""
+    _check_names(endpoints, text)
+    by_port: dict[int, list[int | None]] = {}
+    for each in endpoints:
+        if each.port:
+            by_port.setdefault(each.port, []).append(_ip_version(each.host))
+    for port, versions in by_port.items():
+        if len(versions) == 1 or sorted(version or 0 for version in versions) == [4, 6]:
+            continue
+        if versions.count(None) > 1:
+            sentence = f"Each listener must have a different port, listeners: {text}"
+        elif len(versions) - versions.count(None) == 2:
+            sentence = (
+                "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
+                f"listeners: {text}, port: {port}"
+            )
+        else:
+            sentence = (
+                "Each listener must have a different port unless exactly one listener has an IPv4 address and the "
+                f"other IPv6 address, listeners: {text}, port: {port}"
+            )
+        raise ConfigError(sentence, key="listeners", value=text)
+
+
+def _ip_version(host: str) -> int | None:
+    try:
+        return ip_address(host).version
+    except ValueError:
+        return None
+
+
+def _check_advertised(advertised: Sequence[Endpoint], names: set[str], inter_broker: str) -> None:
+    told = [each.listener_name for each in advertised]
+    if inter_broker not in told:
+        raise ConfigError(
+            f"{_BY_NAME} must be a listener name defined in {_ADVERTISED}. The valid options based on currently "
+            f"configured listeners are {','.join(told)}",
+            key=_BY_NAME,
+            value=inter_broker,
+        )
+    if not names.issuperset(told):
+        raise ConfigError(
+            f"{_ADVERTISED} listener names must be equal to or a subset of the ones defined in listeners. Found "
+            f"{','.join(told)}. The valid options based on the current configuration are {','.join(sorted(names))}",
+            key=_ADVERTISED,
+            value=",".join(told),
+        )

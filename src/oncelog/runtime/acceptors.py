@@ -1,0 +1,99 @@
+"""The listening sockets of a broker, one for each listener, and the connections that come by them.
+
+A socket is bound first, so that its port is known, listens when the broker's logs are open, and is served when its node
+has started: see ``runtime.server``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oncelog.base.security import Endpoint
+from oncelog.node.assembly import StartRefused
+from oncelog.node.settings import Address, Settings
+from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection, Listener
+from oncelog.runtime.connection_quotas import ConnectionQuotas
+from oncelog.runtime.effect_runner import EffectRunner
+from oncelog.wire.framing import request_limit
+
+DEFAULT_BACKLOG: Final = 1024
+"""Connections that wait until they are accepted, where ``socket.listen.backlog.size`` does not say it: one loop does
+what many threads do in Apache Kafka, and accepts in bursts."""
+_BACKLOG: Final = "socket.listen.backlog.size"
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")
+
+
+class Acceptors:
+    """See the module. ``bound`` has sockets to listen on in place of the addresses of the settings, by listener."""
+
+    def __init__(self, settings: Settings, quotas: ConnectionQuotas, bound: Mapping[str, socket.socket]) -> None:
+        self._settings = settings
+        self._quotas = quotas
+        self._given = bound
+        self._servers: dict[str, asyncio.Server] = {}
+        self._effect_runner: EffectRunner | None = None
+        self._ids = itertools.count(1)
+        self.addresses: dict[str, Address] = {}
+        """Where each listener listens."""
+
+    async def bind(self) -> None:
+        """Bind all sockets. Raises StartRefused; then those that were bound are to be closed."""
+        loop = asyncio.get_running_loop()
+        config = self._settings.config
+        limit = request_limit(int(config.get("socket.request.max.bytes")), int(config.get("oncelog.request.max.bytes")))
+        receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
+        for endpoint in self._settings.listeners.endpoints:
+            listener = Listener(endpoint.listener_name, endpoint.protocol, self._advertised(endpoint))
+
+            def make(listener: Listener = listener) -> ClientConnection:
+                runner = self._effect_runner
+                assert runner is not None
+                return ClientConnection(next(self._ids), runner, self._quotas, limit, receive_buffer, listener)
+
+            given = self._given.get(endpoint.listener_name)
+            where = {"host": endpoint.host or None, "port": endpoint.port} if given is None else {"sock": given}
+            try:
+                server = await loop.create_server(make, **where, backlog=self._backlog, start_serving=False)
+            except OSError as error:
+                reason = error.strerror or error
+                raise StartRefused(f"cannot listen on {endpoint.host}:{endpoint.port}: {reason}") from None
+            self._servers[endpoint.listener_name] = server
+            host, port = server.sockets[0].getsockname()[:2]
+            self.addresses[endpoint.listener_name] = (endpoint.host or host, port)
+
+    @property
+    def _backlog(self) -> int:
+        config = self._settings.config
+        return int(config.get(_BACKLOG)) if config.is_set(_BACKLOG) else DEFAULT_BACKLOG
+
+    def _advertised(self, endpoint: Endpoint) -> Callable[[str, int], Address]:
+        """What clients of a listener are told, given the address by which they came."""
+        told = self._settings.listeners.advertised.get(endpoint.listener_name, endpoint)
+        host = told.host or endpoint.host
+
+        def advertised(came_by_host: str, came_by_port: int) -> Address:
+            return came_by_host if host in _EVERYWHERE else host, told.port or came_by_port
+
+        return advertised
+
+    def listen(self) -> None:
+        """Let clients connect, and wait until they are served: who is registered must not be taken for dead."""
+        for server in self._servers.values():
+            for listening in server.sockets:
+                with listening.dup() as same:
+                    same.listen(self._backlog)
+
+    async def serve(self, effect_runner: EffectRunner) -> None:
+        """Hand connections to the node."""
+        self._effect_runner = effect_runner
+        for server in self._servers.values():
+            await server.start_serving()
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        for server in self._servers.values():
+            server.close()
