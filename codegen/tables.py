@@ -44,6 +44,8 @@ MODULES = (
     "alter_partition_reassignments",
     "list_partition_reassignments",
     "offset_delete",
+    "describe_user_scram_credentials",
+    "alter_user_scram_credentials",
     "update_features",
     "describe_cluster",
     "describe_producers",

@@ -34,9 +34,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
     """Versions by API, features supported and finalized."""
-    if context.version >= _SOFTWARE_SINCE and not (
-        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
-    ):
+    if not names_its_software(request, context.version):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = context.cluster.image
     return ApiVersionsResponse(
@@ -51,6 +49,13 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in sorted(image.features.items())
         ],
+    )
+
+
+def names_its_software(request: ApiVersionsRequest, version: int) -> bool:
+    """True if the names of the client's software are acceptable, or the version has none."""
+    return version < _SOFTWARE_SINCE or bool(
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     )
 
 

@@ -173,6 +173,13 @@ class Close:
 
 
 @dataclass(slots=True)
+class Authenticated:
+    """The client of a connection has said by SASL who it is: its requests may be as large as anybody's."""
+
+    connection_id: int
+
+
+@dataclass(slots=True)
 class Pause:
     """Stop reading from a connection: it has too much unanswered."""
 
@@ -305,6 +312,7 @@ class Stopped:
 Effect = (
     Send
     | Close
+    | Authenticated
     | Pause
     | Resume
     | Sync

@@ -88,6 +88,8 @@ from oncelog.node.replication.in_sync_sets import InSyncSets
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.dispatch import Handle, ParkingTable, Requests
+from oncelog.node.requests.login_credentials import LoginCredentials
+from oncelog.node.requests.logins import Logins
 from oncelog.node.requests.offload import OffloadedWork
 from oncelog.node.requests.tasks import Runnable
 from oncelog.ports import Entropy
@@ -163,7 +165,11 @@ class Node:
         self.hanging_watch = self._make_hanging_watch()
         ports = Ports(self.partitions, self.groups, self.transactions, self.cluster)
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
-        self.requests = Requests(ports, self.access, self._parking(), self._deadlines, self._runnable, self._outbox)
+        self.login_credentials = LoginCredentials(self.cluster, self._metadata_log)
+        logins = Logins(self.cluster, self.login_credentials, self._deadlines, self._outbox)
+        self.requests = Requests(
+            ports, self.access, self._parking(), self._deadlines, self._runnable, self._outbox, logins
+        )
 
     def _make_group_commit(self) -> GroupCommit:
         return GroupCommit(
@@ -279,7 +285,7 @@ class Node:
         elif isinstance(event, DeadlineReached):
             self._deadlines.run_due(self.now_ms)
         elif isinstance(event, ConnectionOpened):
-            self._connections[event.connection_id] = Connection(event)
+            self._open(event)
         elif isinstance(event, ConnectionClosed):
             gone = self._connections.pop(event.connection_id, None)
             if gone is not None:
@@ -302,6 +308,11 @@ class Node:
             self._runnable.next_slice()
         elif isinstance(event, Shutdown):
             self._shut_down(event)
+
+    def _open(self, event: ConnectionOpened) -> None:
+        self._connections[event.connection_id] = connection = Connection(event)
+        if event.security_protocol.has_sasl:
+            connection.login = self.requests.logins.begin(event.listener_name)
 
     def _shut_down(self, event: Shutdown) -> None:
         self._shutting_down = True

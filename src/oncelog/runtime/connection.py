@@ -61,6 +61,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_active_s = 0.0
         self._effect_runner = effect_runner
         self._quotas = quotas
+        self._limit = limit
         self._splitter = FrameSplitter(limit)
         self._receive_buffer = receive_buffer
         self._listener = listener
@@ -207,6 +208,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._sending.add(chunks)
             if self._sending.held_bytes or self._accounted:
                 self._account()
+
+    def authenticated(self) -> None:
+        """Take requests as large as anybody's from now on: its client has said who it is."""
+        self._splitter.set_limit(self._limit)
 
     def close_after_sending(self) -> None:
         """Read nothing more; close when what is queued was sent."""

@@ -17,6 +17,7 @@ from oncelog.node import tree_access
 from oncelog.node.events import (
     AccessLogged,
     Audit,
+    Authenticated,
     Close,
     ConnectToBroker,
     Continue,
@@ -104,6 +105,7 @@ class EffectRunner:
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Close: self._close,
+            Authenticated: self._authenticated,
             Pause: self._pause,
             Resume: self._resume,
             Sync: self._sync,
@@ -194,6 +196,11 @@ class EffectRunner:
             if effect.reason:
                 _LOG.info("closing connection from %s: %s", connection.peer, effect.reason)
             connection.close_after_sending()
+
+    def _authenticated(self, effect: Authenticated) -> None:
+        connection = self.connections.get(effect.connection_id)
+        if connection is not None:
+            connection.authenticated()
 
     def _pause(self, effect: Pause) -> None:
         connection = self.connections.get(effect.connection_id)

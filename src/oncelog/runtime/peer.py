@@ -20,6 +20,9 @@ class Peer(Protocol):
     def send(self, chunks: Sequence[object]) -> None:
         """Queue chunks for the peer."""
 
+    def authenticated(self) -> None:
+        """Take requests as large as anybody's from now on."""
+
     def pause_reading(self, why: str) -> None:
         """Stop reading until every reason given is gone."""
 

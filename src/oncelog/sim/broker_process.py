@@ -14,6 +14,7 @@ from oncelog.node.assembly import Assembled
 from oncelog.node.events import (
     AccessLogged,
     Audit,
+    Authenticated,
     Close,
     ConnectionClosed,
     ConnectionOpened,
@@ -217,6 +218,9 @@ class BrokerProcess:
             self._flush(peer)
             peer.drop()
 
+    def _authenticated(self, _effect: Authenticated) -> None:
+        pass  # frames have one limit here, before and after
+
     def _pause(self, effect: Pause) -> None:
         if effect.connection_id in self.peers:
             self.peers[effect.connection_id].pause()
@@ -322,6 +326,7 @@ def _bytes_of(chunk: Any) -> bytes:
 _CARRY_OUT: Final[dict[type, Callable[[BrokerProcess, Any], None]]] = {
     Send: BrokerProcess._send,
     Close: BrokerProcess._close,
+    Authenticated: BrokerProcess._authenticated,
     Pause: BrokerProcess._pause,
     Resume: BrokerProcess._resume,
     Sync: BrokerProcess._sync,

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from oncelog.base.ids import BrokerId, uuid_text
+from oncelog.base.security import SecurityProtocol
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
@@ -77,6 +78,8 @@ class Peer:
         self.closed = False
         self.paused = False
         self.responses: deque[object] = deque()
+        self.raw = False
+        """What comes is kept as bytes of a frame each, for a client that speaks without headers."""
         self._asked: dict[int, tuple[object, int]] = {}
         self._next = itertools.count(1)
 
@@ -106,6 +109,9 @@ class Peer:
         while data:
             size = int.from_bytes(data[:4], "big")
             frame, data = data[4 : 4 + size], data[4 + size :]
+            if self.raw:
+                self.responses.append(frame)
+                continue
             correlation_id = int.from_bytes(frame[:4], "big")
             request, version = self._asked.pop(correlation_id)
             _, position = decode_response_header(frame, request.API_KEY, version)
@@ -190,11 +196,15 @@ class Driver:
         self.files = MemoryFiles(now_ms=lambda: self.now_ms)
         self.directory_id += "-anew"
 
-    def connect(self) -> Peer:
-        """A new client connection."""
+    def connect(self, listener_name: str = "PLAINTEXT") -> Peer:
+        """A new client connection, by a listener that is named after its protocol."""
         peer = Peer(self, next(self._connection_ids))
         self.peers[peer.id] = peer
-        self.dispatch(ConnectionOpened(peer.id, "/127.0.0.1", self.address))
+        protocol = SecurityProtocol(listener_name)
+        opened = ConnectionOpened(
+            peer.id, "/127.0.0.1", self.address, listener_name=listener_name, security_protocol=protocol
+        )
+        self.dispatch(opened)
         return peer
 
     def disconnect(self, peer: Peer) -> None:
@@ -279,7 +289,7 @@ class Driver:
             case Close():
                 if effect.connection_id in self.peers:
                     self.peers[effect.connection_id].closed = True
-            case Pause() | Resume():
+            case Pause() | Resume() if effect.connection_id in self.peers:
                 self.peers[effect.connection_id].paused = isinstance(effect, Pause)
             case Report():
                 self.reports.append(effect.message)

@@ -73,6 +73,8 @@ class ClusterImage:
     """The last broker epoch given out."""
     producer_id_block: tuple[int, int] | None = None
     """First and last id of the newest block of producer ids."""
+    login_secret: bytes | None = field(default=None, repr=False)
+    """From which names without a SCRAM credential get their salts; None until a broker has needed it."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """Versions of the single nodes (cluster id, controller, features, producer ids, broker epoch, base), by path."""
     derived: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -286,6 +288,8 @@ class _Replay:
             single["broker_epoch"] = layout.read_number(path, value)
         elif path == layout.PRODUCER_ID_BLOCK and value is not None:
             single["producer_id_block"] = layout.read_producer_id_block(path, value)
+        elif path == layout.LOGIN_SECRET and value is not None:
+            single["login_secret"] = value
 
 
 _CONFIG_FIELDS: Final = {
@@ -309,6 +313,7 @@ _CARRIED: Final = (
     "cluster_id",
     "broker_epoch",
     "producer_id_block",
+    "login_secret",
     "versions",
 )
 """Facts the next image takes over unless a change concerns them."""

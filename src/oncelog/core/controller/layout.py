@@ -35,6 +35,8 @@ BROKER_EPOCH: Final = "/oncelog/broker_epoch"
 """The last broker epoch given out (ZooKeeper's own is a transaction id that other trees do not have)."""
 BROKER_RECORDS: Final = "/oncelog/brokers"
 """Parent of what stays of each broker's registrations."""
+LOGIN_SECRET: Final = "/oncelog/login_secret"
+"""Random bytes from which names without a credential get the salt that they are answered with, on every broker."""
 DELETED_TOPICS: Final = "/oncelog/deleted_topics"
 """Its version rises when topics are deleted. A node made anew starts at version 0, so that a late write to a topic
 could hit its successor of the same name: whoever writes to a topic's nodes checks this one too."""

@@ -20,6 +20,7 @@ from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
     from oncelog.node.events import ConnectionOpened
+    from oncelog.node.requests.login_state import LoginState
     from oncelog.wire.chunks import Chunk
 
 MAX_UNANSWERED: Final = 100
@@ -57,6 +58,7 @@ class Connection:
         "id",
         "listener",
         "listener_name",
+        "login",
         "open",
         "paused",
         "principal",
@@ -73,6 +75,8 @@ class Connection:
         self.listener_name = opened.listener_name
         self.security_protocol = opened.security_protocol
         self.principal = opened.principal
+        self.login: LoginState | None = None
+        """How far its client has authenticated by SASL; None where the listener asks for none."""
         self.open = True
         self.paused = False
         self.refused = False

@@ -8,7 +8,8 @@ what it should not is our bug: it is reported and costs that connection, not the
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final
@@ -24,11 +25,13 @@ from oncelog.handlers.support.ports import Ports
 from oncelog.handlers.support.waits import Steps
 from oncelog.node.authoriser import AccessControl
 from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import Close, Fatal, Pause, Report, Resume, Send
+from oncelog.node.events import Authenticated, Close, Fatal, Pause, Report, Resume, Send
 from oncelog.node.monitoring.traffic import Traffic
 from oncelog.node.outbox import Outbox
 from oncelog.node.requests.connections import Connection, Slot
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
+from oncelog.node.requests.login_state import LoginState
+from oncelog.node.requests.logins import Answer, Logins
 from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.ports import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
@@ -101,6 +104,7 @@ class Requests:
         deadlines: Deadlines,
         runnable: Runnable,
         outbox: Outbox,
+        logins: Logins,
     ) -> None:
         self._ports = ports
         self._access = access
@@ -108,6 +112,7 @@ class Requests:
         self._deadlines = deadlines
         self._runnable = runnable
         self._outbox = outbox
+        self.logins = logins
         self._loaded: dict[int, _Loaded] = {}
         self.traffic = Traffic()
         self.around: Callable[[Api, Handle], Handle] | None = None
@@ -153,6 +158,8 @@ class Requests:
 
     def _decide(self, connection: Connection, frame: Buffer) -> None:
         try:
+            if connection.login is not None and not self._is_let_in(connection, connection.login, frame):
+                return
             header, position = decode_request_header(frame)
             loaded = self._find(header, connection)
             if loaded is None:
@@ -171,6 +178,37 @@ class Requests:
         else:
             steps = loaded.handle(request, context)
         self._begin(steps, loaded.api, header.correlation_id, context, connection, slot)
+
+    def _is_let_in(self, connection: Connection, login: LoginState, frame: Buffer) -> bool:
+        """True if a frame of a SASL listener is decided as any other; else it is answered here. Raises PeerError."""
+        verdict = self.logins.judge(login, frame)
+        if verdict is None:
+            return True
+        slot = connection.reserve()
+        if isinstance(verdict, Answer):
+            slot.chunks = verdict.chunks
+            if verdict.principal is not None:
+                connection.principal = verdict.principal
+                self._outbox.effects.append(Authenticated(connection.id))
+            self._flush(connection)
+            return False
+        if not verdict.delay_ms:
+            slot.chunks = verdict.chunks
+            self._refuse(connection, None, verdict.reason)
+            return False
+        connection.refuse(None, verdict.reason)
+        connection.paused = True
+        self._outbox.effects.append(Pause(connection.id))
+        self._deadlines.at(
+            self._deadlines.now_ms + verdict.delay_ms, partial(self._answer_refused, connection, slot, verdict.chunks)
+        )
+        return False
+
+    def _answer_refused(self, connection: Connection, slot: Slot, chunks: Sequence[Chunk], _now_ms: int) -> None:
+        """The delay after a refused login is over: the client learns of it, and the connection is closed."""
+        if connection.open:
+            slot.chunks = chunks
+            self._flush(connection)
 
     def _begin(
         self,

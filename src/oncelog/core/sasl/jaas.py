@@ -1,0 +1,101 @@
+"""JAAS lines of Apache Kafka's form: ``module required name="value" …;``, read as its ``JaasConfig`` reads them.
+
+Words are letters, digits, ``. - _ $``; values in quotes of either kind, with Java's escapes; ``//``, ``/`` and
+``/* */`` begin comments. No error text holds any part of the line: it has passwords in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+_FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+_SKIPPED: Final = re.compile(r"(?:\s+|/\*.*?\*/|/(?!\*)[^\r\n]*)+", re.DOTALL)
+_WORD: Final = re.compile(r"[A-Za-z0-9._$\u00a0-\U0010ffff-]+")
+_NUMBER: Final = re.compile(r"-?\.?[0-9]")
+_QUOTED: Final = re.compile(r""""((?:[^"\\\r\n]|\\.)*)"|'((?:[^'\\\r\n]|\\.)*)'""")
+_ESCAPE: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+class JaasError(Exception):
+    """The line cannot be read; the message says what is wrong and does not quote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JaasModule:
+    """A login module and its options."""
+
+    name: str
+    options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def short_name(self) -> str:
+        """Its class without the package."""
+        return self.name.rpartition(".")[2]
+
+
+def parse_jaas(text: str) -> JaasModule:
+    """The one module of a line. Raises JaasError."""
+    tokens = _Tokens(text)
+    name = tokens.word("a login module")
+    if tokens.word("a control flag").lower() not in _FLAGS:
+        raise JaasError(f"the control flag is none of {', '.join(_FLAGS)}")
+    options: dict[str, str] = {}
+    while not tokens.takes(";"):
+        key = tokens.word("an option, or a semicolon at the end,")
+        if not tokens.takes("="):
+            raise JaasError("an option has no value")
+        options[key] = tokens.value()
+    if not tokens.at_end():
+        raise JaasError("there is more than one login module")
+    return JaasModule(name, options)
+
+
+class _Tokens:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+        self._skip()
+
+    def at_end(self) -> bool:
+        return self._position == len(self._text)
+
+    def takes(self, character: str) -> bool:
+        """Take a character, if it is the next; True if it was."""
+        if not self._text.startswith(character, self._position):
+            return False
+        self._position += 1
+        self._skip()
+        return True
+
+    def word(self, what: str) -> str:
+        return self._take(_WORD.match(self._text, self._position), what)
+
+    def value(self) -> str:
+        quoted = _QUOTED.match(self._text, self._position)
+        if quoted is not None:
+            self._take(quoted, "")
+            return _ESCAPE.sub(_unescaped, quoted[1] if quoted[1] is not None else quoted[2])
+        if _NUMBER.match(self._text, self._position):
+            raise JaasError("a value that begins with a digit has to be in quotes")
+        return self._take(_WORD.match(self._text, self._position), "the value of an option")
+
+    def _take(self, found: re.Match[str] | None, what: str) -> str:
+        if found is None:
+            raise JaasError(f"{what} is missing where it belongs")
+        self._position = found.end()
+        self._skip()
+        return found[0]
+
+    def _skip(self) -> None:
+        found = _SKIPPED.match(self._text, self._position)
+        if found is not None:
+            self._position = found.end()
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    found = escape[1]
+    return chr(int(found, 8)) if found[0] in "01234567" else _ESCAPED.get(found, found)

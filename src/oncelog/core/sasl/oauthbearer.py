@@ -1,0 +1,115 @@
+"""OAUTHBEARER (RFC 7628, KIP-255, KIP-342) as a server: a token that somebody else has signed.
+
+State        takes                                        answers                            then
+-----------  -------------------------------------------  ---------------------------------  ----------
+``FIRST``    ``n,,^Aauth=Bearer token^A…^A``, valid       nothing                            ``DONE``
+``FIRST``    the same, not valid                          ``{"status":"invalid_token"}``     ``REFUSED``
+``REFUSED``  ``^A``                                       a refusal                          ``DONE``
+``DONE``     nothing
+
+A token is tried once in an exchange: one that was refused is not followed by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from oncelog.core.sasl.exchange import Login, LoginRefused, Step, sasl_name, text_of
+
+MAX_MESSAGE_BYTES: Final = 131072
+INVALID_TOKEN: Final = '{"status":"invalid_token"}'
+_SEPARATOR: Final = "\x01"
+_TOKEN_CHARACTERS: Final = frozenset("-_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_VALUE_CHARACTERS: Final = frozenset(" \t\r\n").union(map(chr, range(0x21, 0x7F)))
+
+
+class InvalidToken(Exception):
+    """A token is not accepted; the message says why and does not hold it. The client is not told."""
+
+
+class TokenValidator(Protocol):
+    """Says whose token it is."""
+
+    def validate(self, token: str, now_ms: int) -> Login:
+        """The principal of a token and the end of its validity. Raises InvalidToken."""
+
+
+class BearerMessage(NamedTuple):
+    """The parts of a client's first message."""
+
+    token: str
+    authorization_id: str
+    """The user that the client asks to be; empty: the token's."""
+    extensions: dict[str, str]
+
+
+class _State(Enum):
+    FIRST = "first"
+    REFUSED = "refused"
+    DONE = "done"
+
+
+class OAuthBearer:
+    """One exchange."""
+
+    def __init__(self, validator: TokenValidator) -> None:
+        self._validator = validator
+        self._state = _State.FIRST
+        self._reason = ""
+
+    def step(self, message: bytes, now_ms: int) -> Step:
+        """See :class:`oncelog.core.sasl.exchange.Exchange`."""
+        state, self._state = self._state, _State.DONE
+        if state is _State.REFUSED and message == _SEPARATOR.encode():
+            raise LoginRefused(self._reason, INVALID_TOKEN)
+        if state is not _State.FIRST:
+            raise LoginRefused(f"a message after the exchange {self._reason}".rstrip())
+        found = read_message(message)
+        try:
+            login = self._validator.validate(found.token, now_ms)
+        except InvalidToken as error:
+            self._state, self._reason = _State.REFUSED, f"the token is not valid: {error}"
+            return Step(INVALID_TOKEN.encode())
+        if found.authorization_id and found.authorization_id != login.user:
+            raise LoginRefused.saying(
+                f"Authentication failed: Client requested an authorization id ({found.authorization_id}) that is "
+                f"different from the token's principal name ({login.user})"
+            )
+        return Step(b"", login)
+
+
+def read_message(message: bytes) -> BearerMessage:
+    """The parts of a client's first message. Raises LoginRefused."""
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise LoginRefused(f"a token's message of {len(message)} bytes")
+    header, first, rest = text_of(message).partition(_SEPARATOR)
+    if not first or not rest.endswith(_SEPARATOR) or not header.startswith("n,") or not header.endswith(","):
+        raise LoginRefused("Invalid OAUTHBEARER client first message")
+    identity = header[2:-1]
+    if identity and (not identity.startswith("a=") or "," in identity or len(identity) == len("a=")):
+        raise LoginRefused("Invalid OAUTHBEARER client first message")
+    pairs = dict(_pairs(rest[:-1]))
+    scheme, _, token = pairs.pop("auth", "").partition(" ")
+    token = token.lstrip(" ")
+    if scheme.lower() != "bearer" or not token or not _TOKEN_CHARACTERS.issuperset(token):
+        raise LoginRefused("Invalid OAUTHBEARER client first message: no bearer token in 'auth'")
+    return BearerMessage(token, sasl_name(identity[2:]), pairs)
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Keys and values, each ended by a separator."""
+    if not text:
+        return
+    if not text.endswith(_SEPARATOR):
+        raise LoginRefused("Invalid OAUTHBEARER client first message: a pair does not end")
+    seen = set()
+    for pair in text[:-1].split(_SEPARATOR):
+        key, equals, value = pair.partition("=")
+        if not (equals and key.isascii() and key.isalpha() and value and _VALUE_CHARACTERS.issuperset(value)):
+            raise LoginRefused("Invalid OAUTHBEARER client first message: not a pair of key and value")
+        if key in seen:
+            raise LoginRefused("Invalid OAUTHBEARER client first message: a key twice")
+        seen.add(key)
+        yield key, value

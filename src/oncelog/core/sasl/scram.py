@@ -1,0 +1,143 @@
+"""SCRAM-SHA-256 and -512 as a server (RFC 5802, 7677; KIP-84): a client proves that it knows a password.
+
+State        takes                                             answers                         then
+-----------  ------------------------------------------------  ------------------------------  ------
+``FIRST``    ``n,,n=user,r=nonce``                             ``r=…,s=salt,i=iterations``     ``FINAL``
+``FINAL``    ``c=biws,r=both nonces,p=proof``                  ``v=signature``                 ``DONE``
+``DONE``     nothing
+
+Rules:
+1. The nonce of the last message is the client's and ours, whole (CVE-2024-56128), and its ``c`` is what the first
+   message said of channel binding.
+2. A name without a credential goes the same way up to the proof (``scram_credentials.credential_of_nobody``).
+3. Mandatory extensions and delegation tokens (``tokenauth``) are refused; other extensions are passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from oncelog.core.sasl.exchange import Login, LoginRefused, Step, sasl_name, text_of
+from oncelog.core.sasl.scram_credentials import HASHES, ScramCredential
+
+MAX_MESSAGE_BYTES: Final = 16384
+"""Of one message: names and nonces have tens of characters, and the answer repeats the nonce."""
+_EXTENSION: Final = "tokenauth"
+
+
+class _State(Enum):
+    FIRST = "first"
+    FINAL = "final"
+    DONE = "done"
+
+
+class ScramServer:
+    """One exchange. ``credential_of`` gives a credential for every name; ``nonce`` is the server's, used once."""
+
+    def __init__(self, mechanism: str, credential_of: Callable[[str], ScramCredential], nonce: str) -> None:
+        self._hash = HASHES[mechanism]
+        self._credential_of = credential_of
+        self._server_nonce = nonce
+        self._state = _State.FIRST
+        self._user = ""
+        self._binding = ""
+        self._nonce = ""
+        self._signed_first = b""
+        self._credential: ScramCredential | None = None
+
+    def step(self, message: bytes, now_ms: int) -> Step:
+        """See :class:`oncelog.core.sasl.exchange.Exchange`."""
+        state, self._state = self._state, _State.DONE
+        if len(message) > MAX_MESSAGE_BYTES:
+            raise LoginRefused(f"a SCRAM message of {len(message)} bytes")
+        if state is _State.FIRST:
+            answer = self._first(text_of(message))
+            self._state = _State.FINAL
+            return Step(answer)
+        if state is _State.FINAL:
+            return Step(self._final(text_of(message)), Login(self._user))
+        raise LoginRefused("a message after the exchange")
+
+    def _first(self, message: str) -> bytes:
+        binding, wanted, bare = _split_header(message)
+        names = bare.split(",")
+        if len(names) < 2:
+            raise LoginRefused("the first SCRAM message has no name or no nonce")
+        user, nonce = sasl_name(_value("n", names[0])), _value("r", names[1])
+        _refuse_extensions(names[2:])
+        if not user or not nonce or not _is_printable(nonce):
+            raise LoginRefused("the first SCRAM message has no name or no nonce")
+        if wanted and wanted != user:
+            raise LoginRefused.saying(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self._user, self._binding = user, base64.b64encode(binding.encode()).decode()
+        self._credential = credential = self._credential_of(user)
+        self._nonce = nonce + self._server_nonce
+        salt = base64.b64encode(credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={credential.iterations}".encode()
+        self._signed_first = bare.encode() + b"," + answer
+        return answer
+
+    def _final(self, message: str) -> bytes:
+        assert self._credential is not None
+        without_proof, _, last = message.rpartition(",")
+        parts = without_proof.split(",")
+        if len(parts) < 2 or _value("c", parts[0]) != self._binding:
+            raise LoginRefused("the last SCRAM message speaks of another channel binding")
+        if not hmac.compare_digest(_value("r", parts[1]).encode(), self._nonce.encode()):
+            raise LoginRefused("the last SCRAM message has another nonce")
+        _refuse_extensions(parts[2:])
+        signed = self._signed_first + b"," + without_proof.encode()
+        signature = hmac.digest(self._credential.stored_key, signed, self._hash)
+        proof = _proof(_value("p", last), len(signature))
+        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), self._credential.stored_key):
+            raise LoginRefused("the proof is wrong")
+        return b"v=" + base64.b64encode(hmac.digest(self._credential.server_key, signed, self._hash))
+
+
+def _split_header(message: str) -> tuple[str, str, str]:
+    """The GS2 header, the authorization id in it, and the message behind it. Channel binding is not offered."""
+    flag, first, rest = message.partition(",")
+    identity, second, bare = rest.partition(",")
+    if flag not in ("n", "y") or not first or not second:
+        raise LoginRefused("the first SCRAM message has no header without channel binding")
+    wanted = sasl_name(_value("a", identity)) if identity else ""
+    return f"{flag},{identity},", wanted, bare
+
+
+def _value(name: str, part: str) -> str:
+    found, equals, value = part.partition("=")
+    if found != name or not equals:
+        raise LoginRefused(f"a SCRAM message has no {name}= where it belongs")
+    return value
+
+
+def _refuse_extensions(parts: list[str]) -> None:
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if not (equals and name.isascii() and name.isalpha() and value):
+            raise LoginRefused("a SCRAM message has an extension that is none")
+        if name == "m" or (name == _EXTENSION and value.lower() == "true"):
+            raise LoginRefused(f"the SCRAM extension {name} is not supported")
+
+
+def _is_printable(nonce: str) -> bool:
+    return all("!" <= character <= "~" for character in nonce)
+
+
+def _proof(text: str, size: int) -> bytes:
+    try:
+        proof = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise LoginRefused("the proof is not base64") from None
+    if len(proof) != size:
+        raise LoginRefused("the proof has another length")
+    return proof

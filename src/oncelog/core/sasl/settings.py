@@ -1,0 +1,198 @@
+"""The SASL settings of one listener, from Apache Kafka's keys: which mechanisms, and what each of them needs.
+
+A key is looked up as Apache Kafka does it: ``listener.name.NAME.MECHANISM.key``, then ``listener.name.NAME.key``, then
+``key``. ``sasl.jaas.config`` counts only with the mechanism in front, as there. What is not configured fails closed: a
+listener of which one mechanism could not work is no listener. No error text holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig
+from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.sasl.exchange import MECHANISMS, OAUTHBEARER, PLAIN
+from oncelog.core.sasl.jaas import JaasError, JaasModule, parse_jaas
+from oncelog.core.sasl.tokens import TokenRules
+
+JAAS: Final = "sasl.jaas.config"
+ENABLED: Final = "sasl.enabled.mechanisms"
+JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+ISSUER: Final = "sasl.oauthbearer.expected.issuer"
+AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
+HANDLER: Final = "sasl.server.callback.handler.class"
+_USER: Final = "user_"
+_MODULES: Final = {PLAIN: "PlainLoginModule", OAUTHBEARER: "OAuthBearerLoginModule"}
+_SCRAM_MODULE: Final = "ScramLoginModule"
+_VALIDATING: Final = "OAuthBearerValidatorCallbackHandler"
+
+
+@dataclass(frozen=True, slots=True)
+class KeySetSettings:
+    """The place of the public keys that sign tokens, and how often it is looked at."""
+
+    url: str
+    refresh_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSasl:
+    """How a client proves on one listener who it is."""
+
+    listener_name: str
+    mechanisms: tuple[str, ...]
+    """In the order in which they are configured, which is that in which clients are told."""
+    plain_passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
+    """By mechanism: how long a session lasts; 0: for ever."""
+    token_rules: TokenRules | None = None
+    key_set: KeySetSettings | None = None
+    max_receive_bytes: int = 524288
+    """Of one request before the client is authenticated."""
+    failure_delay_ms: int = 100
+    """From a login that is refused to its answer."""
+
+
+def listener_sasl(config: BrokerConfig, listener_name: str) -> ListenerSasl:
+    """The SASL settings of a listener. Raises ConfigError, which names the keys that are missing or wrong."""
+    mechanisms: tuple[str, ...] = tuple(listener_value(config, listener_name, ENABLED))
+    for mechanism in mechanisms:
+        if mechanism not in MECHANISMS:
+            raise _error(
+                config,
+                listener_name,
+                ENABLED,
+                f"{mechanism} is not supported{' (Kerberos)' if mechanism == 'GSSAPI' else ''}; "
+                f"{', '.join(MECHANISMS)} are: set listener.name.{listener_name.lower()}.{ENABLED}",
+            )
+    if not mechanisms:
+        raise _error(config, listener_name, ENABLED, "a SASL listener needs a mechanism")
+    for mechanism in mechanisms:
+        _check_handler(config, listener_name, mechanism)
+    modules = {mechanism: _module(config, listener_name, mechanism) for mechanism in mechanisms}
+    with_tokens = OAUTHBEARER in mechanisms
+    return ListenerSasl(
+        listener_name,
+        mechanisms,
+        _plain_passwords(modules[PLAIN]) if PLAIN in mechanisms else {},
+        {
+            mechanism: max(0, listener_value(config, listener_name, "connections.max.reauth.ms", mechanism))
+            for mechanism in mechanisms
+        },
+        _token_rules(config, listener_name) if with_tokens else None,
+        _key_set(config, listener_name) if with_tokens else None,
+        int(config.get("sasl.server.max.receive.size")),
+        int(config.get("connection.failed.authentication.delay.ms")),
+    )
+
+
+def listener_value(config: BrokerConfig, listener_name: str, name: str, mechanism: str | None = None) -> Any:
+    """The value of a key for a listener, and for a mechanism on it. Raises ConfigError."""
+    text = listener_text(config, listener_name, name, mechanism)
+    return config.get(name) if text is None else BROKER_KEYS[name].parse(text)
+
+
+def listener_text(config: BrokerConfig, listener_name: str, name: str, mechanism: str | None = None) -> str | None:
+    """The text set for a key with the listener in front, None if there is none."""
+    prefix = f"listener.name.{listener_name.lower()}."
+    names = [f"{prefix}{mechanism.lower()}.{name}"] if mechanism is not None else []
+    if name != JAAS:
+        names.append(prefix + name)
+    for each in names:
+        for layer in (config.dynamic, config.dynamic_default, config.static):
+            if each in layer:
+                return layer[each]
+    return None
+
+
+def jaas_module(config: BrokerConfig, listener_name: str, mechanism: str) -> JaasModule | None:
+    """The login module that is configured for a mechanism on a listener. Raises ConfigError."""
+    text = listener_text(config, listener_name, JAAS, mechanism)
+    if text is None:
+        return None
+    try:
+        module = parse_jaas(text)
+    except JaasError as error:
+        raise ConfigError(f"{_jaas_key(listener_name, mechanism)}: {error}") from None
+    expected = _MODULES.get(mechanism, _SCRAM_MODULE)
+    if module.short_name != expected:
+        raise ConfigError(f"{_jaas_key(listener_name, mechanism)}: {mechanism} takes {expected}")
+    return module
+
+
+def _module(config: BrokerConfig, listener_name: str, mechanism: str) -> JaasModule | None:
+    module = jaas_module(config, listener_name, mechanism)
+    if module is None and mechanism == PLAIN:
+        raise ConfigError(
+            f"listener {listener_name} has PLAIN, but no users: set {_jaas_key(listener_name, PLAIN)} to "
+            '"org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME=\\"password\\";"'
+        )
+    if module is not None and any(option.startswith("unsecured") for option in module.options):
+        raise ConfigError(f"{_jaas_key(listener_name, mechanism)}: unsigned tokens are not accepted")
+    return module
+
+
+def _plain_passwords(module: JaasModule | None) -> Mapping[str, str]:
+    options = {} if module is None else module.options
+    return {name[len(_USER) :]: value for name, value in options.items() if name.startswith(_USER)}
+
+
+def _check_handler(config: BrokerConfig, listener_name: str, mechanism: str) -> None:
+    """Refuse a class of somebody else's: what it would check is not checked here."""
+    name = listener_value(config, listener_name, HANDLER, mechanism)
+    if name and not (mechanism == OAUTHBEARER and name.rpartition(".")[2] == _VALIDATING):
+        raise ConfigError(
+            f"{HANDLER} of listener {listener_name} and {mechanism} is a Java class; only {_VALIDATING} is known here, "
+            f"for {OAUTHBEARER}"
+        )
+
+
+def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
+    found = {name: _fixed(config, listener_name, name) for name in (JWKS_URL, ISSUER, AUDIENCE)}
+    missing = [name for name, value in found.items() if not value]
+    if missing:
+        raise ConfigError(
+            f"listener {listener_name} has {OAUTHBEARER}, which would take anybody's tokens without "
+            f"{', '.join(missing)}: set {'it' if len(missing) == 1 else 'them'}"
+        )
+    skew_s = int(_fixed(config, listener_name, "sasl.oauthbearer.clock.skew.seconds"))
+    claims = [_fixed(config, listener_name, f"sasl.oauthbearer.{kind}.claim.name") for kind in ("sub", "scope")]
+    if skew_s < 0 or not all(claims):
+        raise ConfigError("sasl.oauthbearer.clock.skew.seconds is negative, or the name of a claim is empty")
+    return TokenRules(str(found[ISSUER]), tuple(found[AUDIENCE]), skew_s, *claims)
+
+
+def _key_set(config: BrokerConfig, listener_name: str) -> KeySetSettings:
+    url = str(_fixed(config, listener_name, JWKS_URL))
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        usable = bool(parts.hostname) and parts.username is None
+    else:
+        usable = parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.startswith("/")
+    if not usable:
+        raise ConfigError(f"{JWKS_URL} of listener {listener_name} is neither https://host/… nor file:///path")
+    prefix = "sasl.oauthbearer.jwks.endpoint."
+    names = ("refresh.ms", "retry.backoff.ms", "retry.backoff.max.ms")
+    refresh_ms, backoff_ms, backoff_max_ms = (int(_fixed(config, listener_name, prefix + name)) for name in names)
+    if min(refresh_ms, backoff_ms, backoff_max_ms) <= 0:
+        raise ConfigError(f"{prefix}refresh.ms, retry.backoff.ms and retry.backoff.max.ms have to be positive")
+    return KeySetSettings(url, refresh_ms, backoff_ms, backoff_max_ms)
+
+
+def _fixed(config: BrokerConfig, listener_name: str, name: str) -> Any:
+    """A value as the broker was started with: whose keys sign tokens is not changed over the network."""
+    return listener_value(BrokerConfig(config.static), listener_name, name, OAUTHBEARER)
+
+
+def _jaas_key(listener_name: str, mechanism: str) -> str:
+    return f"listener.name.{listener_name.lower()}.{mechanism.lower()}.{JAAS}"
+
+
+def _error(config: BrokerConfig, listener_name: str, name: str, reason: str) -> ConfigError:
+    value = listener_value(config, listener_name, name)
+    return ConfigError.of_value(name, value, f"{reason} (listener {listener_name})")

@@ -1,0 +1,69 @@
+"""Credentials that logins are checked against: of the configuration, of the cluster's metadata, and signed tokens."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from oncelog.base.tree import CommitOutcome, Create
+from oncelog.core.controller import layout
+from oncelog.core.controller.client_entities import ClientEntity
+from oncelog.core.controller.entity_writes import configs_of
+from oncelog.core.sasl.exchange import OAUTHBEARER, PLAIN, Exchange
+from oncelog.core.sasl.oauthbearer import OAuthBearer
+from oncelog.core.sasl.plain import Plain
+from oncelog.core.sasl.scram import ScramServer
+from oncelog.core.sasl.scram_credentials import ScramCredential
+from oncelog.core.sasl.scram_users import credential_for, iterations_shown
+from oncelog.core.sasl.settings import ListenerSasl
+from oncelog.core.sasl.tokens import SignedTokens, VerifySignature
+from oncelog.node.metadata import Metadata
+from oncelog.node.metadata_log import MetadataLog
+
+NONCE_BYTES: Final = 24
+SECRET_BYTES: Final = 32
+
+
+class LoginCredentials:
+    """Makes the exchange of a mechanism."""
+
+    def __init__(self, cluster: Metadata, commits: MetadataLog) -> None:
+        self._cluster = cluster
+        self._commits = commits
+        self._proposed: bytes | None = None
+        """The secret that this broker has written, or tries to."""
+        self.key_sets: dict[str, VerifySignature] = {}
+        """The public keys by which tokens are verified, by listener; the outside's."""
+
+    def exchange(self, settings: ListenerSasl, mechanism: str) -> Exchange:
+        """A new exchange by a mechanism that the listener has."""
+        if mechanism == PLAIN:
+            return Plain(settings.plain_passwords)
+        if mechanism == OAUTHBEARER:
+            assert settings.token_rules is not None
+            return OAuthBearer(SignedTokens(settings.token_rules, partial(self.key_sets.get, settings.listener_name)))
+        nonce = self._cluster.random_bytes(NONCE_BYTES).hex()
+        return ScramServer(mechanism, partial(self._credential, mechanism), nonce)
+
+    def _credential(self, mechanism: str, user: str) -> ScramCredential:
+        image = self._cluster.image
+        iterations = image.derived.get(iterations_shown)
+        if iterations is None:
+            users = (each.configs for entity, each in image.client_entities.items() if entity.user)
+            iterations = image.derived[iterations_shown] = iterations_shown(users)
+        configs = configs_of(image, ClientEntity(user=user))
+        return credential_for(self._secret(), mechanism, user, configs, iterations[mechanism])
+
+    def _secret(self) -> bytes:
+        """The cluster's secret; the first broker that needs one writes it."""
+        known = self._cluster.image.login_secret
+        if known is not None:
+            return known
+        if self._proposed is None:
+            self._proposed = self._cluster.random_bytes(SECRET_BYTES)
+            self._commits.commit([Create(layout.LOGIN_SECRET, self._proposed)], self._written)
+        return self._proposed
+
+    def _written(self, outcome: CommitOutcome) -> None:
+        if outcome is not CommitOutcome.COMMITTED:
+            self._proposed = None  # another broker's is there, or it is tried again with the next login

@@ -1,0 +1,58 @@
+"""How far the client of one connection has come with saying who it is.
+
+Phase          a request that is taken                            then
+-------------  -------------------------------------------------  ------------------------------------------
+``VERSIONS``   ApiVersions that is answered without an error      ``HANDSHAKE``
+``VERSIONS``   SaslHandshake                                      ``EXCHANGE``
+``HANDSHAKE``  SaslHandshake                                      ``EXCHANGE``
+``EXCHANGE``   SaslAuthenticate, or a token without a header      ``EXCHANGE``, until it is ``LOGGED_IN``
+``LOGGED_IN``  any; SaslHandshake, where sessions end             ``LOGGED_IN``; ``EXCHANGE`` once more (KIP-368)
+``SWITCHED``   none: another mechanism was asked for than before
+
+Invariants:
+1. Nothing but what the table names is decided; whatever else comes closes the connection.
+2. ``principal`` is the connection's from the first ``LOGGED_IN`` on, and never another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.core.sasl.exchange import Exchange
+    from oncelog.core.sasl.settings import ListenerSasl
+
+
+class Phase(Enum):
+    """See the module."""
+
+    VERSIONS = "versions"
+    HANDSHAKE = "handshake"
+    EXCHANGE = "exchange"
+    LOGGED_IN = "logged in"
+    SWITCHED = "switched"
+
+
+@dataclass(slots=True, eq=False)
+class LoginState:
+    """One connection's."""
+
+    settings: ListenerSasl
+    phase: Phase = Phase.VERSIONS
+    exchange: Exchange | None = None
+    """The mechanism's machine, in ``EXCHANGE``."""
+    mechanism: str = ""
+    with_headers: bool = True
+    """False after SaslHandshake version 0: tokens come bare."""
+    principal: str | None = None
+    ends_ms: int | None = None
+    """Time after which nothing but a new authentication is taken."""
+    began_again_ms: int | None = None
+    """Time of the last authentication after the first."""
+
+    @property
+    def again(self) -> bool:
+        """True if the client had authenticated before."""
+        return self.principal is not None

@@ -1,0 +1,233 @@
+"""Nobody is served on a SASL listener before it is known who that is (KIP-43, 152, 368).
+
+``Logins.judge`` sees every frame of such a connection first: it lets pass what the phase of the connection allows
+(``login_state``), answers what belongs to the login itself, and says how the rest ends. Rules:
+
+1. Before the login nothing is decoded but ApiVersions, SaslHandshake and SaslAuthenticate, none of which has an array;
+   a frame has ``sasl.server.max.receive.size`` bytes at most.
+2. A login that is refused is answered after ``connection.failed.authentication.delay.ms``, then closed. Until then
+   nothing more is read.
+3. A client learns no more than Apache Kafka tells it, and the same of a user that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.sasl.exchange import Login, LoginRefused, Step
+from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
+from oncelog.handlers import registry
+from oncelog.handlers.api_versions import names_its_software
+from oncelog.handlers.sasl_handshake import unsupported_mechanism
+from oncelog.node.deadlines import Deadlines
+from oncelog.node.events import Report
+from oncelog.node.metadata import Metadata
+from oncelog.node.outbox import Outbox
+from oncelog.node.requests.login_credentials import LoginCredentials
+from oncelog.node.requests.login_state import LoginState, Phase
+from oncelog.ports import Buffer
+from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from oncelog.wire.chunks import Chunk
+    from oncelog.wire.message import Message
+
+AGAIN_AFTER_MS: Final = 1000
+"""A client may authenticate again once in this time; what comes sooner is answered ILLEGAL_SASL_STATE."""
+_USER: Final = "User"
+_ERROR_FIELDS: Final[Mapping[str, object]] = {
+    "error_code": ErrorCode.ILLEGAL_SASL_STATE,
+    "error_message": "Request is not valid given the current SASL state.",
+    "node_id": -1,
+    "port": -1,
+}
+_API_VERSIONS: Final = ApiVersionsRequest.API_KEY
+_HANDSHAKE: Final = SaslHandshakeRequest.API_KEY
+_AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A frame was part of the login and is answered by these chunks; ``login`` is there with the last of them."""
+
+    chunks: Sequence[Chunk]
+    principal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The connection ends: ``chunks`` are sent after ``delay_ms``, then it is closed."""
+
+    reason: str
+    chunks: Sequence[Chunk] = ()
+    delay_ms: int = 0
+
+
+class Logins:
+    """The logins of all connections of a node."""
+
+    def __init__(self, cluster: Metadata, credentials: LoginCredentials, deadlines: Deadlines, outbox: Outbox) -> None:
+        self._cluster = cluster
+        self._credentials = credentials
+        self._deadlines = deadlines
+        self._outbox = outbox
+        self._settings: dict[str, tuple[object, ListenerSasl]] = {}
+        self.succeeded = 0
+        self.failed = 0
+        self.expired = 0
+
+    def begin(self, listener_name: str) -> LoginState:
+        """The state of a new connection of a SASL listener."""
+        return LoginState(self._settings_of(listener_name))
+
+    def _settings_of(self, listener_name: str) -> ListenerSasl:
+        config = self._cluster.config
+        known = self._settings.get(listener_name)
+        if known is None or known[0] is not config:
+            known = self._settings[listener_name] = (config, self._read(listener_name, known and known[1]))
+        return known[1]
+
+    def _read(self, listener_name: str, known: ListenerSasl | None) -> ListenerSasl:
+        """The settings as they are now; those that were, if a change has made them unusable: nobody gets in by it."""
+        try:
+            return listener_sasl(self._cluster.config, listener_name)
+        except ConfigError as error:
+            self._outbox.effects.append(Report("error", f"listener {listener_name} stays as it was: {error}"))
+            return known or ListenerSasl(listener_name, ())
+
+    def judge(self, state: LoginState, frame: Buffer) -> Answer | Refused | None:
+        """What becomes of a frame; None: it is decided as any other. Raises PeerError, which closes at once."""
+        if state.phase is Phase.LOGGED_IN:
+            return self._judge_logged_in(state, frame)
+        if len(frame) > state.settings.max_receive_bytes:
+            return self._refused(state, f"{len(frame)} bytes before authentication")
+        try:
+            return self._judge_login(state, frame)
+        except LoginRefused as refusal:  # a token without a header: there is nothing to answer it by
+            return self._refused(state, str(refusal))
+
+    def _judge_login(self, state: LoginState, frame: Buffer) -> Answer | Refused | None:
+        if state.phase is Phase.SWITCHED:
+            return self._refused(state, "another mechanism than the first time")
+        if state.phase is Phase.EXCHANGE and not state.with_headers:
+            return self._bare_token(state, bytes(frame))
+        header, position = decode_request_header(frame)
+        body = memoryview(frame)[position:]
+        if state.phase is Phase.EXCHANGE:
+            if header.api_key == _AUTHENTICATE:
+                return self._authenticate(state, header, body)
+            return self._out_of_order(state, header)
+        if header.api_key == _HANDSHAKE:
+            return self._handshake(state, header, body)
+        if header.api_key != _API_VERSIONS or state.phase is not Phase.VERSIONS:
+            return self._refused(state, f"API {header.api_key} before authentication")
+        if ApiVersionsRequest.MIN_VERSION <= header.api_version <= ApiVersionsRequest.MAX_VERSION:
+            request = ApiVersionsRequest.decode(body, header.api_version)
+            if names_its_software(request, header.api_version):
+                state.phase = Phase.HANDSHAKE
+        return None
+
+    def _judge_logged_in(self, state: LoginState, frame: Buffer) -> Answer | Refused | None:
+        if state.ends_ms is None:
+            return None
+        now_ms = self._deadlines.now_ms
+        if len(frame) >= 2 and frame[0] << 8 | frame[1] == _HANDSHAKE:
+            if state.began_again_ms is not None and now_ms - state.began_again_ms < AGAIN_AFTER_MS:
+                return None
+            header, position = decode_request_header(frame)
+            state.began_again_ms = now_ms
+            return self._handshake(state, header, memoryview(frame)[position:])
+        if now_ms > state.ends_ms:
+            self.expired += 1
+            return Refused("its session has expired")
+        return None
+
+    def _handshake(self, state: LoginState, header: RequestHeader, body: memoryview) -> Answer | Refused:
+        request = SaslHandshakeRequest.decode(body, header.api_version)
+        offered = list(state.settings.mechanisms)
+        if request.mechanism not in offered:
+            chunks = () if state.again else _encoded(header, unsupported_mechanism(offered))
+            return self._refused(state, f"SASL mechanism {request.mechanism[:40]!r} is not enabled", chunks)
+        if state.again and request.mechanism != state.mechanism:
+            state.phase = Phase.SWITCHED
+        else:
+            state.phase, state.mechanism = Phase.EXCHANGE, request.mechanism
+            state.with_headers = header.api_version > 0
+            state.exchange = self._credentials.exchange(state.settings, request.mechanism)
+        return Answer(_encoded(header, SaslHandshakeResponse(mechanisms=offered)))
+
+    def _authenticate(self, state: LoginState, header: RequestHeader, body: memoryview) -> Answer | Refused:
+        request = SaslAuthenticateRequest.decode(body, header.api_version)
+        try:
+            step = self._step(state, bytes(request.auth_bytes))
+            lifetime_ms = 0 if step.login is None else self._log_in(state, step.login)
+        except LoginRefused as refusal:
+            shown = _generic(state) if refusal.shown is None else refusal.shown
+            response = SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=shown, auth_bytes=b""
+            )
+            return self._refused(state, str(refusal), _encoded(header, response))
+        response = SaslAuthenticateResponse(error_message="", auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
+        return Answer(_encoded(header, response), None if step.login is None else state.principal)
+
+    def _bare_token(self, state: LoginState, token: bytes) -> Answer:
+        step = self._step(state, token)
+        if step.login is not None:
+            self._log_in(state, step.login)
+        chunks = [len(step.answer).to_bytes(4, "big") + step.answer]
+        return Answer(chunks, None if step.login is None else state.principal)
+
+    def _step(self, state: LoginState, message: bytes) -> Step:
+        assert state.exchange is not None
+        return state.exchange.step(message, self._deadlines.now_ms)
+
+    def _log_in(self, state: LoginState, login: Login) -> int:
+        """Let the client in; the milliseconds for which its session lasts, 0: for ever. Raises LoginRefused."""
+        if state.again and state.principal != f"{_USER}:{login.user}":
+            before = (state.principal or "").partition(":")[2]
+            raise LoginRefused.saying(
+                f"Cannot change principals during re-authentication from {_USER}.{before}: {_USER}.{login.user}"
+            )
+        state.principal = f"{_USER}:{login.user}"
+        state.phase, state.exchange = Phase.LOGGED_IN, None
+        self.succeeded += 1
+        now_ms, most_ms = self._deadlines.now_ms, state.settings.max_reauth_ms[state.mechanism]
+        left = [most_ms] if most_ms else []
+        if login.expires_ms is not None:
+            left.append(max(0, login.expires_ms - now_ms))
+        lifetime_ms = min(left, default=0)
+        state.ends_ms = now_ms + lifetime_ms if left else None
+        return lifetime_ms
+
+    def _out_of_order(self, state: LoginState, header: RequestHeader) -> Refused:
+        """In the middle of an exchange: an answer that holds nothing but the error, from defaults alone."""
+        api = registry.BY_KEY.get(header.api_key)
+        if api is None or not api.min_version <= header.api_version <= api.max_version:
+            raise PeerError(f"API {header.api_key}, version {header.api_version}, during authentication")
+        response: Message = getattr(import_module(f"oncelog.wire.messages.{api.module}"), f"{api.name}Response")()
+        for name, value in _ERROR_FIELDS.items():
+            if hasattr(response, name):
+                setattr(response, name, value)
+        return self._refused(state, f"{api.name} during authentication", _encoded(header, response))
+
+    def _refused(self, state: LoginState, reason: str, chunks: Sequence[Chunk] = ()) -> Refused:
+        self.failed += 1
+        state.exchange = None
+        return Refused(f"authentication failed: {reason}", chunks, state.settings.failure_delay_ms)
+
+
+def _generic(state: LoginState) -> str:
+    what = "re-authentication" if state.again else "authentication"
+    return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {state.mechanism}"
+
+
+def _encoded(header: RequestHeader, response: Message) -> Sequence[Chunk]:
+    return encode_response(header.correlation_id, header.api_key, header.api_version, response)

@@ -1,0 +1,355 @@
+"""Who is let in by SASL, and what everybody else is told: bytes in, bytes out (docs: COMPATIBILITY, security)."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.client.machine.scram import Scram
+from oncelog.wire.apis import BY_KEY
+from oncelog.wire.header import RequestHeader, encode_request
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.metadata import MetadataRequest
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tests.scenario.node.driver import Driver
+from tests.scenario.node.logins import (
+    DELAY_MS,
+    LISTENER,
+    add_scram_user,
+    handshake,
+    log_in,
+    log_in_by_scram,
+    plain,
+    secured,
+    token,
+)
+
+KNOWN_SOFTWARE = {"client_software_name": "driver", "client_software_version": "1"}
+METADATA = MetadataRequest(topics=[])
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return secured()
+
+
+def principal(driver: Driver, peer) -> str:
+    return driver.node._connections[peer.id].principal
+
+
+def refused_after_the_delay(driver: Driver, peer):
+    """The answer of a refused login; not before the delay is over, and then the connection closes."""
+    driver.advance(DELAY_MS - 1)
+    assert not peer.responses
+    assert not peer.closed
+    driver.advance(1)
+    assert peer.closed
+    return peer.responses.popleft() if peer.responses else None
+
+
+def test_plain_lets_in_and_names_the_principal(driver):
+    peer = driver.connect(LISTENER)
+    response = log_in(peer)
+    assert (response.error_code, response.auth_bytes, response.session_lifetime_ms) == (0, b"", 0)
+    assert principal(driver, peer) == "User:alice"
+    assert peer.ask(METADATA, 9).brokers
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram_lets_in_who_knows_the_password(driver, mechanism):
+    add_scram_user(driver, "carol", "carol-secret", mechanism)
+    peer = driver.connect(LISTENER)
+    assert log_in_by_scram(peer, "carol", "carol-secret", mechanism).error_code == 0
+    assert principal(driver, peer) == "User:carol"
+    assert peer.ask(METADATA, 9).brokers
+
+
+@pytest.mark.parametrize(
+    ("user", "password"), [("alice", "wrong"), ("nobody", "alice-secret"), ("ALICE", "alice-secret")]
+)
+def test_wrong_logins_are_told_the_same_after_the_delay(driver, user, password):
+    peer = driver.connect(LISTENER)
+    handshake(peer, "PLAIN")
+    peer.send(SaslAuthenticateRequest(auth_bytes=plain(user, password)), 2)
+    response = refused_after_the_delay(driver, peer)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert response.error_message == "Authentication failed: Invalid username or password"
+
+
+@pytest.mark.parametrize("user", ["carol", "nobody"])
+def test_scram_tells_an_unknown_user_what_it_tells_one_with_a_wrong_password(driver, user):
+    add_scram_user(driver, "carol", "carol-secret")
+    peer = driver.connect(LISTENER)
+    assert log_in_by_scram(peer, user, "wrong") is None
+    response = refused_after_the_delay(driver, peer)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert response.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    )
+
+
+def test_an_unknown_user_has_the_same_salt_each_time_and_after_a_restart(driver):
+    def salt() -> bytes:
+        peer = driver.connect(LISTENER)
+        handshake(peer, "SCRAM-SHA-256")
+        answer = bytes(token(peer, Scram("SCRAM-SHA-256", "nobody", "x", "nonce").first()).auth_bytes)
+        return answer.partition(b",")[2]
+
+    first = salt()
+    assert salt() == first
+    driver.session.close()
+    driver.start()
+    assert salt() == first
+
+
+def test_nothing_is_read_while_a_refusal_is_delayed(driver):
+    peer = driver.connect(LISTENER)
+    handshake(peer, "PLAIN")
+    peer.send(SaslAuthenticateRequest(auth_bytes=plain("alice", "wrong")), 2)
+    assert peer.paused
+    peer.send(SaslAuthenticateRequest(auth_bytes=plain("alice", "alice-secret")), 2)
+    driver.advance(DELAY_MS)
+    assert peer.closed
+    assert [response.error_code for response in peer.responses] == [ErrorCode.SASL_AUTHENTICATION_FAILED]
+
+
+def test_who_leaves_before_the_delay_is_over_is_not_answered(driver):
+    peer = driver.connect(LISTENER)
+    handshake(peer, "PLAIN")
+    peer.send(SaslAuthenticateRequest(auth_bytes=plain("alice", "wrong")), 2)
+    driver.disconnect(peer)
+    driver.advance(DELAY_MS)
+    assert driver.fatal is None
+
+
+def test_an_unknown_mechanism_is_told_which_there_are(driver):
+    peer = driver.connect(LISTENER)
+    peer.send(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
+    response = refused_after_the_delay(driver, peer)
+    assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert response.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def test_api_versions_is_answered_before_the_login_also_after_an_unknown_version(driver):
+    peer = driver.connect(LISTENER)
+    header = RequestHeader(ApiVersionsRequest.API_KEY, 99, 1, "driver")
+    body = b"".join(map(bytes, encode_request(header._replace(api_version=4), ApiVersionsRequest(**KNOWN_SOFTWARE))))
+    frame = bytearray(body[4:])
+    frame[2:4] = (99).to_bytes(2, "big")
+    peer._asked[1] = (ApiVersionsRequest(), 0)
+    peer.send_frame(frame)
+    assert peer.responses.popleft().error_code == ErrorCode.UNSUPPORTED_VERSION
+    next(peer._next)
+    assert peer.ask(ApiVersionsRequest(), 0).error_code == 0
+    assert log_in(peer).error_code == 0
+
+
+def test_after_an_answered_api_versions_only_the_handshake_may_follow(driver):
+    peer = driver.connect(LISTENER)
+    peer.ask(ApiVersionsRequest(**KNOWN_SOFTWARE), 3)
+    peer.send(ApiVersionsRequest(**KNOWN_SOFTWARE), 3)
+    assert refused_after_the_delay(driver, peer) is None
+
+
+def test_api_versions_of_unnamed_software_may_be_asked_again(driver):
+    peer = driver.connect(LISTENER)
+    assert peer.ask(ApiVersionsRequest(), 3).error_code == ErrorCode.INVALID_REQUEST
+    assert peer.ask(ApiVersionsRequest(**KNOWN_SOFTWARE), 3).error_code == 0
+
+
+@pytest.mark.parametrize("request_", [METADATA, SaslAuthenticateRequest(auth_bytes=plain("alice", "alice-secret"))])
+def test_anything_else_before_the_login_is_closed_without_an_answer(driver, request_):
+    peer = driver.connect(LISTENER)
+    peer.send(request_, request_.MIN_VERSION)
+    assert refused_after_the_delay(driver, peer) is None
+    assert principal(driver, peer) == "User:ANONYMOUS"
+
+
+def test_every_api_is_closed_before_the_login_whatever_is_in_it(driver):
+    for key, api in BY_KEY.items():
+        if key in (ApiVersionsRequest.API_KEY, SaslHandshakeRequest.API_KEY):
+            continue
+        for version in range(api.min_version, api.max_version + 1):
+            peer = driver.connect(LISTENER)
+            peer.send_frame(key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\1\xff\xff" + b"\x7f" * 64)
+            driver.advance(DELAY_MS)
+            assert peer.closed
+            assert not peer.responses
+    assert driver.fatal is None
+
+
+@pytest.mark.parametrize("request_", [FindCoordinatorRequest(), ApiVersionsRequest(), METADATA])
+def test_another_request_in_the_middle_gets_an_empty_error_and_the_close(driver, request_):
+    peer = driver.connect(LISTENER)
+    handshake(peer, "PLAIN")
+    peer.send(request_, 1)
+    response = refused_after_the_delay(driver, peer)
+    assert request_ is METADATA or response.error_code == ErrorCode.ILLEGAL_SASL_STATE  # it has none in this version
+    assert not getattr(response, "brokers", [])
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_handshake_after_the_login_is_illegal_and_the_connection_stays(driver, version):
+    peer = driver.connect(LISTENER)
+    log_in(peer)
+    assert handshake(peer, "PLAIN", version).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    response = token(peer, plain("bob", "bob-secret"))
+    assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert response.error_message == "SaslAuthenticate request received after successful authentication"
+    assert principal(driver, peer) == "User:alice"
+    assert peer.ask(METADATA, 9).brokers
+
+
+def test_a_listener_without_sasl_has_no_login(driver):
+    peer = driver.connect()
+    assert handshake(peer, "PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert token(peer, plain("alice", "alice-secret")).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert peer.ask(METADATA, 9).brokers
+
+
+def test_tokens_without_headers_still_let_in(driver):
+    peer = driver.connect(LISTENER)
+    assert handshake(peer, "PLAIN", 0).error_code == 0
+    peer.raw = True
+    peer.send_frame(plain("alice", "alice-secret"))
+    assert peer.responses.popleft() == b""
+    peer.raw = False
+    assert principal(driver, peer) == "User:alice"
+    assert peer.ask(METADATA, 9).brokers
+
+
+def test_a_wrong_password_without_headers_is_a_bare_close(driver):
+    peer = driver.connect(LISTENER)
+    handshake(peer, "PLAIN", 0)
+    peer.raw = True
+    peer.send_frame(plain("alice", "wrong"))
+    assert refused_after_the_delay(driver, peer) is None
+
+
+def test_scram_without_headers(driver):
+    add_scram_user(driver, "carol", "carol-secret")
+    peer = driver.connect(LISTENER)
+    handshake(peer, "SCRAM-SHA-256", 0)
+    peer.raw = True
+    client = Scram("SCRAM-SHA-256", "carol", "carol-secret", "nonce")
+    peer.send_frame(client.first())
+    peer.send_frame(client.step(peer.responses.popleft()))
+    assert client.step(peer.responses.popleft()) is None
+    assert principal(driver, peer) == "User:carol"
+
+
+def test_a_frame_beyond_the_limit_closes_before_the_login(driver):
+    peer = driver.connect(LISTENER)
+    handshake(peer, "PLAIN")
+    peer.send(SaslAuthenticateRequest(auth_bytes=bytes(524289)), 2)
+    assert refused_after_the_delay(driver, peer) is None
+
+
+def test_requests_sent_in_one_go_are_decided_in_order(driver):
+    peer = driver.connect(LISTENER)
+    peer.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    peer.send(SaslAuthenticateRequest(auth_bytes=plain("alice", "alice-secret")), 2)
+    peer.send(METADATA, 9)
+    assert [type(response).__name__ for response in peer.responses] == [
+        "SaslHandshakeResponse",
+        "SaslAuthenticateResponse",
+        "MetadataResponse",
+    ]
+
+
+def test_a_session_outlives_its_user(driver):
+    add_scram_user(driver, "carol", "carol-secret")
+    peer = driver.connect(LISTENER)
+    log_in_by_scram(peer, "carol", "carol-secret")
+    add_scram_user(driver, "carol", "another")
+    assert peer.ask(METADATA, 9).brokers
+    assert log_in_by_scram(driver.connect(LISTENER), "carol", "carol-secret") is None
+
+
+SESSION_MS = 60_000
+
+
+@pytest.fixture
+def ending() -> Driver:
+    return secured(connections_max_reauth_ms=str(SESSION_MS))
+
+
+def test_a_session_has_a_length_and_is_closed_at_its_next_request_after_it(ending):
+    peer = ending.connect(LISTENER)
+    assert log_in(peer).session_lifetime_ms == SESSION_MS
+    ending.advance(SESSION_MS)
+    assert peer.ask(METADATA, 9).brokers
+    ending.advance(1)
+    assert not peer.closed
+    peer.send(METADATA, 9)
+    assert peer.closed
+    assert not peer.responses
+
+
+def test_a_session_is_renewed_at_once_and_when_it_has_expired(ending):
+    peer = ending.connect(LISTENER)
+    log_in(peer)
+    assert log_in(peer).session_lifetime_ms == SESSION_MS
+    ending.advance(SESSION_MS + 1)
+    assert log_in(peer).session_lifetime_ms == SESSION_MS
+    assert peer.ask(METADATA, 9).brokers
+
+
+def test_a_session_is_renewed_once_a_second_at_most(ending):
+    peer = ending.connect(LISTENER)
+    log_in(peer)
+    log_in(peer)
+    ending.advance(999)
+    assert handshake(peer, "PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
+    ending.advance(1)
+    assert log_in(peer).error_code == 0
+
+
+def test_another_user_at_a_renewal_is_refused(ending):
+    peer = ending.connect(LISTENER)
+    log_in(peer)
+    handshake(peer, "PLAIN")
+    peer.send(SaslAuthenticateRequest(auth_bytes=plain("bob", "bob-secret")), 2)
+    response = refused_after_the_delay(ending, peer)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert response.error_message == ("Cannot change principals during re-authentication from User.alice: User.bob")
+    assert principal(ending, peer) == "User:alice"
+
+
+def test_a_wrong_password_at_a_renewal_is_refused(ending):
+    add_scram_user(ending, "carol", "carol-secret")
+    peer = ending.connect(LISTENER)
+    log_in_by_scram(peer, "carol", "carol-secret")
+    assert log_in_by_scram(peer, "carol", "wrong") is None
+    response = refused_after_the_delay(ending, peer)
+    assert response.error_message.startswith("Authentication failed during re-authentication due to")
+
+
+def test_another_mechanism_at_a_renewal_closes_at_the_next_message(ending):
+    peer = ending.connect(LISTENER)
+    log_in(peer)
+    assert handshake(peer, "SCRAM-SHA-256").error_code == 0
+    peer.send(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=x"), 2)
+    assert refused_after_the_delay(ending, peer) is None
+
+
+def test_another_request_at_a_renewal_is_refused(ending):
+    peer = ending.connect(LISTENER)
+    log_in(peer)
+    handshake(peer, "PLAIN")
+    peer.send(FindCoordinatorRequest(), 1)
+    assert refused_after_the_delay(ending, peer).error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_sessions_last_as_their_mechanism_says():
+    driver = secured(
+        **{
+            "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "5000",
+            "connections.max.reauth.ms": "7000",
+        }
+    )
+    add_scram_user(driver, "carol", "carol-secret")
+    assert log_in(driver.connect(LISTENER)).session_lifetime_ms == 5000
+    assert log_in_by_scram(driver.connect(LISTENER), "carol", "carol-secret").session_lifetime_ms == 7000
