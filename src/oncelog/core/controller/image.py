@@ -25,6 +25,7 @@ from oncelog.base.tree import ANY_VERSION, Check, Create, Delete, Operation, Tre
 from oncelog.core.controller import acl_nodes, layout
 from oncelog.core.controller.client_entities import ClientEntities, ClientEntity, entity_at
 from oncelog.core.controller.model import ABSENT as ABSENT
+from oncelog.core.controller.model import FIRST_TREE_FORMAT
 from oncelog.core.controller.model import BrokerImage as BrokerImage
 from oncelog.core.controller.model import BrokerRecord as BrokerRecord
 from oncelog.core.controller.model import Change as Change
@@ -69,6 +70,7 @@ class ClusterImage:
     controller_id: BrokerId = NO_BROKER
     controller_epoch: int = 0
     cluster_id: str | None = None
+    tree_format: int = FIRST_TREE_FORMAT
     broker_epoch: int = -1
     """The last broker epoch given out."""
     producer_id_block: tuple[int, int] | None = None
@@ -288,6 +290,8 @@ class _Replay:
             single["broker_epoch"] = layout.read_number(path, value)
         elif path == layout.PRODUCER_ID_BLOCK and value is not None:
             single["producer_id_block"] = layout.read_producer_id_block(path, value)
+        elif path == layout.TREE_FORMAT and value is not None:
+            single["tree_format"] = layout.read_number(path, value)
         elif path == layout.LOGIN_SECRET and value is not None:
             single["login_secret"] = value
 
@@ -314,6 +318,7 @@ _CARRIED: Final = (
     "broker_epoch",
     "producer_id_block",
     "login_secret",
+    "tree_format",
     "versions",
 )
 """Facts the next image takes over unless a change concerns them."""

@@ -15,7 +15,14 @@ from urllib.parse import quote, unquote
 from oncelog.base.ids import BrokerId, TopicId, TopicName, uuid_bytes, uuid_text
 from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.base.tree import Create
-from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH, Assignment, BrokerImage, BrokerRecord, PartitionImage
+from oncelog.core.controller.model import (
+    UNKNOWN_BROKER_EPOCH,
+    Assignment,
+    BrokerImage,
+    BrokerRecord,
+    PartitionImage,
+    TreeFormats,
+)
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
@@ -37,6 +44,8 @@ BROKER_RECORDS: Final = "/oncelog/brokers"
 """Parent of what stays of each broker's registrations."""
 LOGIN_SECRET: Final = "/oncelog/login_secret"
 """Random bytes from which names without a credential get the salt that they are answered with, on every broker."""
+TREE_FORMAT: Final = "/oncelog/format"
+"""The number of the tree's format (``tree_format``)."""
 DELETED_TOPICS: Final = "/oncelog/deleted_topics"
 """Its version rises when topics are deleted. A node made anew starts at version 0, so that a late write to a topic
 could hit its successor of the same name: whoever writes to a topic's nodes checks this one too."""
@@ -235,7 +244,7 @@ def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
         "listener_security_protocol_map": {each.listener_name: each.protocol.value for each in endpoints},
         "endpoints": [str(each) for each in endpoints],
         "jmx_port": -1,
-        "features": {},
+        "features": {_TREE_FEATURE: dict(zip(_RANGE_KEYS, broker.tree_formats, strict=True))},
         "host": broker.host,
         "timestamp": str(now_ms),
         "port": broker.port,
@@ -252,6 +261,8 @@ def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
     return dumps(facts)
 
 
+_TREE_FEATURE: Final = "oncelog.tree"
+_RANGE_KEYS: Final = ("min_version", "max_version")
 _BROKER_FLAGS: Final = ("fenced", "in_controlled_shutdown", "is_new_directory")
 
 
@@ -272,9 +283,15 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
             in_controlled_shutdown=facts.get("in_controlled_shutdown") is True,
             is_new_directory=facts.get("is_new_directory") is True,
             endpoints=_read_endpoints(facts),
+            tree_formats=_read_tree_formats(facts),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedFact(path, value) from error
+
+
+def _read_tree_formats(facts: Mapping[str, Any]) -> TreeFormats:
+    found = (facts.get("features") or {}).get(_TREE_FEATURE)
+    return TreeFormats() if found is None else TreeFormats(*(int(found[key]) for key in _RANGE_KEYS))
 
 
 def _read_endpoints(facts: Mapping[str, Any]) -> tuple[Endpoint, ...]:

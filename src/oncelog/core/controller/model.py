@@ -56,6 +56,20 @@ class TopicImage:
     config_version: int = ABSENT
 
 
+FIRST_TREE_FORMAT: Final = 1
+"""The format of trees that do not say theirs, and of brokers that do not say what they know."""
+
+
+class TreeFormats(NamedTuple):
+    """The formats of the coordination tree that a version of oncelog works with."""
+
+    oldest: int = FIRST_TREE_FORMAT
+    newest: int = FIRST_TREE_FORMAT
+
+
+_NOT_SAID: Final = TreeFormats()
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
     """A live broker. ``epoch`` rises with each registration of any broker."""
@@ -76,6 +90,7 @@ class BrokerImage:
     """True if its directory never held what the replicas of this id had."""
     endpoints: tuple[Endpoint, ...] = ()
     """Its listeners, by the addresses it advertises; empty: it has one, PLAINTEXT, at ``host`` and ``port``."""
+    tree_formats: TreeFormats = _NOT_SAID
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """The endpoint of a listener; None if the broker does not have the listener."""

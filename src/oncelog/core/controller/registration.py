@@ -23,7 +23,7 @@ from oncelog.core.controller import layout
 from oncelog.core.controller.failover import claim_controller, counted, has_controller
 from oncelog.core.controller.features import INITIAL_FEATURES
 from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH, BrokerImage, BrokerRecord
+from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH, BrokerImage, BrokerRecord, TreeFormats
 from oncelog.core.controller.resources import (
     ALL_BROKERS,
     MIN_INSYNC_REPLICAS,
@@ -32,6 +32,7 @@ from oncelog.core.controller.resources import (
     current,
     write_configs,
 )
+from oncelog.core.controller.tree_format import KNOWN_FORMATS, write_format
 
 COMMIT: Final = "commit"
 """The ``log.sync.policy`` under which nothing is acknowledged that is not on disk."""
@@ -65,6 +66,7 @@ class Registration:
     """The broker's ``log.sync.policy``."""
     last_epoch: int = UNKNOWN_BROKER_EPOCH
     """Epoch of the registration in which its last run ended cleanly."""
+    tree_formats: TreeFormats = KNOWN_FORMATS
     endpoints: tuple[Endpoint, ...] = ()
     """Its listeners; empty: one, PLAINTEXT, at ``host`` and ``port``."""
 
@@ -81,9 +83,11 @@ def register(
     Raises RegistrationRefused.
     """
     _check_cluster(image, broker)
+    _check_format(image, broker.tree_formats)
     operations: list[Operation] = _replaced(image, broker)
     operations += layout.missing_base(image.versions)
     if image.cluster_id is None:
+        operations.append(write_format(image, broker.tree_formats.newest))
         operations.append(Create(layout.CLUSTER_ID, layout.cluster_id_value(broker.cluster_id)))
     epoch = image.broker_epoch + 1
     operations.append(counted(image, layout.BROKER_EPOCH, epoch))
@@ -101,6 +105,19 @@ def _check_cluster(image: ClusterImage, broker: Registration) -> None:
         raise RegistrationRefused(
             f"the data directory belongs to cluster {broker.cluster_id}, but the coordination tree is that of cluster "
             f"{image.cluster_id}; use that cluster's tree, or another data directory"
+        )
+
+
+def _check_format(image: ClusterImage, formats: TreeFormats) -> None:
+    if image.tree_format > formats.newest:
+        raise RegistrationRefused(
+            f"the coordination tree has format {image.tree_format}, and this version of oncelog knows formats up to "
+            f"{formats.newest}: start this broker with the version that the others have"
+        )
+    if image.cluster_id is not None and image.tree_format < formats.oldest:
+        raise RegistrationRefused(
+            f"the coordination tree has format {image.tree_format}, and this version of oncelog knows formats from "
+            f"{formats.oldest} on: start all brokers with a version in between first"
         )
 
 
@@ -133,6 +150,7 @@ def _registered(image: ClusterImage, broker: Registration, epoch: int, now_ms: i
         fenced=fenced,
         is_new_directory=fenced and is_new_directory,
         endpoints=broker.endpoints,
+        tree_formats=broker.tree_formats,
     )
     path = layout.broker_record_path(broker.broker_id)
     value = layout.broker_record_value(

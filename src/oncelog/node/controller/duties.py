@@ -30,6 +30,7 @@ from oncelog.core.controller.failover import (
     settle_partitions,
 )
 from oncelog.core.controller.internal_topics import grow
+from oncelog.core.controller.tree_format import raise_format
 from oncelog.node.events import Report
 
 if TYPE_CHECKING:
@@ -153,6 +154,9 @@ class ControllerDuties:
         released = end_fencing(image, self._is_unclean, self._deadlines.now_ms)
         if released:
             return [released]
+        raised = raise_format(image)
+        if raised:
+            return [raised]
         return grow(image, self._metadata.config, self._limit_bytes)
 
     def _begin(self, commits: Sequence[Sequence[Operation]], topics: Iterable[TopicName]) -> None:
