@@ -100,7 +100,7 @@ class SignedTokens:
             raise InvalidToken("it was issued after it expires")
         self._check_scope(claims)
         subject = claims.get(rules.subject_claim)
-        if not isinstance(subject, str) or not subject.strip() or len(subject) > _MAX_USER:
+        if not isinstance(subject, str) or not subject.strip() or len(subject) > _MAX_USER or not subject.isprintable():
             raise InvalidToken(f"its claim {rules.subject_claim} is not a name")
         return Login(subject.strip(), expires_ms)
 
