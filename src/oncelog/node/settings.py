@@ -10,6 +10,7 @@ from typing import Final
 from oncelog.base.security import PLAINTEXT_LISTENER, Endpoint, SecurityProtocol
 from oncelog.core.configs.broker import BrokerConfig, parse_broker_config
 from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.sasl.settings import listener_sasl
 from oncelog.node.listeners.endpoints import Listeners, read_listeners
 
 __all__ = ["Address", "ConfigError", "Settings", "parse_address", "parse_properties", "read_settings"]
@@ -55,6 +56,9 @@ def read_settings(
         host, port = listen or DEFAULT_LISTEN
         entries = (str(Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, host, port)),)
     listeners = read_listeners(config, entries)
+    for endpoint in listeners.endpoints:
+        if endpoint.protocol.has_sasl:
+            listener_sasl(config, endpoint.listener_name)  # refused now, rather than when somebody logs in
     return Settings(config, data_directory, listeners, warnings)
 
 

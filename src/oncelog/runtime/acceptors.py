@@ -18,7 +18,7 @@ from oncelog.node.settings import Address, Settings
 from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection, Listener
 from oncelog.runtime.connection_quotas import ConnectionQuotas
 from oncelog.runtime.effect_runner import EffectRunner
-from oncelog.wire.framing import request_limit
+from oncelog.wire.framing import request_limit, response_limit
 
 DEFAULT_BACKLOG: Final = 1024
 """Connections that wait until they are accepted, where ``socket.listen.backlog.size`` does not say it: one loop does
@@ -45,14 +45,17 @@ class Acceptors:
         loop = asyncio.get_running_loop()
         config = self._settings.config
         limit = request_limit(int(config.get("socket.request.max.bytes")), int(config.get("oncelog.request.max.bytes")))
+        login_limit = response_limit(int(config.get("sasl.server.max.receive.size")))  # a token has no API key
         receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
         for endpoint in self._settings.listeners.endpoints:
-            listener = Listener(endpoint.listener_name, endpoint.protocol, self._advertised(endpoint))
+            listener = Listener(
+                endpoint.listener_name, endpoint.protocol, self._advertised(endpoint), limit, login_limit
+            )
 
             def make(listener: Listener = listener) -> ClientConnection:
                 runner = self._effect_runner
                 assert runner is not None
-                return ClientConnection(next(self._ids), runner, self._quotas, limit, receive_buffer, listener)
+                return ClientConnection(next(self._ids), runner, self._quotas, receive_buffer, listener)
 
             given = self._given.get(endpoint.listener_name)
             where = {"host": endpoint.host or None, "port": endpoint.port} if given is None else {"sock": given}

@@ -42,6 +42,10 @@ class Listener:
     name: str
     security_protocol: SecurityProtocol
     advertised: Callable[[str, int], tuple[str, int]]
+    limit: FrameLimit
+    """Of requests."""
+    login_limit: FrameLimit
+    """Of requests before the client has authenticated, where it has to."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -52,7 +56,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         connection_id: int,
         effect_runner: EffectRunner,
         quotas: ConnectionQuotas,
-        limit: FrameLimit,
         receive_buffer: memoryview,
         listener: Listener,
     ) -> None:
@@ -61,8 +64,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_active_s = 0.0
         self._effect_runner = effect_runner
         self._quotas = quotas
-        self._limit = limit
-        self._splitter = FrameSplitter(limit)
+        needs_login = listener.security_protocol.has_sasl
+        self._splitter = FrameSplitter(listener.login_limit if needs_login else listener.limit)
         self._receive_buffer = receive_buffer
         self._listener = listener
         self._transport: asyncio.Transport | None = None
@@ -211,7 +214,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def authenticated(self) -> None:
         """Take requests as large as anybody's from now on: its client has said who it is."""
-        self._splitter.set_limit(self._limit)
+        self._splitter.set_limit(self._listener.limit)
 
     def close_after_sending(self) -> None:
         """Read nothing more; close when what is queued was sent."""

@@ -1,9 +1,10 @@
 """The public keys by which tokens are verified: a JSON web key set (RFC 7517), read from bytes.
 
-Signatures are PyJWT's and cryptography's (the extra ``oncelog[security]``); no other module imports them for
-tokens. Rules: public keys of RSA (2,048 to 8,192 bits) and of the three curves, nothing else; a key is used with
-the algorithms of its kind alone, and with the one that it names. A secret (``oct``) is never a key here, so that no HMAC
-can be made with what everybody may read.
+Signatures are PyJWT's and cryptography's (the extra ``oncelog[security]``); no other module imports them for tokens.
+
+Rules: public keys of RSA (2,048 to 8,192 bits) and of the three curves, nothing else; a key is used with the algorithms
+of its kind alone, and with the one that it names. A secret (``oct``) is never a key here, so that no HMAC can be made
+with what everybody may read.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.core.sasl.oauthbearer import InvalidToken
-from oncelog.core.sasl.tokens import ALGORITHMS
+from oncelog.node.listeners.token_keys import ALGORITHMS, InvalidToken
 
 if TYPE_CHECKING:
     from jwt.algorithms import Algorithm
@@ -55,7 +55,7 @@ class KeySet:
     def __init__(self, keys: Iterable[_Key], unknown_key: Callable[[], None] = lambda: None) -> None:
         self._keys = tuple(keys)
         self._unknown_key = unknown_key
-        self._algorithms = _algorithms()
+        self._algorithms = signature_algorithms()
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -81,7 +81,7 @@ def read_key_set(document: bytes, unknown_key: Callable[[], None] = lambda: None
         raise UnusableKeySet("the document is no JSON web key set") from None
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
         raise UnusableKeySet(f"the key set is no list of at most {MAX_KEYS} keys")
-    algorithms = _algorithms()
+    algorithms = signature_algorithms()
     keys = [key for each in listed if (key := _read_key(each, algorithms)) is not None]
     if not keys:
         raise UnusableKeySet("the key set has no public key of RSA or of an elliptic curve to verify signatures with")
@@ -110,7 +110,8 @@ def _is_of_kind(algorithm: str, jwk: dict[str, Any]) -> bool:
     return jwk.get("kty") == "RSA"
 
 
-def _algorithms() -> dict[str, Algorithm]:
+def signature_algorithms() -> dict[str, Algorithm]:
+    """PyJWT's, by name. Raises SecurityExtraMissing."""
     try:
         from jwt.algorithms import get_default_algorithms
     except ImportError:

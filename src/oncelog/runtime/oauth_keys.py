@@ -19,10 +19,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from oncelog.base.units import SECOND_MS
-from oncelog.core.sasl.oauthbearer import InvalidToken
-from oncelog.core.sasl.settings import KeySetSettings
-from oncelog.core.sasl.tokens import VerifySignature
-from oncelog.runtime.key_set import MAX_BYTES, KeySet, UnusableKeySet, read_key_set
+from oncelog.node.listeners.token_keys import InvalidToken, KeySetSettings, VerifySignature
+from oncelog.runtime.key_set import MAX_BYTES, KeySet, UnusableKeySet, read_key_set, signature_algorithms
 from oncelog.runtime.workers import Workers
 
 TIMEOUT_S: Final = 10.0
@@ -107,6 +105,8 @@ class OAuthKeys:
     """The key sets of all listeners that take tokens."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, places: Mapping[str, KeySetSettings]) -> None:
+        """Reads nothing yet. Raises SecurityExtraMissing."""
+        signature_algorithms()
         self._workers = Workers(loop, 1, "keys")
         self._sets = {name: RefreshedKeys(settings, loop, self._workers) for name, settings in places.items()}
 

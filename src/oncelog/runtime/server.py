@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.units import SECOND_MS
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import DeadlineReached, Shutdown
+from oncelog.node.listeners.token_keys import key_set_places
 from oncelog.node.settings import Address
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from oncelog.node.node import Node
     from oncelog.runtime.flight_recording import FlightRecording
     from oncelog.runtime.http import HttpEndpoint
+    from oncelog.runtime.oauth_keys import OAuthKeys
 
 _LOG: Final = logging.getLogger("oncelog.broker")
 
@@ -68,6 +70,7 @@ class Server:
         self._acceptors: Acceptors | None = None
         self._quotas: ConnectionQuotas | None = None
         self._http: HttpEndpoint | None = None
+        self._oauth_keys: OAuthKeys | None = None
         self.address = ""
         """``host:port`` of the first listener."""
 
@@ -133,7 +136,23 @@ class Server:
         self._quotas.start_sweeping(loop)
         self._health = LoopHealth(loop)
         self._health.start()
+        await self._read_keys(loop, node)
         await acceptors.serve(self._effect_runner)
+
+    async def _read_keys(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
+        """Read the keys that sign tokens, where a listener takes some. Raises StartRefused."""
+        places = key_set_places(self.settings)
+        if not places:
+            return
+        from oncelog.runtime.key_set import SecurityExtraMissing
+        from oncelog.runtime.oauth_keys import OAuthKeys
+
+        try:
+            self._oauth_keys = OAuthKeys(loop, places)
+        except SecurityExtraMissing as missing:
+            raise StartRefused(str(missing)) from None
+        node.login_credentials.key_sets.update(self._oauth_keys.key_sets)
+        await self._oauth_keys.start()
 
     def _begin_recording(self, outside: Outside, bound: Mapping[str, Address], now_ms: int) -> Outside:
         max_bytes = int(self.settings.config.get("oncelog.flight.recorder.max.bytes"))
@@ -217,6 +236,9 @@ class Server:
         self._release()
 
     def _release(self) -> None:
+        if self._oauth_keys is not None:
+            self._oauth_keys.stop()
+            self._oauth_keys = None
         if self._flight_recording is not None:
             self._flight_recording.close()
             self._flight_recording = None

@@ -16,7 +16,7 @@ from oncelog.core.configs.authorizer_keys import AUTHORIZER_KEYS
 from oncelog.core.configs.group_keys import GROUPS_KEYS
 from oncelog.core.configs.inert_keys import INERT_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
-from oncelog.core.configs.listener_keys import LISTENER_KEYS, MECHANISM_KEYS
+from oncelog.core.configs.listener_keys import LISTENER_KEYS, MECHANISM_KEYS, OAUTHBEARER_PREFIX
 from oncelog.core.configs.log_keys import LOG_KEYS
 from oncelog.core.configs.own_keys import OWN_KEYS
 from oncelog.core.configs.quota_keys import QUOTA_KEYS
@@ -206,6 +206,7 @@ def broker_key(name: str) -> ConfigKey | None:
         return key
     base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
     by_mechanism = next((each for each in MECHANISM_KEYS if base.endswith(f".{each}")), base)
+    by_mechanism = base.removeprefix(OAUTHBEARER_PREFIX) if base.startswith(OAUTHBEARER_PREFIX) else by_mechanism
     return BROKER_KEYS.get(by_mechanism)
 
 

@@ -54,6 +54,8 @@ LISTENER_KEYS: Final = (
     inert("ssl.engine.factory.class", CLASS, None, None, PER_BROKER),
 )
 
+OAUTHBEARER_PREFIX: Final = "oauthbearer."
+"""Before a key that a listener sets for tokens alone: any key may be, the issuer's too."""
 MECHANISM_KEYS: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.core.configs.kinds import ConfigType, Update, inert
+from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update, inert
 from oncelog.core.configs.limits import at_least, between, one_of_any_case
 
 BOOLEAN = ConfigType.BOOLEAN
@@ -20,22 +20,22 @@ CLUSTER_WIDE = Update.CLUSTER_WIDE
 PER_BROKER = Update.PER_BROKER
 
 SASL_KEYS: Final = (
-    inert("config.providers", LIST, "", None, CLUSTER_WIDE),
-    inert("connection.failed.authentication.delay.ms", INT, "100", at_least(0)),
-    inert("connections.max.reauth.ms", LONG, "0"),
-    inert("sasl.server.max.receive.size", INT, "524288"),
-    inert(
+    ConfigKey("config.providers", LIST, "", None, CLUSTER_WIDE),
+    ConfigKey("connection.failed.authentication.delay.ms", INT, "100", at_least(0)),
+    ConfigKey("connections.max.reauth.ms", LONG, "0"),
+    ConfigKey("sasl.server.max.receive.size", INT, "524288", at_least(1)),
+    ConfigKey(
         "principal.builder.class",
         CLASS,
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
         None,
         PER_BROKER,
     ),
-    inert("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, PER_BROKER),
-    inert("sasl.enabled.mechanisms", LIST, "GSSAPI", None, PER_BROKER),
-    inert("sasl.server.callback.handler.class", CLASS, None),
+    ConfigKey("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, PER_BROKER),
+    ConfigKey("sasl.enabled.mechanisms", LIST, "GSSAPI", None, PER_BROKER),
+    ConfigKey("sasl.server.callback.handler.class", CLASS, None),
     inert("sasl.kerberos.principal.to.local.rules", LIST, "DEFAULT", None, PER_BROKER),
-    inert("sasl.jaas.config", PASSWORD, None, None, PER_BROKER),
+    ConfigKey("sasl.jaas.config", PASSWORD, None, None, PER_BROKER),
     inert("sasl.client.callback.handler.class", CLASS, None),
     inert("sasl.login.class", CLASS, None),
     inert("sasl.login.callback.handler.class", CLASS, None),
@@ -76,16 +76,16 @@ SASL_KEYS: Final = (
     inert("sasl.oauthbearer.assertion.private.key.file", STRING, None),
     inert("sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None),
     inert("sasl.oauthbearer.assertion.template.file", STRING, None),
-    inert("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
-    inert("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
+    ConfigKey("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
+    ConfigKey("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
     inert("sasl.oauthbearer.token.endpoint.url", STRING, None),
-    inert("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
-    inert("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, "3600000"),
-    inert("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, "100"),
-    inert("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, "10000"),
-    inert("sasl.oauthbearer.clock.skew.seconds", INT, "30"),
-    inert("sasl.oauthbearer.expected.audience", LIST, ""),
-    inert("sasl.oauthbearer.expected.issuer", STRING, None),
+    ConfigKey("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
+    ConfigKey("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, "3600000"),
+    ConfigKey("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, "100"),
+    ConfigKey("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, "10000"),
+    ConfigKey("sasl.oauthbearer.clock.skew.seconds", INT, "30"),
+    ConfigKey("sasl.oauthbearer.expected.audience", LIST, ""),
+    ConfigKey("sasl.oauthbearer.expected.issuer", STRING, None),
     inert("delegation.token.secret.key", PASSWORD, None),
     inert("delegation.token.max.lifetime.ms", LONG, "604800000", at_least(1)),
     inert("delegation.token.expiry.time.ms", LONG, "86400000", at_least(1)),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig
+from oncelog.core.configs.broker import BrokerConfig, listener_prefix
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.sasl.exchange import MECHANISMS, OAUTHBEARER, PLAIN
 from oncelog.core.sasl.jaas import JaasError, JaasModule, parse_jaas
@@ -24,6 +24,8 @@ JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 ISSUER: Final = "sasl.oauthbearer.expected.issuer"
 AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
 HANDLER: Final = "sasl.server.callback.handler.class"
+BUILDER: Final = "principal.builder.class"
+_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 _USER: Final = "user_"
 _MODULES: Final = {PLAIN: "PlainLoginModule", OAUTHBEARER: "OAuthBearerLoginModule"}
 _SCRAM_MODULE: Final = "ScramLoginModule"
@@ -60,59 +62,50 @@ class ListenerSasl:
 
 def listener_sasl(config: BrokerConfig, listener_name: str) -> ListenerSasl:
     """The SASL settings of a listener. Raises ConfigError, which names the keys that are missing or wrong."""
-    mechanisms: tuple[str, ...] = tuple(listener_value(config, listener_name, ENABLED))
-    for mechanism in mechanisms:
-        if mechanism not in MECHANISMS:
-            raise _error(
-                config,
-                listener_name,
-                ENABLED,
-                f"{mechanism} is not supported{' (Kerberos)' if mechanism == 'GSSAPI' else ''}; "
-                f"{', '.join(MECHANISMS)} are: set listener.name.{listener_name.lower()}.{ENABLED}",
-            )
-    if not mechanisms:
-        raise _error(config, listener_name, ENABLED, "a SASL listener needs a mechanism")
+    if config.get(BUILDER) != _BUILDER:
+        raise ConfigError(f"{BUILDER} is a Java class; here only Apache Kafka's own names principals: leave it out")
+    mechanisms = _mechanisms(config, listener_name)
     for mechanism in mechanisms:
         _check_handler(config, listener_name, mechanism)
     modules = {mechanism: _module(config, listener_name, mechanism) for mechanism in mechanisms}
-    with_tokens = OAUTHBEARER in mechanisms
+    rules = key_set = None
+    if OAUTHBEARER in mechanisms:
+        fixed = BrokerConfig(config.static)  # whose keys sign tokens is not changed over the network
+        rules, key_set = _token_rules(fixed, listener_name), _key_set(fixed, listener_name)
     return ListenerSasl(
         listener_name,
         mechanisms,
-        _plain_passwords(modules[PLAIN]) if PLAIN in mechanisms else {},
+        _plain_passwords(modules.get(PLAIN)),
         {
-            mechanism: max(0, listener_value(config, listener_name, "connections.max.reauth.ms", mechanism))
+            mechanism: max(0, config.of_listener(listener_name, "connections.max.reauth.ms", mechanism))
             for mechanism in mechanisms
         },
-        _token_rules(config, listener_name) if with_tokens else None,
-        _key_set(config, listener_name) if with_tokens else None,
+        rules,
+        key_set,
         int(config.get("sasl.server.max.receive.size")),
         int(config.get("connection.failed.authentication.delay.ms")),
     )
 
 
-def listener_value(config: BrokerConfig, listener_name: str, name: str, mechanism: str | None = None) -> Any:
-    """The value of a key for a listener, and for a mechanism on it. Raises ConfigError."""
-    text = listener_text(config, listener_name, name, mechanism)
-    return config.get(name) if text is None else BROKER_KEYS[name].parse(text)
-
-
-def listener_text(config: BrokerConfig, listener_name: str, name: str, mechanism: str | None = None) -> str | None:
-    """The text set for a key with the listener in front, None if there is none."""
-    prefix = f"listener.name.{listener_name.lower()}."
-    names = [f"{prefix}{mechanism.lower()}.{name}"] if mechanism is not None else []
-    if name != JAAS:
-        names.append(prefix + name)
-    for each in names:
-        for layer in (config.dynamic, config.dynamic_default, config.static):
-            if each in layer:
-                return layer[each]
-    return None
+def _mechanisms(config: BrokerConfig, listener_name: str) -> tuple[str, ...]:
+    mechanisms: tuple[str, ...] = tuple(config.of_listener(listener_name, ENABLED))
+    unknown = next((mechanism for mechanism in mechanisms if mechanism not in MECHANISMS), None)
+    if mechanisms and unknown is None:
+        return mechanisms
+    reason = "a SASL listener needs a mechanism" if unknown is None else f"{unknown} is not supported"
+    if unknown == "GSSAPI":
+        reason += " (Kerberos; it is the default)"
+    raise ConfigError.of_value(
+        ENABLED,
+        mechanisms,
+        f"{reason}: set {listener_prefix(listener_name)}{ENABLED} to some of {', '.join(MECHANISMS)}",
+    )
 
 
 def jaas_module(config: BrokerConfig, listener_name: str, mechanism: str) -> JaasModule | None:
     """The login module that is configured for a mechanism on a listener. Raises ConfigError."""
-    text = listener_text(config, listener_name, JAAS, mechanism)
+    key = _jaas_key(listener_name, mechanism)
+    text = config.get(key) if config.is_set(key) else None
     if text is None:
         return None
     try:
@@ -144,7 +137,7 @@ def _plain_passwords(module: JaasModule | None) -> Mapping[str, str]:
 
 def _check_handler(config: BrokerConfig, listener_name: str, mechanism: str) -> None:
     """Refuse a class of somebody else's: what it would check is not checked here."""
-    name = listener_value(config, listener_name, HANDLER, mechanism)
+    name = config.of_listener(listener_name, HANDLER, mechanism)
     if name and not (mechanism == OAUTHBEARER and name.rpartition(".")[2] == _VALIDATING):
         raise ConfigError(
             f"{HANDLER} of listener {listener_name} and {mechanism} is a Java class; only {_VALIDATING} is known here, "
@@ -153,22 +146,25 @@ def _check_handler(config: BrokerConfig, listener_name: str, mechanism: str) -> 
 
 
 def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
-    found = {name: _fixed(config, listener_name, name) for name in (JWKS_URL, ISSUER, AUDIENCE)}
+    found = {name: config.of_listener(listener_name, name, OAUTHBEARER) for name in (JWKS_URL, ISSUER, AUDIENCE)}
     missing = [name for name, value in found.items() if not value]
     if missing:
         raise ConfigError(
             f"listener {listener_name} has {OAUTHBEARER}, which would take anybody's tokens without "
             f"{', '.join(missing)}: set {'it' if len(missing) == 1 else 'them'}"
         )
-    skew_s = int(_fixed(config, listener_name, "sasl.oauthbearer.clock.skew.seconds"))
-    claims = [_fixed(config, listener_name, f"sasl.oauthbearer.{kind}.claim.name") for kind in ("sub", "scope")]
+    skew_s = int(config.of_listener(listener_name, "sasl.oauthbearer.clock.skew.seconds", OAUTHBEARER))
+    claims = [
+        config.of_listener(listener_name, f"sasl.oauthbearer.{kind}.claim.name", OAUTHBEARER)
+        for kind in ("sub", "scope")
+    ]
     if skew_s < 0 or not all(claims):
         raise ConfigError("sasl.oauthbearer.clock.skew.seconds is negative, or the name of a claim is empty")
     return TokenRules(str(found[ISSUER]), tuple(found[AUDIENCE]), skew_s, *claims)
 
 
 def _key_set(config: BrokerConfig, listener_name: str) -> KeySetSettings:
-    url = str(_fixed(config, listener_name, JWKS_URL))
+    url = str(config.of_listener(listener_name, JWKS_URL, OAUTHBEARER))
     parts = urlsplit(url)
     if parts.scheme == "https":
         usable = bool(parts.hostname) and parts.username is None
@@ -178,21 +174,13 @@ def _key_set(config: BrokerConfig, listener_name: str) -> KeySetSettings:
         raise ConfigError(f"{JWKS_URL} of listener {listener_name} is neither https://host/… nor file:///path")
     prefix = "sasl.oauthbearer.jwks.endpoint."
     names = ("refresh.ms", "retry.backoff.ms", "retry.backoff.max.ms")
-    refresh_ms, backoff_ms, backoff_max_ms = (int(_fixed(config, listener_name, prefix + name)) for name in names)
+    refresh_ms, backoff_ms, backoff_max_ms = (
+        int(config.of_listener(listener_name, prefix + name, OAUTHBEARER)) for name in names
+    )
     if min(refresh_ms, backoff_ms, backoff_max_ms) <= 0:
         raise ConfigError(f"{prefix}refresh.ms, retry.backoff.ms and retry.backoff.max.ms have to be positive")
     return KeySetSettings(url, refresh_ms, backoff_ms, backoff_max_ms)
 
 
-def _fixed(config: BrokerConfig, listener_name: str, name: str) -> Any:
-    """A value as the broker was started with: whose keys sign tokens is not changed over the network."""
-    return listener_value(BrokerConfig(config.static), listener_name, name, OAUTHBEARER)
-
-
 def _jaas_key(listener_name: str, mechanism: str) -> str:
-    return f"listener.name.{listener_name.lower()}.{mechanism.lower()}.{JAAS}"
-
-
-def _error(config: BrokerConfig, listener_name: str, name: str, reason: str) -> ConfigError:
-    value = listener_value(config, listener_name, name)
-    return ConfigError.of_value(name, value, f"{reason} (listener {listener_name})")
+    return f"{listener_prefix(listener_name)}{mechanism.lower()}.{JAAS}"
