@@ -40,6 +40,7 @@ def run_broker(
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.node.assembly import StartRefused
     from oncelog.node.settings import ConfigError, parse_address, read_settings
+    from oncelog.runtime.config_providers import resolve_references
     from oncelog.runtime.process import run_until_signalled
 
     gc.enable()
@@ -51,7 +52,7 @@ def run_broker(
     )
     try:
         settings = read_settings(
-            _values(config, option),
+            resolve_references(_values(config, option)),
             data_directory=None if data_dir is None else str(data_dir.absolute()),
             listen=None if listen is None else parse_address(listen),
         )

@@ -10,6 +10,9 @@ from typing import Final
 from oncelog.base.security import PLAINTEXT_LISTENER, Endpoint, SecurityProtocol
 from oncelog.core.configs.broker import BrokerConfig, parse_broker_config
 from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.configs.providers import Kind as Kind
+from oncelog.core.configs.providers import Provider as Provider
+from oncelog.core.configs.providers import resolve as resolve
 from oncelog.core.sasl.settings import listener_sasl
 from oncelog.node.listeners.endpoints import Listeners, read_listeners
 

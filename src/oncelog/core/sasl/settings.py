@@ -24,6 +24,11 @@ JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 ISSUER: Final = "sasl.oauthbearer.expected.issuer"
 AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
 HANDLER: Final = "sasl.server.callback.handler.class"
+_JWKS_TIMES: Final = (
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+)
 BUILDER: Final = "principal.builder.class"
 _BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 _USER: Final = "user_"
@@ -155,8 +160,8 @@ def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
         )
     skew_s = int(config.of_listener(listener_name, "sasl.oauthbearer.clock.skew.seconds", OAUTHBEARER))
     claims = [
-        config.of_listener(listener_name, f"sasl.oauthbearer.{kind}.claim.name", OAUTHBEARER)
-        for kind in ("sub", "scope")
+        config.of_listener(listener_name, name, OAUTHBEARER)
+        for name in ("sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name")
     ]
     if skew_s < 0 or not all(claims):
         raise ConfigError("sasl.oauthbearer.clock.skew.seconds is negative, or the name of a claim is empty")
@@ -172,13 +177,11 @@ def _key_set(config: BrokerConfig, listener_name: str) -> KeySetSettings:
         usable = parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.startswith("/")
     if not usable:
         raise ConfigError(f"{JWKS_URL} of listener {listener_name} is neither https://host/… nor file:///path")
-    prefix = "sasl.oauthbearer.jwks.endpoint."
-    names = ("refresh.ms", "retry.backoff.ms", "retry.backoff.max.ms")
     refresh_ms, backoff_ms, backoff_max_ms = (
-        int(config.of_listener(listener_name, prefix + name, OAUTHBEARER)) for name in names
+        int(config.of_listener(listener_name, name, OAUTHBEARER)) for name in _JWKS_TIMES
     )
     if min(refresh_ms, backoff_ms, backoff_max_ms) <= 0:
-        raise ConfigError(f"{prefix}refresh.ms, retry.backoff.ms and retry.backoff.max.ms have to be positive")
+        raise ConfigError(f"{', '.join(_JWKS_TIMES)} have to be positive")
     return KeySetSettings(url, refresh_ms, backoff_ms, backoff_max_ms)
 
 

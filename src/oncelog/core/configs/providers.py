@@ -1,0 +1,81 @@
+"""Values that come from elsewhere: ``${provider:path:key}`` in a configuration (KIP-297, KIP-421), resolved at start.
+
+``config.providers`` names the providers, ``config.providers.NAME.class`` says what each is, and
+``config.providers.NAME.param.…`` bounds what it may read. A reference that cannot be resolved is refused: Apache Kafka
+leaves its text, which would be everybody's password. No error holds a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from oncelog.core.configs.broker import broker_key
+from oncelog.core.configs.kinds import ConfigError
+
+PROVIDERS: Final = "config.providers"
+_REFERENCE: Final = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}]*)\}")
+
+
+class Kind(Enum):
+    """The providers that Apache Kafka comes with, by their classes."""
+
+    FILE = "FileConfigProvider"
+    DIRECTORY = "DirectoryConfigProvider"
+    ENVIRONMENT = "EnvVarConfigProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One provider as it is configured."""
+
+    name: str
+    kind: Kind
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+Lookup = Callable[[Provider, str, str], str]
+"""(provider, path, key) → the value. Raises ConfigError without quoting what it read."""
+
+
+def resolve(values: Mapping[str, str], lookup: Lookup) -> dict[str, str]:
+    """The configuration with its references resolved, and without the keys of its providers. Raises ConfigError."""
+    providers = _providers(values)
+
+    def resolved(name: str, text: str) -> str:
+        def value_of(reference: re.Match[str]) -> str:
+            provider = providers.get(reference[1].strip())
+            if provider is not None:
+                return lookup(provider, (reference[2] or "").strip(), reference[3].strip())
+            key = broker_key(name)
+            if key is not None and key.sensitive:
+                raise ConfigError(f"{name} refers to ${{{reference[1]}:…}}, which {PROVIDERS} does not name")
+            return reference[0]
+
+        try:
+            return _REFERENCE.sub(value_of, text)
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}", key=name) from None
+
+    return {name: resolved(name, text) for name, text in values.items() if not name.startswith(f"{PROVIDERS}.")}
+
+
+def _providers(values: Mapping[str, str]) -> dict[str, Provider]:
+    providers = {}
+    for name in filter(None, (part.strip() for part in values.get(PROVIDERS, "").split(","))):
+        prefix = f"{PROVIDERS}.{name}."
+        written = values.get(f"{prefix}class", "").strip()
+        kind = next((each for each in Kind if each.value == written.rpartition(".")[2]), None)
+        if kind is None:
+            known = ", ".join(f"org.apache.kafka.common.config.provider.{each.value}" for each in Kind)
+            raise ConfigError(f"{prefix}class: {written or 'not set'}; known here are {known}", key=f"{prefix}class")
+        parameters = {
+            key.removeprefix(f"{prefix}param."): text
+            for key, text in values.items()
+            if key.startswith(f"{prefix}param.")
+        }
+        providers[name] = Provider(name, kind, parameters)
+    return providers
