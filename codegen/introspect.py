@@ -15,7 +15,7 @@ from typing import Any
 
 from codegen.model import Api, Field, Struct, VersionRange
 from codegen.primitives import KIO_TYPES
-from codegen.tables import EXTENSIONS, TIME_SUFFIX
+from codegen.tables import EXTENSIONS, RESPONSE_NAMES, TIME_SUFFIX
 
 KioClass = type[Any]
 
@@ -40,13 +40,24 @@ def read_api(module: str) -> Api:
         versions=VersionRange.of(versions),
         first_flexible=flexible[0] if flexible else None,
     )
-    for classes in roots.values():
+    for direction, classes in roots.items():
         for name, by_version in _by_name(classes).items():
             struct = _merge(name, by_version)
+            if direction == "response":
+                name = _rename(module, struct)
             struct.fields.extend(EXTENSIONS.get((module, name), ()))
             if api.structs.setdefault(name, struct) != struct:
                 raise ValueError(f"{module}: request and response each have a {name} of their own")
     return api
+
+
+def _rename(module: str, struct: Struct) -> str:
+    """Give the struct of a response, and those in it, the names that do not clash with the request's."""
+    for field in struct.fields:
+        if field.is_struct:
+            field.type = RESPONSE_NAMES.get((module, field.type), field.type)
+    struct.name = RESPONSE_NAMES.get((module, struct.name), struct.name)
+    return struct.name
 
 
 def _root(module: str, version: int, direction: str) -> KioClass:

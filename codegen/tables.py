@@ -44,6 +44,8 @@ MODULES = (
     "alter_partition_reassignments",
     "list_partition_reassignments",
     "offset_delete",
+    "describe_client_quotas",
+    "alter_client_quotas",
     "describe_user_scram_credentials",
     "alter_user_scram_credentials",
     "update_features",
@@ -60,6 +62,9 @@ MODULES = (
 
 MAX_ELEMENTS = {"ProduceRequest": "PRODUCE_MAX_ELEMENTS"}
 """Messages that may not have as many elements in their arrays as others."""
+
+RESPONSE_NAMES = {("alter_client_quotas", "EntryData"): "EntryResult"}
+"""Structs of a response that share a name with another one of the request, by module and name: the name they get."""
 
 TIME_SUFFIX = "_ms"
 """kio turns ``ThrottleTimeMs`` into ``throttle_time`` with a type of its own; every such field of these APIs is in

@@ -48,6 +48,8 @@ APIS: Final = (
     Api(45, "AlterPartitionReassignments", 0, 1, "alter_partition_reassignments", Op.ALTER, Res.CLUSTER),
     Api(46, "ListPartitionReassignments", 0, 0, "list_partition_reassignments", Op.DESCRIBE, Res.CLUSTER),
     Api(47, "OffsetDelete", 0, 0, "offset_delete", Op.DELETE, Res.GROUP),
+    Api(48, "DescribeClientQuotas", 0, 1, "describe_client_quotas", Op.DESCRIBE_CONFIGS, Res.CLUSTER),
+    Api(49, "AlterClientQuotas", 0, 1, "alter_client_quotas", Op.ALTER_CONFIGS, Res.CLUSTER),
     Api(50, "DescribeUserScramCredentials", 0, 0, "describe_user_scram_credentials", Op.DESCRIBE, Res.CLUSTER),
     Api(51, "AlterUserScramCredentials", 0, 0, "alter_user_scram_credentials", Op.ALTER, Res.CLUSTER),
     Api(57, "UpdateFeatures", 0, 2, "update_features", Op.ALTER, Res.CLUSTER),

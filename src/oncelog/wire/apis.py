@@ -59,6 +59,8 @@ WIRE_APIS: Final = (
     WireApi(45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1, 0),
     WireApi(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0, 0),
     WireApi(47, "OffsetDelete", "offset_delete", 0, 0, 32768),
+    WireApi(48, "DescribeClientQuotas", "describe_client_quotas", 0, 1, 1),
+    WireApi(49, "AlterClientQuotas", "alter_client_quotas", 0, 1, 1),
     WireApi(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0, 0),
     WireApi(51, "AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0, 0),
     WireApi(57, "UpdateFeatures", "update_features", 0, 2, 0),

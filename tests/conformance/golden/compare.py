@@ -121,10 +121,15 @@ def _identity(element: Any, translation: Translation | None) -> tuple[Any, ...]:
     present = {name: getattr(element, name) for name in IDENTITY if hasattr(element, name)}
     named = any(name not in LEARNED and value for name, value in present.items())
     return tuple(
-        translation.ours(name, value) if translation and name in LEARNED else value
+        translation.ours(name, value) if translation and name in LEARNED else _hashable(value)
         for name, value in present.items()
         if not (named and name in LEARNED)
     )
+
+
+def _hashable(value: Any) -> Any:
+    """An identity that is made of parts (the entity of a quota) as text."""
+    return str(value) if isinstance(value, list) else value
 
 
 def _shown(key: tuple[Any, ...]) -> str:

@@ -43,5 +43,7 @@ IDENTITY: Final = (
     "node_id",
     "broker_id",
     "member_id",
+    "entity_type",
+    "entity",
 )
 """What elements of a list are put in order by before they are compared: brokers do not promise any."""

@@ -12,6 +12,7 @@ from typing import Final
 from tests.peers.clients.scenario import Scenario
 from tests.peers.clients.sweep import (
     acls,
+    client_quotas,
     cluster,
     configs,
     data,
@@ -34,6 +35,7 @@ _SWEEPS: Final = {
     **configs.SWEEPS,
     **cluster.SWEEPS,
     **acls.SWEEPS,
+    **client_quotas.SWEEPS,
     **reassignments.SWEEPS,
     **transactions.SWEEPS,
     **transaction_data.SWEEPS,

@@ -1,0 +1,75 @@
+"""The limit that holds for a client: the most specific of those set, as Apache Kafka chooses it.
+
+For a user and a client id, the first of these that is set (KIP-55):
+
+1. the user's client id          5. any user's any client id
+2. the user's any client id      6. any user
+3. the user                      7. the client id
+4. any user's client id          8. any client id
+
+What is set for a user with any client id holds for each client id by itself; what is set for the user, or for any user,
+holds for all clients of a user together. A client without an id, or with an empty one, has only limits of its user.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+ANY: Final = ""
+"""The default of its type. No user and no client id is set by an empty name."""
+
+
+class Client(NamedTuple):
+    """The clients that share one measure: an empty user or client id stands for all of them."""
+
+    user: str
+    client_id: str
+
+
+Key = tuple[str | None, str | None]
+"""User and client id of a limit; None: not of this type, ``ANY``: the default of it."""
+
+
+class Limits:
+    """The limits of one kind of quota, by what they are set for."""
+
+    def __init__(self) -> None:
+        self._limits: dict[Key, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._limits)
+
+    def set(self, key: Key, limit: float | None) -> None:
+        """Set a limit, or take it away (None)."""
+        if limit is None:
+            self._limits.pop(key, None)
+        else:
+            self._limits[key] = limit
+
+    def shared_by(self, user: str, client_id: str | None) -> Client | None:
+        """The clients that share a limit with this one, None where none holds for it."""
+        limits, client_id = self._limits, client_id or ""
+        if (client_id and (user, client_id) in limits) or (user, ANY) in limits:
+            return Client(user, client_id)
+        if (user, None) in limits:
+            return Client(user, "")
+        if (client_id and (ANY, client_id) in limits) or (ANY, ANY) in limits:
+            return Client(user, client_id)
+        if (ANY, None) in limits:
+            return Client(user, "")
+        if client_id and ((None, client_id) in limits or (None, ANY) in limits):
+            return Client("", client_id)
+        return None
+
+    def limit(self, client: Client) -> float | None:
+        """The limit of the clients that share one, None where it is gone."""
+        user, client_id = client
+        keys: tuple[Key, ...]
+        if user and client_id:
+            keys = (user, client_id), (user, ANY), (ANY, client_id), (ANY, ANY)
+        elif user:
+            keys = (user, None), (ANY, None)
+        else:
+            keys = (None, client_id), (None, ANY)
+        limits = self._limits
+        return next((limits[key] for key in keys if key in limits), None)

@@ -1,0 +1,177 @@
+"""One kind of quota over all clients: who shares a limit is measured together, and told how long to wait.
+
+Invariants:
+1. Only clients that a limit holds for are measured. At most ``MAX_MEASURED`` are remembered, those heard of last: a
+   client that takes a new client id for each request costs no more memory than that, and gains no more than a new id
+   gives it anyway.
+2. What behaves like new (``is_idle``, ``is_full``) is forgotten first, and nobody can tell.
+3. A limit holds from the moment it is set: also for what was measured before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from oncelog.core.quotas.limits import Client, Limits
+from oncelog.core.quotas.rates import Rate, Windows
+from oncelog.core.quotas.token_bucket import TokenBucket
+
+MAX_MEASURED: Final = 10_000
+_FORGOTTEN_AT_ONCE: Final = 2
+"""Idle measures dropped for each new one, so that they go faster than they come."""
+
+M = TypeVar("M")
+
+
+class Measures(Generic[M]):
+    """The measures of clients, in the order in which they were last used; see invariants 1 and 2."""
+
+    def __init__(self, new: Callable[[], M], is_like_new: Callable[[Client, M, int], bool]) -> None:
+        self._new = new
+        self._is_like_new = is_like_new
+        self._by_client: dict[Client, M] = {}
+
+    def of(self, client: Client, now_ms: int) -> M:
+        """The client's measure."""
+        measures = self._by_client
+        measure = measures.pop(client, None)
+        if measure is None:
+            self._forget(now_ms)
+            measure = self._new()
+        measures[client] = measure
+        return measure
+
+    def __iter__(self) -> Iterator[tuple[Client, M]]:
+        return iter(self._by_client.items())
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def _forget(self, now_ms: int) -> None:
+        measures = self._by_client
+        for _ in range(_FORGOTTEN_AT_ONCE):
+            oldest = next(iter(measures), None)
+            if oldest is None:
+                return
+            if len(measures) < MAX_MEASURED and not self._is_like_new(oldest, measures[oldest], now_ms):
+                return
+            del measures[oldest]
+
+
+@dataclass(slots=True)
+class Throttles:
+    """Counts of one kind of quota, for metrics."""
+
+    count: int = 0
+    """Answers that told a client to wait."""
+    sum_ms: int = 0
+
+    def add(self, throttle_ms: int) -> None:
+        """Count one."""
+        self.count += 1
+        self.sum_ms += throttle_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A client under a quota, for metrics."""
+
+    client: Client
+    rate: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """The outcome of a charge: whether it was taken, and the time for which its client has to wait."""
+
+    taken: bool
+    throttle_ms: int
+
+
+class RateQuota:
+    """Limits a rate: bytes or percent of time, a second."""
+
+    def __init__(self, windows: Windows, max_throttle_ms: int | None = None) -> None:
+        self.limits = Limits()
+        self.throttles = Throttles()
+        self._windows = windows
+        self._max_throttle_ms = max_throttle_ms
+        self._rates = Measures(lambda: Rate(windows), lambda _client, rate, now_ms: rate.is_idle(now_ms))
+
+    def record(self, user: str, client_id: str | None, value: float, now_ms: int) -> int:
+        """Count what a client took; the time for which it has to wait, 0 while it is within its limit."""
+        found = self._find(user, client_id, now_ms)
+        if found is None:
+            return 0
+        rate, limit = found
+        rate.record(value, now_ms)
+        throttle_ms = rate.throttle_ms(limit, now_ms)
+        return throttle_ms if self._max_throttle_ms is None else min(throttle_ms, self._max_throttle_ms)
+
+    def record_unchecked(self, user: str, client_id: str | None, value: float, now_ms: int) -> None:
+        """Count what a client took, or (negative) take it back."""
+        found = self._find(user, client_id, now_ms)
+        if found is not None:
+            found[0].record(value, now_ms)
+
+    def most_at_once(self, user: str, client_id: str | None) -> float | None:
+        """The largest value that is not throttled for sure, whatever was taken before; None: no limit holds."""
+        client = self.limits.shared_by(user, client_id)
+        limit = None if client is None else self.limits.limit(client)
+        return None if limit is None else limit * (self._windows.samples - 1) * self._windows.size_ms / 1000
+
+    def usage(self, now_ms: int) -> list[Usage]:
+        """The clients that are measured now."""
+        found = []
+        for client, rate in self._rates:
+            limit = self.limits.limit(client)
+            if limit is not None:
+                found.append(Usage(client, rate.measure(now_ms), limit))
+        return found
+
+    def _find(self, user: str, client_id: str | None, now_ms: int) -> tuple[Rate, float] | None:
+        client = self.limits.shared_by(user, client_id)
+        limit = None if client is None else self.limits.limit(client)
+        if client is None or limit is None:
+            return None
+        return self._rates.of(client, now_ms), limit
+
+
+class MutationQuota:
+    """Limits the partitions that a client may have created and deleted (KIP-599)."""
+
+    def __init__(self, windows: Windows) -> None:
+        self.limits = Limits()
+        self.throttles = Throttles()
+        self._buckets = Measures(lambda: TokenBucket(windows), self._is_full)
+
+    def charge(self, user: str, client_id: str | None, partitions: int, now_ms: int, *, strict: bool) -> Charge:
+        """Take credits for ``partitions``; ``strict``: only while the bucket is not overdrawn."""
+        client = self.limits.shared_by(user, client_id)
+        limit = None if client is None else self.limits.limit(client)
+        if client is None or limit is None:
+            return Charge(True, 0)
+        bucket = self._buckets.of(client, now_ms)
+        if strict:
+            if bucket.measure(limit, now_ms) < 0:
+                return Charge(False, bucket.throttle_ms(limit, now_ms))
+            bucket.record(partitions, limit, now_ms)
+            return Charge(True, 0)
+        bucket.record(partitions, limit, now_ms)
+        return Charge(True, bucket.throttle_ms(limit, now_ms))
+
+    def usage(self, now_ms: int) -> list[Usage]:
+        """The clients that are measured now; ``rate`` is what is left in the bucket."""
+        found = []
+        for client, bucket in self._buckets:
+            limit = self.limits.limit(client)
+            if limit is not None:
+                found.append(Usage(client, bucket.measure(limit, now_ms), limit))
+        return found
+
+    def _is_full(self, client: Client, bucket: TokenBucket, now_ms: int) -> bool:
+        limit = self.limits.limit(client)
+        return limit is None or bucket.is_full(limit, now_ms)
