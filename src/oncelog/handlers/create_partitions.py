@@ -10,6 +10,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics import MorePartitions, create_partitions
 from oncelog.handlers.api import Operation
+from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_topic, outcome_error
 from oncelog.handlers.support.waits import Steps
@@ -27,9 +28,12 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REPLICATION_FACTOR: "fewer brokers are alive than the topic has replicas",
     ErrorCode.INVALID_REQUEST: "a topic twice",
     ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the client's quota of partitions created and deleted is used up (version 3)",
     ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to alter the topic",
 }
+
+_THROTTLED_SINCE: Final = 3
 
 
 def handle(request: CreatePartitionsRequest, context: Context) -> Steps[CreatePartitionsResponse]:
@@ -51,11 +55,12 @@ def _create(request: CreatePartitionsRequest, context: Context) -> Steps[CreateP
             wanted.append(_more(topic))
         else:
             results.append(_result(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+    charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
     outcomes = yield from committed(
-        lambda: create_partitions(context.cluster.image, wanted), dry_run=request.validate_only
+        lambda: create_partitions(context.cluster.image, wanted, charges.charge), dry_run=request.validate_only
     )
     results.extend(_result(topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True))
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(throttle_time_ms=charges.throttle_ms(), results=results)
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

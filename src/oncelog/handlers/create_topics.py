@@ -17,6 +17,7 @@ from oncelog.core.controller.names import METADATA_TOPIC
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, create_topics, too_many
 from oncelog.handlers.api import Operation
+from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_cluster, may_topic
 from oncelog.handlers.support.topic_creation import new_topic_id
@@ -38,12 +39,14 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_CONFIG: "a config is unknown, null, or has a wrong value",
     ErrorCode.INVALID_REQUEST: "a name twice, __cluster_metadata, or an assignment beside numbers",
     ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the client's quota of partitions created and deleted is used up (version 6)",
     ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to create the topic, or to see its configs (config error)",
 }
 
 
 _CONFIGS_SINCE: Final = 5
+_THROTTLED_SINCE: Final = 6
 TOPICS_A_COMMIT: Final = 1000
 
 
@@ -64,7 +67,8 @@ def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopic
                 wanted.append(topic)
             else:
                 results.append(_refused(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
-    outcomes = yield from _outcomes(wanted, request, context)
+    charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
+    outcomes = yield from _outcomes(wanted, request, context, charges)
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     created = [
         _refused(topic.name, outcome) if isinstance(outcome, Refusal) else _created(outcome, context, configs)
@@ -72,11 +76,12 @@ def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopic
     ]
     duplicates = [_refused(name, _DUPLICATE) for name, count in names.items() if count > 1]
     reserved = [_refused(METADATA_TOPIC, _RESERVED)] if names[METADATA_TOPIC] == 1 else []
-    return CreateTopicsResponse(topics=[*created, *duplicates, *reserved, *results])
+    topics = [*created, *duplicates, *reserved, *results]
+    return CreateTopicsResponse(throttle_time_ms=charges.throttle_ms(), topics=topics)
 
 
 def _outcomes(
-    wanted: Sequence[CreatableTopic], request: CreateTopicsRequest, context: Context
+    wanted: Sequence[CreatableTopic], request: CreateTopicsRequest, context: Context, charges: PartitionCharges
 ) -> Steps[Sequence[CreatedTopic | Refusal]]:
     """Create the topics; the outcome of each. Thousands are created some at a time: deciding on them, and taking over
     what was committed, are turns that others wait for."""
@@ -94,7 +99,13 @@ def _outcomes(
         if len(topics) > TOPICS_A_COMMIT:
             yield NextSlice()
         some = topics[start : start + TOPICS_A_COMMIT]
-        decide = partial(create_topics, topics=some, new_topic_id=lambda: new_topic_id(cluster), beside=created)
+        decide = partial(
+            create_topics,
+            topics=some,
+            new_topic_id=lambda: new_topic_id(cluster),
+            beside=created,
+            charge=charges.charge,
+        )
         found = yield from committed(
             lambda decide=decide: decide(cluster.image, cluster.config),  # type: ignore[misc]  # bound now
             dry_run=request.validate_only,

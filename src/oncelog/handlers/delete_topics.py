@@ -9,9 +9,10 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
 from oncelog.core.controller.image import ClusterImage, TopicImage
-from oncelog.core.controller.outcomes import Decided, Refusal
+from oncelog.core.controller.outcomes import Decided, Refusal, Refused
 from oncelog.core.controller.topics import delete_topics
 from oncelog.handlers.api import Operation
+from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_cluster, may_topic, outcome_error
 from oncelog.handlers.support.waits import Steps
@@ -22,12 +23,14 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id",
     ErrorCode.INVALID_REQUEST: "a topic twice, neither name nor id, or both; up to version 2: deletion is disabled",
     ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is false (version 3)",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the client's quota of partitions created and deleted is used up (version 5)",
     ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to delete the topic",
 }
 
 _STATES_SINCE: Final = 6
 _DISABLED_SINCE: Final = 3
+_THROTTLED_SINCE: Final = 5
 
 _UNKNOWN_NAME: Final = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 _UNKNOWN_ID: Final = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
@@ -69,9 +72,10 @@ def _disabled(targets: Sequence[Target], context: Context) -> DeleteTopicsRespon
 
 def _delete(targets: Sequence[Target], context: Context) -> Steps[DeleteTopicsResponse]:
     refused, wanted = _well_formed(targets)
+    charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
 
     def decide() -> Decided[TopicImage]:
-        found = _resolve(context, wanted)
+        found = [_charged(charges, outcome) for outcome in _resolve(context, wanted)]
         topics = [topic for topic in found if isinstance(topic, TopicImage)]
         return Decided(delete_topics(context.cluster.image, topics), found)
 
@@ -81,7 +85,17 @@ def _delete(targets: Sequence[Target], context: Context) -> Steps[DeleteTopicsRe
             refused.append(_result(outcome.name, outcome.topic_id, outcome))
         else:
             refused.append(_result(name, topic_id, outcome))
-    return DeleteTopicsResponse(responses=refused)
+    return DeleteTopicsResponse(throttle_time_ms=charges.throttle_ms(), responses=refused)
+
+
+def _charged(charges: PartitionCharges, outcome: TopicImage | Refusal) -> TopicImage | Refusal:
+    """The topic, if the client's quota allows its deletion."""
+    if isinstance(outcome, TopicImage):
+        try:
+            charges.charge(outcome.topic_id, len(outcome.partitions))
+        except Refused as refused:
+            return refused.refusal
+    return outcome
 
 
 def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult], list[Target]]:

@@ -154,7 +154,7 @@ def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
     key = ("metadata of all topics", version, context.listener, context.listener_name)
     known: MetadataResponse | None = image.derived.get(key) if shareable else None
     if known is not None:
-        return known
+        return _Shared.of(known) if context.cluster.quotas.enabled else known
     topics = [_topic(context, image.topics[name]) for name in sorted(visible)]
     response = _respond(request, context, topics)
     if shareable:
@@ -259,10 +259,11 @@ def _refuse(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
 
 
 class _Shared(MetadataResponse):
-    """An answer that many requests of one version share: encoded once."""
+    """An answer that many requests of one version share: encoded once, unless its client is throttled."""
 
     __slots__ = ("_encoded",)
-    _encoded: bytes | None
+    _encoded: list[bytes]
+    """Empty until it is encoded."""
 
     @classmethod
     def of(cls, response: MetadataResponse) -> _Shared:
@@ -273,13 +274,16 @@ class _Shared(MetadataResponse):
             controller_id=response.controller_id,
             topics=response.topics,
         )
-        shared._encoded = None
+        shared._encoded = response._encoded if isinstance(response, _Shared) else []
         return shared
 
     def write(self, writer: Writer, version: int) -> None:
         """Append the encoded answer."""
-        if self._encoded is None:
+        if self.throttle_time_ms:
+            super().write(writer, version)
+            return
+        if not self._encoded:
             own: Any = self.writer(version)
             super().write(own, version)
-            self._encoded = join_chunks(own.chunks())
-        writer.buffer += self._encoded
+            self._encoded.append(join_chunks(own.chunks()))
+        writer.buffer += self._encoded[0]

@@ -10,6 +10,7 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfig, TopicConfigs
 from oncelog.core.controller.image import ClusterImage, ImageDelta
 from oncelog.core.controller.model import TopicImage
+from oncelog.node.client_quotas import ClientQuotas
 from oncelog.ports import Entropy
 
 
@@ -24,6 +25,7 @@ class Metadata:
         self.position = position
         """Position of the last change that the image has, in the order of all commits."""
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
+        self.quotas = ClientQuotas(self.config, image)
         self._entropy = entropy
         self._topic_configs = TopicConfigs(self.config)
 
@@ -49,6 +51,8 @@ class Metadata:
     def take_over(self, delta: ImageDelta) -> None:
         """Go on with the next image."""
         self.image = delta.image
+        if delta.client_entities:
+            self.quotas.follow(delta.image, delta.client_entities)
         if delta.broker_configs:
             self.config = self.config.with_dynamic(*self.image.dynamic_broker_configs(self.broker_id))
             self._topic_configs = TopicConfigs(self.config)

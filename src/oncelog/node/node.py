@@ -92,6 +92,7 @@ from oncelog.node.requests.login_credentials import LoginCredentials
 from oncelog.node.requests.logins import Logins
 from oncelog.node.requests.offload import OffloadedWork
 from oncelog.node.requests.tasks import Runnable
+from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
@@ -168,7 +169,14 @@ class Node:
         self.login_credentials = LoginCredentials(self.cluster, self._metadata_log)
         logins = Logins(self.cluster, self.login_credentials, self._deadlines, self._outbox)
         self.requests = Requests(
-            ports, self.access, self._parking(), self._deadlines, self._runnable, self._outbox, logins
+            ports,
+            self.access,
+            self._parking(),
+            self._deadlines,
+            self._runnable,
+            self._outbox,
+            logins,
+            Throttling(self.cluster.quotas),
         )
 
     def _make_group_commit(self) -> GroupCommit:
@@ -277,6 +285,8 @@ class Node:
         if isinstance(event, RequestReceived):
             connection = self._connections.get(event.connection_id)
             if connection is not None and connection.open and not self._stopping:
+                if event.spent_ns:
+                    connection.spent_ns += event.spent_ns
                 self.requests.receive(connection, event.frame)
         elif isinstance(event, Synced):
             self._group_commit.synced(event, effects)

@@ -73,6 +73,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._paused_by: set[str] = set()
         self._undecided: deque[memoryview] = deque()
         self._accounted = 0
+        self._spent_ns = 0
         self._unfinished_since_s: float | None = None
         """When enough of an unfinished request had last arrived: see ``_progress``."""
         self._unfinished_bytes = 0
@@ -157,7 +158,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         undecided, sending = self._undecided, self._sending
         turn_ends_s = time.monotonic() + TURN_S
         while undecided and sending is not None and not sending.is_full:
-            self._effect_runner.dispatch(RequestReceived(self.id, undecided.popleft()))
+            self._spent_ns = self._effect_runner.receive(self.id, undecided.popleft(), self._spent_ns)
             if undecided and time.monotonic() > turn_ends_s:
                 self.pause_reading("turn")
                 self._loop.call_soon(self._next_turn)

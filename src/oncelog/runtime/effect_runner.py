@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,7 @@ from oncelog.node.events import (
     MetadataLoaded,
     Pause,
     Report,
+    RequestReceived,
     Resume,
     RunJob,
     Send,
@@ -44,7 +46,7 @@ from oncelog.node.events import (
     Synced,
     WriteMetadata,
 )
-from oncelog.ports import Clock, CommittedChange
+from oncelog.ports import Buffer, Clock, CommittedChange
 from oncelog.runtime.audit_log import AuditLog
 from oncelog.runtime.broker_links import BrokerSockets, MakeSockets
 from oncelog.runtime.peer import Peer
@@ -80,6 +82,7 @@ class EffectRunner:
         sockets: MakeSockets = BrokerSockets,
     ) -> None:
         self._node = node
+        self._quotas = node.cluster.quotas
         self._loop = loop
         self._clock = clock
         self._coordination = outside.coordination
@@ -130,6 +133,15 @@ class EffectRunner:
         if self.stopped.done():
             return
         self.carry_out(self._node.handle(event, self._clock.now_ms()))
+
+    def receive(self, connection_id: int, frame: Buffer, spent_ns: int) -> int:
+        """Hand in a request, with what those before it took; what this one took, 0 unless a quota asks for it."""
+        if not self._quotas.measures_time:
+            self.dispatch(RequestReceived(connection_id, frame))
+            return 0
+        started_ns = time.perf_counter_ns()
+        self.dispatch(RequestReceived(connection_id, frame, spent_ns))
+        return time.perf_counter_ns() - started_ns
 
     def carry_out(self, effects: list[Effect]) -> None:
         """Carry out effects in their order."""

@@ -15,6 +15,7 @@ from oncelog.core.controller.producer_ids import ProducerIds, next_block
 from oncelog.core.controller.registration import Registration, register
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.registry import BY_KEY
+from oncelog.handlers.support.client_limits import UNLIMITED, ClientLimits
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.waits import CommitMetadata, UntilProducerId
 from oncelog.ports import Conflict
@@ -27,6 +28,7 @@ class ClusterBroker:
 
     def __init__(self, settings: Mapping[str, str] | None = None, broker_id: int = 1) -> None:
         self.broker_id = BrokerId(broker_id)
+        self.quotas: ClientLimits = UNLIMITED
         self.static = BrokerConfig(settings)
         self.session = MemoryTree().session()
         self.image: ClusterImage = load_image([])

@@ -16,6 +16,7 @@ from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.support.client_limits import UNLIMITED
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.support.waits import Steps, UntilReadable
@@ -43,6 +44,7 @@ class LogBroker:
     def __init__(self, *, slots: int = 10, config: dict[str, str] | None = None) -> None:
         entropy = random.Random(1)
         self.broker_id = ME
+        self.quotas = UNLIMITED
         self.cluster_id = "cluster"
         self.config = BrokerConfig(config)
         self.image = ClusterImage(brokers={ME: BrokerImage(ME, "advertised", 9092, None, 0)})

@@ -30,6 +30,14 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 TOO_MANY_PARTITIONS: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
+Charge = Callable[[TopicName, int], None]
+"""Counts the partitions of a topic against a quota; raises Refused when it is exhausted."""
+
+
+def free(_topic: TopicName, _partitions: int) -> None:
+    """No quota."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create; −1: the broker's default. ``assignments`` are (partition, brokers)."""
@@ -71,6 +79,7 @@ def create_topics(
     topics: Sequence[NewTopic],
     new_topic_id: Callable[[], TopicId],
     beside: Collection[TopicName] = (),
+    charge: Charge = free,
 ) -> Decided[CreatedTopic]:
     """Create each topic that can be created. Names must differ. ``beside``: topics that the same request has created
     before, whose names may collide with these."""
@@ -84,6 +93,7 @@ def create_topics(
     for topic in topics:
         try:
             created = _create_topic(image, config, topic, taken, new_topic_id)
+            charge(created.name, len(created.assignment))
         except Refused as refused:
             outcomes.append(refused.refusal)
             continue
@@ -199,7 +209,9 @@ def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Ope
     return operations
 
 
-def create_partitions(image: ClusterImage, topics: Sequence[MorePartitions]) -> Decided[TopicName]:
+def create_partitions(
+    image: ClusterImage, topics: Sequence[MorePartitions], charge: Charge = free
+) -> Decided[TopicName]:
     """Add partitions to each topic that can have them. Names must differ."""
     operations: list[Operation] = []
     outcomes: list[TopicName | Refusal] = []
@@ -213,6 +225,7 @@ def create_partitions(image: ClusterImage, topics: Sequence[MorePartitions]) -> 
             added += additional
             if added > MAX_PARTITIONS_PER_REQUEST:
                 return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
+            charge(topic.name, additional)
             assignment = _more_replicas(image, topic, wanted, additional)
         except Refused as refused:
             outcomes.append(refused.refusal)

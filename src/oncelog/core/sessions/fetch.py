@@ -99,6 +99,11 @@ class FetchContext:
         names every partition."""
         return Finished(self.error_code, NO_SESSION, answers)
 
+    def preview(self, answers: Sequence[tuple[FetchPartition, A]]) -> Finished[A]:
+        """What ``finish`` would answer; nothing is noted as told. An answer without partitions may be given in its
+        place, to a client that has to wait."""
+        return Finished(self.error_code, NO_SESSION, answers)
+
 
 class _FullContext(FetchContext):
     """A full request that opens a session, if the cache has room, when it is answered."""
@@ -163,9 +168,15 @@ class _IncrementalContext(FetchContext):
             session.pending.settle((_key(asked, session.uses_topic_ids) for asked in level), told_keys)
         return Finished(ErrorCode.NONE, session.session_id, told)
 
+    def preview(self, answers: Sequence[tuple[FetchPartition, A]]) -> Finished[A]:
+        session = self._session
+        if session.epoch != self._epoch:
+            return Finished(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
+        return Finished(ErrorCode.NONE, session.session_id, [entry for entry in answers if _differs(*entry)])
 
-def _is_news(asked: FetchPartition, answer: Answer) -> bool:
-    news = bool(
+
+def _differs(asked: FetchPartition, answer: Answer) -> bool:
+    return bool(
         answer.records
         or answer.error_code
         or answer.diverging_epoch is not None
@@ -173,6 +184,10 @@ def _is_news(asked: FetchPartition, answer: Answer) -> bool:
         or asked.told_high_watermark != answer.high_watermark
         or asked.told_log_start_offset != answer.log_start_offset
     )
+
+
+def _is_news(asked: FetchPartition, answer: Answer) -> bool:
+    news = _differs(asked, answer)
     if news:
         # After an error the next success is news whatever it says, as if nothing had been told.
         asked.told_high_watermark = -1 if answer.error_code else answer.high_watermark

@@ -22,7 +22,7 @@ from oncelog.base.ids import BrokerId, Offset, TopicId, TopicName, TopicPartitio
 from oncelog.base.units import INT64_MAX
 from oncelog.core.configs.server_keys import RACK_AWARE_SELECTOR
 from oncelog.core.replicas.selector import preferred_read_replica
-from oncelog.core.sessions.fetch import FetchContext
+from oncelog.core.sessions.fetch import FetchContext, Finished
 from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.fetch.follower import read_pending
@@ -94,7 +94,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
     reads.read(reads.partitions)
     if (reads.urgent() or request.max_wait_ms <= 0) and not reads.on_their_way():
-        return _respond(session, reads.answers + sorting.refused, context)
+        return _answer(request, session, reads.answers + sorting.refused, context)
     return (yield from _wait(request, context, session, reads, sorting.refused))
 
 
@@ -133,13 +133,22 @@ def _limited(request: FetchRequest, context: Context, sorting: _Sorting) -> Fetc
         context.partitions,
         sorting.readable,
         min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, context.cluster.config.get("fetch.max.bytes")),
+        max_bytes=_max_bytes(request, context, sorting),
         read_committed=request.isolation_level == READ_COMMITTED and sorting.replica is None,
         replica=sorting.replica,
         anew=request.session_epoch <= 0,
         from_followers=sorting.replica is None and context.version >= _FROM_FOLLOWERS_SINCE,
         preferred=_preferred(request, context) if request.rack_id and sorting.replica is None else None,
     )
+
+
+def _max_bytes(request: FetchRequest, context: Context, sorting: _Sorting) -> int:
+    most: int = min(request.max_bytes, context.cluster.config.get("fetch.max.bytes"))
+    quotas = context.cluster.quotas
+    if quotas.enabled and sorting.replica is None:
+        within = quotas.most_fetched(context)
+        most = most if within is None else min(most, within)
+    return most
 
 
 def _preferred(request: FetchRequest, context: Context) -> Preferred | None:
@@ -171,7 +180,7 @@ def _in_slices(
         missed = waits and reads.ready()  # something came after its partition was read
         return (yield from _wait(request, context, session, reads, sorting.refused, missed=missed))
     yield NextSlice()
-    return _respond(session, reads.answers + sorting.refused, context)
+    return _answer(request, session, reads.answers + sorting.refused, context)
 
 
 def _read_in_slices(reads: FetchReads, context: Context) -> Steps[None]:
@@ -209,7 +218,7 @@ def _wait(
     if on_their_way and reads.on_their_way():
         yield from until_readable(on_their_way, asked_ms + max(request.max_wait_ms, LEAST_WAIT_MS), context)
         yield from _read_again(reads, context)
-    return _respond(session, reads.answers + refused, context)
+    return _answer(request, session, reads.answers + refused, context)
 
 
 def _read_again(reads: FetchReads, context: Context) -> Steps[None]:
@@ -291,6 +300,17 @@ class _Sorting:
         return allowed
 
 
+def _answer(
+    request: FetchRequest,
+    session: FetchContext,
+    answers: list[tuple[FetchPartition, PartitionData]],
+    context: Context,
+) -> FetchResponse:
+    if context.cluster.quotas.enabled and _replica(request) is None:
+        return _within_quota(session, answers, context)
+    return _respond(session, answers, context)
+
+
 def _respond(
     session: FetchContext,
     answers: list[tuple[FetchPartition, PartitionData]],
@@ -298,6 +318,25 @@ def _respond(
     level: Sequence[FetchPartition] = (),
 ) -> FetchResponse:
     finished = session.finish(answers, context.now_ms, level)
+    return _response(finished, context)
+
+
+def _within_quota(
+    session: FetchContext, answers: list[tuple[FetchPartition, PartitionData]], context: Context
+) -> FetchResponse:
+    """The answer to a consumer while quotas are set: over them it is empty, its session stays as it was, and the client
+    has to wait (KIP-219)."""
+    preview = session.preview(answers)
+    response = _response(preview, context)
+    writer = response.writer(context.version)
+    response.write(writer, context.version)
+    throttle_ms = context.cluster.quotas.fetched(context, writer.size_bytes)
+    if throttle_ms:
+        return FetchResponse(throttle_time_ms=throttle_ms, error_code=preview.error_code, session_id=preview.session_id)
+    return _respond(session, answers, context)
+
+
+def _response(finished: Finished[PartitionData], context: Context) -> FetchResponse:
     response = FetchResponse(error_code=finished.error_code, session_id=finished.session_id)
     by_id = context.version >= _TOPIC_IDS_SINCE
     current: FetchableTopicResponse | None = None

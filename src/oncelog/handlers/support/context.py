@@ -68,6 +68,10 @@ class Context:
     """None where access is not controlled."""
     listener_name: str = PLAINTEXT_LISTENER
     """The listener by which the client came."""
+    request_bytes: int = 0
+    """Size of the request; only while quotas are set."""
+    spent_ns: int = 0
+    """Time that earlier requests of the connection took and that was not counted yet; only while quotas are set."""
 
     def address_of(self, broker: BrokerImage) -> tuple[str, int] | None:
         """Host and port at which a client of this listener reaches a broker; None if that one has no such listener."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.support.audit import AuditRecord
+    from oncelog.handlers.support.client_limits import ClientLimits
     from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 
 
@@ -158,6 +159,10 @@ class ClusterView(Protocol):
     @property
     def image(self) -> ClusterImage:
         """Brokers, topics, configs, features as of the last change applied; replaced as a whole, never mutated."""
+
+    @property
+    def quotas(self) -> ClientLimits:
+        """The quotas of clients, as of the last change applied."""
 
     def random_bytes(self, size: int) -> bytes:
         """From the injected entropy: topic ids, member ids."""

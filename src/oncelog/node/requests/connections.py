@@ -59,6 +59,8 @@ class Connection:
         "listener",
         "listener_name",
         "login",
+        "muted_until_ms",
+        "muting",
         "open",
         "paused",
         "principal",
@@ -66,6 +68,7 @@ class Connection:
         "refused",
         "security_protocol",
         "slots",
+        "spent_ns",
     )
 
     def __init__(self, opened: ConnectionOpened) -> None:
@@ -85,6 +88,11 @@ class Connection:
         self.slots: deque[Slot] = deque()
         self.backlog: deque[Buffer] = deque()
         self.backlog_bytes = 0
+        self.muting: Slot | None = None
+        """Stands behind all others while the client is throttled: nothing more is decided, what was is answered."""
+        self.muted_until_ms = 0
+        self.spent_ns = 0
+        """What its requests took and that was not counted yet, while a quota of request time is set."""
         self.holder: Holder | None = None
         """The newest task that held the connection; ended with it, while a produce goes on without it."""
 
@@ -101,6 +109,19 @@ class Connection:
     def is_held(self) -> bool:
         """True if the newest decided request holds the deciding of the next."""
         return bool(self.slots) and self.slots[-1].held
+
+    def mute(self, until_ms: int) -> None:
+        """Decide nothing until a time, or until a later one that was said before."""
+        self.muted_until_ms = max(self.muted_until_ms, until_ms)
+        if self.muting is None:
+            self.muting = self.reserve()
+            self.muting.held = True
+
+    def unmute(self) -> None:
+        """Decide again."""
+        if self.slots and self.slots[-1] is self.muting:
+            self.slots.pop()
+        self.muting = None
 
     def postpone(self, frame: Buffer) -> None:
         """Keep a frame until the connection is no longer held."""

@@ -33,6 +33,7 @@ from oncelog.node.requests.large_responses import encoded_in_slices, is_large
 from oncelog.node.requests.login_state import LoginState
 from oncelog.node.requests.logins import Answer, Logins
 from oncelog.node.requests.tasks import Runnable, Task
+from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
 from oncelog.wire.message import ELEMENT_BYTES
@@ -105,6 +106,7 @@ class Requests:
         runnable: Runnable,
         outbox: Outbox,
         logins: Logins,
+        throttling: Throttling,
     ) -> None:
         self._ports = ports
         self._access = access
@@ -113,6 +115,8 @@ class Requests:
         self._runnable = runnable
         self._outbox = outbox
         self.logins = logins
+        self._throttling = throttling
+        self._quotas = throttling.quotas
         self._loaded: dict[int, _Loaded] = {}
         self.traffic = Traffic()
         self.around: Callable[[Api, Handle], Handle] | None = None
@@ -152,7 +156,7 @@ class Requests:
     def _decide_postponed(self, connection: Connection) -> None:
         while connection.open and not connection.refused and (frame := connection.next_postponed()) is not None:
             self._decide(connection, frame)
-        if connection.paused and connection.open and not connection.is_full():
+        if connection.paused and connection.open and connection.muting is None and not connection.is_full():
             connection.paused = False
             self._outbox.effects.append(Resume(connection.id))
 
@@ -172,6 +176,8 @@ class Requests:
             self._failed(connection, None, "a request that cannot be decoded", error)
             return
         context = self._context(connection, header)
+        if self._quotas.enabled:
+            context.request_bytes, context.spent_ns, connection.spent_ns = len(frame), connection.spent_ns, 0
         slot = connection.reserve()
         if header.api_key != PRODUCE_KEY and self._is_large(len(frame)):
             steps = in_slices(loaded.api.name, loaded.handle, request, context)
@@ -326,6 +332,7 @@ class Requests:
     ) -> None:
         """Fill a slot; None means that the protocol has no response here (Produce with acks=0)."""
         try:
+            throttle_ms = self._throttling.answered(api.key, context, response) if self._quotas.enabled else 0
             if connection.open:
                 if response is None:
                     slot.chunks = ()
@@ -334,6 +341,8 @@ class Requests:
                     if api.key == FETCH_KEY:
                         self.traffic.record_bytes_out += sum(map(_range_size, chunks))
                 self._flush(connection)
+                if throttle_ms:
+                    self._mute(connection, throttle_ms)
         except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
             self._failed(connection, slot, api.name, failure)
             return
@@ -350,6 +359,23 @@ class Requests:
         if connection.paused and not connection.is_held() and not connection.is_full():
             connection.paused = False
             self._outbox.effects.append(Resume(connection.id))
+
+    def _mute(self, connection: Connection, throttle_ms: int) -> None:
+        """Read and decide nothing of a throttled client until its time has passed. What was decided before is
+        answered."""
+        if not connection.open:
+            return
+        connection.mute(self._deadlines.now_ms + throttle_ms)
+        if not connection.paused:
+            connection.paused = True
+            self._outbox.effects.append(Pause(connection.id))
+        self._deadlines.at(connection.muted_until_ms, partial(self._unmute, connection))
+
+    def _unmute(self, connection: Connection, now_ms: int) -> None:
+        if connection.open and connection.muting is not None and now_ms >= connection.muted_until_ms:
+            connection.unmute()
+            self._flush(connection)
+            self._decide_postponed(connection)
 
     def _failed(self, connection: Connection, slot: Slot | None, what: str, error: Exception) -> None:
         if isinstance(error, InvariantViolation):

@@ -23,6 +23,7 @@ from oncelog.handlers import (
     sync_group,
 )
 from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.support.client_limits import UNLIMITED
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
 from oncelog.handlers.support.waits import Coordinate
 from oncelog.wire.messages import delete_groups as dg
@@ -98,6 +99,7 @@ class Bench:
         self.context: Context | None = None
 
     broker_id = ME
+    quotas = UNLIMITED
 
     def random_bytes(self, size: int) -> bytes:
         """Ids that differ."""

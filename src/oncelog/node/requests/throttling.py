@@ -1,0 +1,67 @@
+"""Quotas at the moment of an answer: what it counts, how long its client has to wait (KIP-13, 124, 219, 599).
+
+An answer leaves at once and says the time; then nothing of its connection is decided until the time has passed. A
+client over several quotas waits for the longest. All versions are treated alike: Apache Kafka held back the answers
+themselves before 2.0, and clients of that time only wait once more.
+
+What brokers ask of each other is not counted, nor is logging in. A Produce without an answer (acks=0) counts its bytes
+and not its time. The time is what the outside measured of the connection's requests before this one, for the node has
+no clock for it: a client waits one request later than it would by Apache Kafka's clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from oncelog.node.client_quotas import ClientQuotas, user_of
+
+if TYPE_CHECKING:
+    from oncelog.core.quotas.quotas import MutationQuota, RateQuota
+    from oncelog.handlers.support.context import Context
+    from oncelog.wire.message import Message
+
+_PRODUCE: Final = 0
+_FETCH: Final = 1
+_ADD_PARTITIONS_TO_TXN: Final = 24
+_BROKERS_ADD_SINCE: Final = 4
+_NOT_COUNTED: Final = frozenset({17, 27, 36})
+"""SaslHandshake, WriteTxnMarkers, SaslAuthenticate."""
+
+
+class Throttling:
+    """Decides how long the client of an answer has to wait."""
+
+    def __init__(self, quotas: ClientQuotas) -> None:
+        self.quotas = quotas
+
+    def answered(self, api_key: int, context: Context, response: Message | None) -> int:
+        """Count a request, and put the time to wait in its response; the time in milliseconds, 0 for none."""
+        if api_key == _FETCH:  # counted by its handler, before it gave anything away
+            return int(getattr(response, "throttle_time_ms", 0))
+        if _is_of_a_broker(api_key, context):
+            return 0
+        throttle_ms, quota = self._throttle(api_key, context, response)
+        if throttle_ms:
+            quota.throttles.add(throttle_ms)
+            if response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
+        return throttle_ms
+
+    def _throttle(
+        self, api_key: int, context: Context, response: Message | None
+    ) -> tuple[int, RateQuota | MutationQuota]:
+        quotas = self.quotas
+        throttle_ms = quotas.took(context, context.spent_ns) if response is not None else 0
+        quota: RateQuota | MutationQuota = quotas.request
+        if api_key == _PRODUCE:
+            user = user_of(context.principal)
+            other_ms = quotas.produce.record(user, context.client_id, context.request_bytes, context.now_ms)
+            other: RateQuota | MutationQuota = quotas.produce
+        else:  # what its handler says: of partitions created or deleted
+            other_ms, other = int(getattr(response, "throttle_time_ms", 0)), quotas.mutations
+        return (other_ms, other) if other_ms > throttle_ms else (throttle_ms, quota)
+
+
+def _is_of_a_broker(api_key: int, context: Context) -> bool:
+    """True for what only brokers ask of each other, or what comes before a user is known."""
+    return api_key in _NOT_COUNTED or (api_key == _ADD_PARTITIONS_TO_TXN and context.version >= _BROKERS_ADD_SINCE)
