@@ -37,7 +37,9 @@ HEAVY: Final = (
 NEEDED_LATER: Final = (
     "decimal",
     "hashlib",
+    "hmac",
     "shutil",
+    "oncelog.core.sasl.settings",
     "oncelog.node.monitoring.flight_recorder",
     "oncelog.storage.compaction.job",
     "oncelog.storage.log.partition_log",

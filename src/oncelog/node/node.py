@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import BrokerId
@@ -88,14 +89,13 @@ from oncelog.node.replication.in_sync_sets import InSyncSets
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.dispatch import Handle, ParkingTable, Requests
-from oncelog.node.requests.login_credentials import LoginCredentials
-from oncelog.node.requests.logins import Logins
 from oncelog.node.requests.offload import OffloadedWork
 from oncelog.node.requests.tasks import Runnable
 from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
+    from oncelog.node.requests.logins import Logins
     from oncelog.storage.directory import LogDirectory
 
 COMMIT: Final = "commit"
@@ -164,18 +164,27 @@ class Node:
         self._questions = CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._runnable)
         self._id_search = TransactionalIdSearch(self._messages, self.transactions, self.cluster, self._runnable)
         self.hanging_watch = self._make_hanging_watch()
-        ports = Ports(self.partitions, self.groups, self.transactions, self.cluster)
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
-        self.login_credentials = LoginCredentials(self.cluster, self._metadata_log)
-        logins = Logins(self.cluster, self.login_credentials, self._deadlines, self._outbox)
-        self.requests = Requests(
-            ports,
+        self.requests = self._make_requests()
+
+    @cached_property
+    def logins(self) -> Logins:
+        """The logins of clients; made for the first that has to say who it is, so that others do not load it."""
+        from oncelog.node.requests.login_credentials import LoginCredentials
+        from oncelog.node.requests.logins import Logins
+
+        credentials = LoginCredentials(self.cluster, self._metadata_log)
+        return Logins(self.cluster, credentials, self._deadlines, self._outbox)
+
+    def _make_requests(self) -> Requests:
+        return Requests(
+            Ports(self.partitions, self.groups, self.transactions, self.cluster),
             self.access,
             self._parking(),
             self._deadlines,
             self._runnable,
             self._outbox,
-            logins,
+            lambda: self.logins,
             Throttling(self.cluster.quotas),
         )
 
@@ -322,7 +331,7 @@ class Node:
     def _open(self, event: ConnectionOpened) -> None:
         self._connections[event.connection_id] = connection = Connection(event)
         if event.security_protocol.has_sasl:
-            connection.login = self.requests.logins.begin(event.listener_name)
+            connection.login = self.logins.begin(event.listener_name)
 
     def _shut_down(self, event: Shutdown) -> None:
         self._shutting_down = True

@@ -13,7 +13,6 @@ from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.providers import Kind as Kind
 from oncelog.core.configs.providers import Provider as Provider
 from oncelog.core.configs.providers import resolve as resolve
-from oncelog.core.sasl.settings import listener_sasl
 from oncelog.node.listeners.endpoints import Listeners, read_listeners
 
 __all__ = ["Address", "ConfigError", "Settings", "parse_address", "parse_properties", "read_settings"]
@@ -59,10 +58,18 @@ def read_settings(
         host, port = listen or DEFAULT_LISTEN
         entries = (str(Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, host, port)),)
     listeners = read_listeners(config, entries)
-    for endpoint in listeners.endpoints:
-        if endpoint.protocol.has_sasl:
-            listener_sasl(config, endpoint.listener_name)  # refused now, rather than when somebody logs in
+    _check_sasl(config, listeners)
     return Settings(config, data_directory, listeners, warnings)
+
+
+def _check_sasl(config: BrokerConfig, listeners: Listeners) -> None:
+    """Refuse now what could not work when somebody logs in. Raises ConfigError."""
+    names = [each.listener_name for each in listeners.endpoints if each.protocol.has_sasl]
+    if names:
+        from oncelog.core.sasl.settings import listener_sasl
+
+        for name in names:
+            listener_sasl(config, name)
 
 
 def parse_address(text: str) -> Address:

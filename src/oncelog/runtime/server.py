@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.units import SECOND_MS
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import DeadlineReached, Shutdown
-from oncelog.node.listeners.token_keys import key_set_places
 from oncelog.node.settings import Address
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
@@ -141,6 +140,10 @@ class Server:
 
     async def _read_keys(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
         """Read the keys that sign tokens, where a listener takes some. Raises StartRefused."""
+        if not any(each.protocol.has_sasl for each in self.settings.listeners.endpoints):
+            return
+        from oncelog.node.listeners.token_keys import key_set_places
+
         places = key_set_places(self.settings)
         if not places:
             return
@@ -151,7 +154,7 @@ class Server:
             self._oauth_keys = OAuthKeys(loop, places)
         except SecurityExtraMissing as missing:
             raise StartRefused(str(missing)) from None
-        node.login_credentials.key_sets.update(self._oauth_keys.key_sets)
+        node.logins.credentials.key_sets.update(self._oauth_keys.key_sets)
         await self._oauth_keys.start()
 
     def _begin_recording(self, outside: Outside, bound: Mapping[str, Address], now_ms: int) -> Outside:

@@ -30,8 +30,7 @@ from oncelog.node.monitoring.traffic import Traffic
 from oncelog.node.outbox import Outbox
 from oncelog.node.requests.connections import Connection, Slot
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
-from oncelog.node.requests.login_state import LoginState
-from oncelog.node.requests.logins import Answer, Logins
+from oncelog.node.requests.login_state import Answer, LoginState
 from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Buffer
@@ -39,6 +38,7 @@ from oncelog.wire.header import RequestHeader, decode_request_header, encode_res
 from oncelog.wire.message import ELEMENT_BYTES
 
 if TYPE_CHECKING:
+    from oncelog.node.requests.logins import Logins
     from oncelog.wire.chunks import Chunk
     from oncelog.wire.message import Message
 
@@ -105,7 +105,7 @@ class Requests:
         deadlines: Deadlines,
         runnable: Runnable,
         outbox: Outbox,
-        logins: Logins,
+        logins: Callable[[], Logins],
         throttling: Throttling,
     ) -> None:
         self._ports = ports
@@ -114,7 +114,7 @@ class Requests:
         self._deadlines = deadlines
         self._runnable = runnable
         self._outbox = outbox
-        self.logins = logins
+        self._logins = logins
         self._throttling = throttling
         self._quotas = throttling.quotas
         self._loaded: dict[int, _Loaded] = {}
@@ -187,7 +187,7 @@ class Requests:
 
     def _is_let_in(self, connection: Connection, login: LoginState, frame: Buffer) -> bool:
         """True if a frame of a SASL listener is decided as any other; else it is answered here. Raises PeerError."""
-        verdict = self.logins.judge(login, frame)
+        verdict = self._logins().judge(login, frame)
         if verdict is None:
             return True
         slot = connection.reserve()

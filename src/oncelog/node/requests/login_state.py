@@ -21,8 +21,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oncelog.core.sasl.exchange import Exchange
     from oncelog.core.sasl.settings import ListenerSasl
+    from oncelog.wire.chunks import Chunk
 
 
 class Phase(Enum):
@@ -56,3 +59,20 @@ class LoginState:
     def again(self) -> bool:
         """True if the client had authenticated before."""
         return self.principal is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A frame was part of the login and is answered by these chunks; ``login`` is there with the last of them."""
+
+    chunks: Sequence[Chunk]
+    principal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The connection ends: ``chunks`` are sent after ``delay_ms``, then it is closed."""
+
+    reason: str
+    chunks: Sequence[Chunk] = ()
+    delay_ms: int = 0

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +28,7 @@ from oncelog.node.events import Report
 from oncelog.node.metadata import Metadata
 from oncelog.node.outbox import Outbox
 from oncelog.node.requests.login_credentials import LoginCredentials
-from oncelog.node.requests.login_state import LoginState, Phase
+from oncelog.node.requests.login_state import Answer, LoginState, Phase, Refused
 from oncelog.ports import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
@@ -54,29 +53,12 @@ _HANDSHAKE: Final = SaslHandshakeRequest.API_KEY
 _AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A frame was part of the login and is answered by these chunks; ``login`` is there with the last of them."""
-
-    chunks: Sequence[Chunk]
-    principal: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The connection ends: ``chunks`` are sent after ``delay_ms``, then it is closed."""
-
-    reason: str
-    chunks: Sequence[Chunk] = ()
-    delay_ms: int = 0
-
-
 class Logins:
     """The logins of all connections of a node."""
 
     def __init__(self, cluster: Metadata, credentials: LoginCredentials, deadlines: Deadlines, outbox: Outbox) -> None:
         self._cluster = cluster
-        self._credentials = credentials
+        self.credentials = credentials
         self._deadlines = deadlines
         self._outbox = outbox
         self._settings: dict[str, tuple[object, ListenerSasl]] = {}
@@ -161,7 +143,7 @@ class Logins:
         else:
             state.phase, state.mechanism = Phase.EXCHANGE, request.mechanism
             state.with_headers = header.api_version > 0
-            state.exchange = self._credentials.exchange(state.settings, request.mechanism)
+            state.exchange = self.credentials.exchange(state.settings, request.mechanism)
         return Answer(_encoded(header, SaslHandshakeResponse(mechanisms=offered)))
 
     def _authenticate(self, state: LoginState, header: RequestHeader, body: memoryview) -> Answer | Refused:
