@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelog.base.security import ANONYMOUS, SecurityProtocol
+from oncelog.base.security import ANONYMOUS, PLAINTEXT_LISTENER, SecurityProtocol
 from oncelog.base.tree import Change, CommitOutcome, Operation, TreeNode
 from oncelog.ports import Buffer, OpenFile
 from oncelog.storage.file_range import FileRange as FileRange
@@ -30,7 +30,7 @@ class ConnectionOpened:
     listener: tuple[str, int]
     principal: str = ANONYMOUS
     """By its certificate, where TLS asked for one; what SASL says comes later."""
-    listener_name: str = "PLAINTEXT"
+    listener_name: str = PLAINTEXT_LISTENER
     """The listener by which it came, as ``listeners`` names it."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
@@ -247,6 +247,8 @@ class ConnectToBroker:
     host: str
     port: int
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    listener_name: str = PLAINTEXT_LISTENER
+    """The listener there, and here: its keys say how to connect."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from oncelog.core.configs.providers import Provider as Provider
 from oncelog.core.configs.providers import resolve as resolve
 from oncelog.node.listeners.endpoints import Listeners, read_listeners
 
-__all__ = ["Address", "ConfigError", "Settings", "parse_address", "parse_properties", "read_settings"]
+__all__ = ["Address", "BrokerConfig", "ConfigError", "Settings", "parse_address", "parse_properties", "read_settings"]
 
 Address = tuple[str, int]
 """Host and port."""

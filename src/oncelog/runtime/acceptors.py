@@ -10,15 +10,18 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.security import Endpoint
 from oncelog.node.assembly import StartRefused
-from oncelog.node.settings import Address, Settings
+from oncelog.node.settings import Address, BrokerConfig, Settings
 from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection, Listener
 from oncelog.runtime.connection_quotas import ConnectionQuotas
 from oncelog.runtime.effect_runner import EffectRunner
 from oncelog.wire.framing import request_limit, response_limit
+
+if TYPE_CHECKING:
+    from oncelog.runtime.tls.listeners import ListenersTls
 
 DEFAULT_BACKLOG: Final = 1024
 """Connections that wait until they are accepted, where ``socket.listen.backlog.size`` does not say it: one loop does
@@ -37,28 +40,23 @@ class Acceptors:
         self._servers: dict[str, asyncio.Server] = {}
         self._effect_runner: EffectRunner | None = None
         self._ids = itertools.count(1)
+        self.tls: ListenersTls | None = None
+        """None: no listener has TLS, and no start has to wait for what it needs."""
         self.addresses: dict[str, Address] = {}
         """Where each listener listens."""
 
     async def bind(self) -> None:
         """Bind all sockets. Raises StartRefused; then those that were bound are to be closed."""
         loop = asyncio.get_running_loop()
-        config = self._settings.config
-        limit = request_limit(int(config.get("socket.request.max.bytes")), int(config.get("oncelog.request.max.bytes")))
-        login_limit = response_limit(int(config.get("sasl.server.max.receive.size")))  # a token has no API key
-        receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
+        if any(endpoint.protocol.has_tls for endpoint in self._settings.listeners.endpoints):
+            from oncelog.runtime.tls.listeners import ListenersTls
+
+            self.tls = ListenersTls(self._settings)
+            self.tls.prepare()
         for endpoint in self._settings.listeners.endpoints:
-            listener = Listener(
-                endpoint.listener_name, endpoint.protocol, self._advertised(endpoint), limit, login_limit
-            )
-
-            def make(listener: Listener = listener) -> ClientConnection:
-                runner = self._effect_runner
-                assert runner is not None
-                return ClientConnection(next(self._ids), runner, self._quotas, receive_buffer, listener)
-
             given = self._given.get(endpoint.listener_name)
             where = {"host": endpoint.host or None, "port": endpoint.port} if given is None else {"sock": given}
+            make = self._protocol_factory(endpoint)
             try:
                 server = await loop.create_server(make, **where, backlog=self._backlog, start_serving=False)
             except OSError as error:
@@ -67,6 +65,23 @@ class Acceptors:
             self._servers[endpoint.listener_name] = server
             host, port = server.sockets[0].getsockname()[:2]
             self.addresses[endpoint.listener_name] = (endpoint.host or host, port)
+
+    def _protocol_factory(self, endpoint: Endpoint) -> Callable[[], asyncio.BufferedProtocol]:
+        config = self._settings.config
+        limit = request_limit(int(config.get("socket.request.max.bytes")), int(config.get("oncelog.request.max.bytes")))
+        login_limit = response_limit(int(config.get("sasl.server.max.receive.size")))  # a token has no API key
+        receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
+        listener = Listener(endpoint.listener_name, endpoint.protocol, self._advertised(endpoint), limit, login_limit)
+
+        def plain() -> ClientConnection:
+            runner = self._effect_runner
+            assert runner is not None
+            return ClientConnection(next(self._ids), runner, self._quotas, receive_buffer, listener)
+
+        if not endpoint.protocol.has_tls:
+            return plain
+        assert self.tls is not None
+        return self.tls.protocol_factory(endpoint, plain)
 
     @property
     def _backlog(self) -> int:
@@ -90,9 +105,11 @@ class Acceptors:
                 with listening.dup() as same:
                     same.listen(self._backlog)
 
-    async def serve(self, effect_runner: EffectRunner) -> None:
-        """Hand connections to the node."""
+    async def serve(self, effect_runner: EffectRunner, config: Callable[[], BrokerConfig]) -> None:
+        """Hand connections to the node; ``config`` gives the present configuration. Raises StartRefused."""
         self._effect_runner = effect_runner
+        if self.tls is not None:
+            self.tls.start(asyncio.get_running_loop(), config, effect_runner.disk)
         for server in self._servers.values():
             await server.start_serving()
 
@@ -100,3 +117,8 @@ class Acceptors:
         """Accept no more connections."""
         for server in self._servers.values():
             server.close()
+
+    def close_tls(self) -> None:
+        """End the handshakes under way."""
+        if self.tls is not None:
+            self.tls.close()

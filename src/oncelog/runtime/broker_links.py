@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
@@ -22,8 +24,10 @@ from oncelog.node.events import (
     Event,
     SendToBroker,
 )
+from oncelog.node.listeners.tls import StoreUnusable
 from oncelog.wire.chunks import join_chunks
 
+_LOG: Final = logging.getLogger("oncelog.broker")
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB
 
 _NO_SUCH_NETWORK: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
@@ -41,6 +45,10 @@ class BrokerSockets:
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._connected: dict[int, asyncio.Transport] = {}
         self._receive_buffer: memoryview | None = None
+        self.tls: Callable[[str], ssl.SSLContext] | None = None
+        """Gives the context to connect to other brokers' listeners of a name; the server's."""
+        self._refusals: dict[tuple[str, int], str] = {}
+        """Why a handshake failed with a broker, so that it is said once."""
 
     def connect(self, effect: ConnectToBroker) -> None:
         """Begin to connect."""
@@ -88,13 +96,33 @@ class BrokerSockets:
             found = []
         for *_, address in found:
             try:
-                await self._loop.create_connection(lambda: self._protocol(effect.link_id), str(address[0]), effect.port)
-            except (OSError, OverflowError) as error:
+                await self._connect_to(effect, str(address[0]))
+            except (OSError, OverflowError, StoreUnusable) as error:  # SSLError is an OSError
                 failures.append(error)
             else:
                 return
+        self._report(effect, failures)
         if self._connecting.pop(effect.link_id, None) is not None:
             self._dispatch(BrokerDisconnected(effect.link_id, refused=_is_refusal(failures)))
+
+    async def _connect_to(self, effect: ConnectToBroker, address: str) -> None:
+        """Connect to one address, with TLS where the listener has it: the certificate must be of the broker's host."""
+        secure: dict[str, Any] = {}
+        if effect.security_protocol.has_tls:
+            if self.tls is None:
+                raise StoreUnusable(f"this broker has no listener {effect.listener_name} with TLS")
+            secure = {"ssl": self.tls(effect.listener_name), "server_hostname": effect.host}
+        await self._loop.create_connection(lambda: self._protocol(effect.link_id), address, effect.port, **secure)
+        self._refusals.pop((effect.host, effect.port), None)
+
+    def _report(self, effect: ConnectToBroker, failures: Sequence[Exception]) -> None:
+        """Say why TLS with a broker fails, when that is new."""
+        for failure in failures:
+            if isinstance(failure, (ssl.SSLError, StoreUnusable)):
+                reason = getattr(failure, "verify_message", None) or getattr(failure, "reason", None) or str(failure)
+                if self._refusals.get((effect.host, effect.port)) != reason:
+                    self._refusals[effect.host, effect.port] = reason
+                    _LOG.warning("no TLS with the broker at %s:%d: %s", effect.host, effect.port, reason)
 
     def _protocol(self, link_id: int) -> BrokerConnection:
         if self._receive_buffer is None:

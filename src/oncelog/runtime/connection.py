@@ -114,6 +114,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             ConnectionOpened(self.id, host, advertised, principal, listener.name, listener.security_protocol)
         )
 
+    def garbage(self, reason: str) -> None:
+        """Count and log that the peer is cut off."""
+        self._quotas.garbage(self, reason)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is gone."""
         self._quotas.leave(self, self._accounted)

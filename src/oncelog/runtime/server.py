@@ -130,13 +130,15 @@ class Server:
             driven, loop, self.clock, opened.outside, assembled.registration, self._sockets
         )
         self._effect_runner.stop_listening = acceptors.close
+        if acceptors.tls is not None:
+            self._effect_runner.brokers.tls = acceptors.tls.client_context
         self._effect_runner.carry_out([*assembled.reports, *driven.start(now_ms)])
         self._effect_runner.follow_metadata(node.cluster.position)
         self._quotas.start_sweeping(loop)
         self._health = LoopHealth(loop)
         self._health.start()
         await self._read_keys(loop, node)
-        await acceptors.serve(self._effect_runner)
+        await acceptors.serve(self._effect_runner, lambda: node.cluster.config)
 
     async def _read_keys(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
         """Read the keys that sign tokens, where a listener takes some. Raises StartRefused."""
@@ -247,6 +249,7 @@ class Server:
             self._flight_recording = None
         if self._acceptors is not None:
             self._acceptors.close()
+            self._acceptors.close_tls()
         if self._data_directory is not None:
             self._data_directory.release()
         self._data_directory = None
@@ -271,6 +274,7 @@ class Server:
     async def _stop_listening(self) -> None:
         if self._acceptors is not None:
             self._acceptors.close()
+            self._acceptors.close_tls()
         if self._quotas is not None:
             self._quotas.stop_sweeping()
         self._health.stop()

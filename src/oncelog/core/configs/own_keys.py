@@ -121,6 +121,20 @@ OWN_KEYS: Final = (
         ),
     ),
     ConfigKey(
+        "oncelog.tls.handshake.timeout.ms",
+        INT,
+        "10000",
+        at_least(1),
+        documentation="Time after which a connection is closed whose TLS handshake is not done.",
+    ),
+    ConfigKey(
+        "oncelog.tls.handshakes.max",
+        INT,
+        "1000",
+        at_least(1),
+        documentation="TLS handshakes under way at a time; the one that has taken the longest makes room for others.",
+    ),
+    ConfigKey(
         "oncelog.tree.path",
         STRING,
         None,

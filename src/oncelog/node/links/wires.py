@@ -45,7 +45,7 @@ class Wires:
         link_id = self._next_id
         self._next_id += 1
         self._links[link_id] = link
-        self._outgoing.append(ConnectToBroker(link_id, to.host, to.port, to.protocol))
+        self._outgoing.append(ConnectToBroker(link_id, to.host, to.port, to.protocol, to.listener_name))
         return link_id
 
     def send(self, link_id: int, chunks: Sequence[Chunk]) -> None:

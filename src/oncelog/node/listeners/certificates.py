@@ -1,0 +1,120 @@
+"""What a broker needs to know of an X.509 certificate: whose it is, and until when it holds.
+
+The name is that of Java's ``X500Principal.getName()``, RFC 2253 with Java's escapes, for principals are compared as
+text with those of Apache Kafka's ACLs: relative names last to first, nine attribute types by their keyword, all others
+as number and hexadecimal value. OpenSSL has verified a certificate before it is read here; what cannot be read raises
+ValueError all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+_SEQUENCE, _OBJECT_ID, _UTC_TIME, _VERSION = 0x30, 0x06, 0x17, 0xA0
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "2.5.4.9": "STREET",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+_TEXT_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, UniversalString, BMPString."""
+_ESCAPED: Final = frozenset(',=+<>#;"\\')
+_BLANKS: Final = " \r"
+
+_Element = tuple[int, memoryview, memoryview]
+"""Tag, content, and the whole encoding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate as far as it matters here. Times are seconds since 1970."""
+
+    subject: str
+    not_before_s: int
+    not_after_s: int
+
+
+def read_certificate(der: bytes) -> Certificate:
+    """A certificate from its DER encoding. Raises ValueError."""
+    try:
+        ((_, outer, _),) = _elements(memoryview(der))
+        signed = next(_elements(outer))[1]
+        parts = [part for part in _elements(signed) if part[0] != _VERSION]
+        _serial, _algorithm, _issuer, validity, subject, *_ = parts
+        begins, ends = _elements(validity[1])
+        return Certificate(_name(subject[1]), _time_s(*begins[:2]), _time_s(*ends[:2]))
+    except (IndexError, StopIteration) as error:
+        raise ValueError(f"not a certificate: {error!r}") from None
+
+
+def _elements(data: memoryview) -> Iterator[_Element]:
+    """The DER elements that follow each other in ``data``."""
+    position = 0
+    while position < len(data):
+        tag, length, start = data[position], data[position + 1], position + 2
+        if length & 0x80:
+            size = length & 0x7F
+            if not 1 <= size <= 4:
+                raise ValueError("not a certificate: a length that DER does not have")
+            length = int.from_bytes(data[start : start + size])
+            start += size
+        end = start + length
+        if end > len(data):
+            raise ValueError("not a certificate: it ends too early")
+        yield tag, data[start:end], data[position:end]
+        position = end
+
+
+def _time_s(tag: int, content: memoryview) -> int:
+    text = bytes(content).decode("ascii")
+    if tag == _UTC_TIME:
+        text = ("20" if int(text[:2]) < 50 else "19") + text
+    return int(datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp())
+
+
+def _name(content: memoryview) -> str:
+    relative_names = ["+".join(map(_attribute, _elements(each[1]))) for each in _elements(content)]
+    return ",".join(reversed(relative_names))
+
+
+def _attribute(element: _Element) -> str:
+    kind, (tag, value, encoded) = _elements(element[1])
+    number = _object_id(kind[1])
+    keyword = _KEYWORDS.get(number)
+    if keyword is None or tag not in _TEXT_TAGS:
+        return f"{keyword or number}=#{bytes(encoded).hex()}"
+    return f"{keyword}={_escaped(bytes(value).decode('utf-8', 'replace'))}"
+
+
+def _object_id(content: memoryview) -> str:
+    numbers: list[int] = []
+    number = 0
+    for byte in content:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def _escaped(text: str) -> str:
+    """A value with Java's escapes: of special characters everywhere, of blanks at both ends."""
+    marked = ["\\" + letter if letter in _ESCAPED else "\\00" if letter == "\0" else letter for letter in text]
+    whole = "".join(marked)
+    inner = whole.strip(_BLANKS)
+    if inner == whole:
+        return whole
+    lead = len(whole) - len(whole.lstrip(_BLANKS))
+    if lead == len(whole):
+        return "".join("\\" + letter for letter in whole)
+    return "".join(f"\\{each}" for each in whole[:lead]) + inner + "".join(f"\\{e}" for e in whole[lead + len(inner) :])

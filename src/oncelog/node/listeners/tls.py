@@ -1,0 +1,177 @@
+"""What TLS on a listener needs, from Apache Kafka's keys; nothing is read from files here.
+
+The refusals are Apache Kafka's. Rules: a key of the listener wins over the plain one; ``ssl.client.auth`` without a
+listener's prefix does not apply to SASL_SSL, where the client says by SASL who it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oncelog.base.security import SecurityProtocol
+from oncelog.core.configs.broker import BrokerConfig, listener_prefix
+from oncelog.core.configs.kinds import ConfigError
+
+PEM: Final = "PEM"
+STORE_TYPES: Final = ("JKS", "PKCS12", PEM)
+VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_OLD_VERSIONS: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
+
+
+class StoreUnusable(Exception):
+    """A key or trust store cannot be used; the message says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """A key store or a trust store."""
+
+    type: str
+    """JKS (Java's word for JKS or PKCS12), PKCS12 or PEM."""
+    location: str | None = None
+    password: str | None = field(default=None, repr=False)
+    certificates: str | None = field(default=None, repr=False)
+    """PEM in place of a file: the chain, or those that are trusted."""
+    key: str | None = field(default=None, repr=False)
+    """PEM in place of a file; key stores only."""
+    key_password: str | None = field(default=None, repr=False)
+
+    @property
+    def is_given(self) -> bool:
+        """True if there is a file or a text to read."""
+        return self.location is not None or self.certificates is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """TLS of a listener, and of connections that are made to other brokers' listeners of this name."""
+
+    key_store: StoreSettings
+    trust_store: StoreSettings
+    client_auth: str = "none"
+    """none, requested or required."""
+    versions: tuple[str, ...] = VERSIONS
+    cipher_suites: tuple[str, ...] = ()
+    check_host_name: bool = True
+    mapping_rules: str = "DEFAULT"
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """The files that are read."""
+        return tuple(each.location for each in (self.key_store, self.trust_store) if each.location is not None)
+
+
+def tls_settings(config: BrokerConfig, listener_name: str, protocol: SecurityProtocol) -> TlsSettings:
+    """TLS of a listener. Raises ConfigError."""
+
+    def value(key: str) -> Any:
+        return config.of_listener(listener_name, key)
+
+    client_auth = str(value("ssl.client.auth"))
+    if protocol is SecurityProtocol.SASL_SSL and not config.is_set(listener_prefix(listener_name) + "ssl.client.auth"):
+        client_auth = "none"
+    return TlsSettings(
+        key_store=_key_store(
+            StoreSettings(
+                type=_store_type("ssl.keystore.type", value("ssl.keystore.type")),
+                location=value("ssl.keystore.location") or None,
+                password=value("ssl.keystore.password"),
+                certificates=value("ssl.keystore.certificate.chain"),
+                key=value("ssl.keystore.key"),
+                key_password=value("ssl.key.password"),
+            )
+        ),
+        trust_store=_trust_store(
+            StoreSettings(
+                type=_store_type("ssl.truststore.type", value("ssl.truststore.type")),
+                location=value("ssl.truststore.location") or None,
+                password=value("ssl.truststore.password"),
+                certificates=value("ssl.truststore.certificates"),
+            )
+        ),
+        client_auth=client_auth,
+        versions=_versions(value("ssl.enabled.protocols")),
+        cipher_suites=tuple(filter(None, value("ssl.cipher.suites") or ())),
+        check_host_name=_check_host_name(value("ssl.endpoint.identification.algorithm")),
+        mapping_rules=str(value("ssl.principal.mapping.rules")),
+    )
+
+
+def _store_type(key: str, text: str) -> str:
+    if text.upper() not in STORE_TYPES:
+        raise ConfigError.of_value(
+            key, text, f"Stores of this type are not read, those of {', '.join(STORE_TYPES)} are"
+        )
+    return text.upper()
+
+
+def _key_store(store: StoreSettings) -> StoreSettings:
+    if store.key is not None:
+        if store.type != PEM:
+            raise _refused(
+                "ssl.keystore.key",
+                f"SSL private key can be specified only for PEM, but key store type is {store.type}.",
+            )
+        if store.certificates is None:
+            raise _refused("ssl.keystore.key", "SSL private key is specified, but certificate chain is not specified.")
+        if store.location is not None:
+            raise _refused(
+                "ssl.keystore.location", "Both SSL key store location and separate private key are specified."
+            )
+    elif store.certificates is not None:
+        key = "ssl.keystore.certificate.chain"
+        if store.type != PEM:
+            raise _refused(
+                key, f"SSL certificate chain can be specified only for PEM, but key store type is {store.type}."
+            )
+        raise _refused(key, "SSL certificate chain is specified, but private key is not specified")
+    if store.type == PEM and store.location is not None and store.password is not None:
+        sentence = "SSL key store password cannot be specified with PEM format, only key password may be specified."
+        raise _refused("ssl.keystore.password", sentence)
+    if store.location is None and store.key is None and store.password is not None:
+        raise _refused("ssl.keystore.password", "SSL key store is not specified, but key store password is specified.")
+    if store.type != PEM and store.location is not None and store.password is None:
+        raise _refused("ssl.keystore.password", "SSL key store is specified, but key store password is not specified.")
+    return store
+
+
+def _trust_store(store: StoreSettings) -> StoreSettings:
+    if store.certificates is not None:
+        key = "ssl.truststore.certificates"
+        if store.type != PEM:
+            raise _refused(
+                key, f"SSL trust store certs can be specified only for PEM, but trust store type is {store.type}."
+            )
+        if store.location is not None:
+            raise _refused(key, "Both SSL trust store location and separate trust certificates are specified.")
+    if store.type == PEM and store.location is not None and store.password is not None:
+        raise _refused("ssl.truststore.password", "SSL trust store password cannot be specified for PEM format.")
+    if store.location is None and store.certificates is None and store.password is not None:
+        raise _refused(
+            "ssl.truststore.password", "SSL trust store is not specified, but trust store password is specified."
+        )
+    return store
+
+
+def _refused(key: str, sentence: str) -> ConfigError:
+    return ConfigError(sentence, key=key)
+
+
+def _versions(enabled: tuple[str, ...]) -> tuple[str, ...]:
+    """The versions of TLS that are let in; older ones, which Java knows, are left out: nobody may be given them."""
+    key = "ssl.enabled.protocols"
+    unknown = [each for each in enabled if each not in (*VERSIONS, *_OLD_VERSIONS)]
+    if unknown:
+        raise ConfigError.of_value(key, enabled, f"{unknown[0]} is no version of TLS, {' and '.join(VERSIONS)} are")
+    found = tuple(each for each in VERSIONS if each in enabled)
+    if not found:
+        raise ConfigError.of_value(key, enabled, f"{' or '.join(VERSIONS)} has to be among them")
+    return found
+
+
+def _check_host_name(algorithm: str | None) -> bool:
+    if algorithm is not None and algorithm.lower() not in ("https", "none", ""):
+        key = "ssl.endpoint.identification.algorithm"
+        raise ConfigError.of_value(key, algorithm, "https verifies host names, an empty value does not")
+    return (algorithm or "").lower() == "https"

@@ -1,0 +1,320 @@
+"""A connection over TLS: below it a socket, above it a ``ClientConnection`` that sees a transport of plain bytes.
+
+State         what arrives                                                   next
+------------  -------------------------------------------------------------  -----------------------------------------
+``NEW``       first bytes: no TLS at all ends it, else OpenSSL is asked      → ``HANDSHAKE``
+``HANDSHAKE`` goes to OpenSSL, on a worker; nothing is read meanwhile        done → ``OPEN``, else → ``CLOSED``
+``OPEN``      is decrypted into the buffer of the connection above           end of either side → ``CLOSED``
+
+OpenSSL's state of a connection is made when its first bytes are there, so that silent peers cost a socket each. What is
+not decrypted because the connection above is paused stays encrypted, at most ``BUFFER_SIZE`` of it. Buffers of OpenSSL
+keep the size they once had: both directions go through them in pieces of that size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, Protocol, cast
+
+from oncelog.base.security import ANONYMOUS, SecurityProtocol
+from oncelog.base.units import KIB
+from oncelog.node.listeners.certificates import read_certificate
+from oncelog.node.listeners.principal_mapping import NoRuleApplies
+from oncelog.runtime.tls.credentials import Credentials
+from oncelog.runtime.tls.handshakes import COMPLETED, FAILED, Handshakes
+
+BUFFER_SIZE: Final = 64 * KIB
+HANDSHAKE_BYTES: Final = 16 * KIB
+"""Read at a time before the handshake is done."""
+_RECORD: Final = 17 * KIB
+"""Room that one record of TLS may take, decrypted."""
+_HANDSHAKE_RECORD: Final = 0x16
+
+
+class Above(Protocol):
+    """The connection above, as ``runtime.connection`` has it."""
+
+    peer: str
+
+    def accept(self, transport: asyncio.Transport) -> bool:
+        """Count the connection; False if it is refused, and closed."""
+
+    def open(self, principal: str) -> None:
+        """Take requests."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to put what was decrypted."""
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes are there."""
+
+    def pause_writing(self) -> None:
+        """The peer reads slowly."""
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+
+    def garbage(self, reason: str) -> None:
+        """Count and log that the peer is cut off."""
+
+
+class State(Enum):
+    """See the module's table."""
+
+    NEW = "new"
+    HANDSHAKE = "handshake"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class TlsConnection(asyncio.BufferedProtocol):
+    """See the module. To the socket's transport it is a protocol, to the connection above a transport."""
+
+    def __init__(
+        self,
+        above: Above,
+        protocol: SecurityProtocol,
+        credentials: Credentials,
+        handshakes: Handshakes,
+        buffer: memoryview,
+    ) -> None:
+        self.state = State.NEW
+        self._above = above
+        self._protocol = protocol
+        self._credentials = credentials
+        self._handshakes = handshakes
+        self._buffer = buffer
+        self._below: asyncio.Transport | None = None
+        self._tls: ssl.SSLObject | None = None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._is_paused = False
+        """True while the connection above reads nothing."""
+
+    @property
+    def peer(self) -> str:
+        """The peer's ``host:port``."""
+        return self._above.peer
+
+    # From the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the socket is there."""
+        self._below = cast("asyncio.Transport", transport)
+        if self._above.accept(cast("asyncio.Transport", self)):
+            self._handshakes.begin(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the socket is gone."""
+        self.state = State.CLOSED
+        self._handshakes.end(self, FAILED)
+        self._above.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: where to put what arrives."""
+        return self._buffer if self.state is State.OPEN else self._buffer[:HANDSHAKE_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """asyncio: ``nbytes`` have arrived."""
+        if self.state is State.CLOSED:
+            return
+        data = self._buffer[:nbytes]
+        if self.state is State.NEW:
+            if data[0] != _HANDSHAKE_RECORD:
+                self._fail("what it sends is no TLS")
+                return
+            self._begin()
+        self._incoming.write(data)
+        if self.state is State.OPEN:
+            self._decrypt()
+        else:
+            self._step()
+
+    def eof_received(self) -> bool:
+        """asyncio: the peer has closed."""
+        return False
+
+    def pause_writing(self) -> None:
+        """asyncio: the peer reads slowly."""
+        if self.state is State.OPEN:
+            self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        """asyncio: the peer has caught up."""
+        if self.state is State.OPEN:
+            self._above.resume_writing()
+
+    # The handshake
+
+    def _begin(self) -> None:
+        self.state = State.HANDSHAKE
+        server = self._credentials.contexts.server
+        self._tls = server.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    def _step(self) -> None:
+        """Let OpenSSL go on, on a worker. Nothing else touches its state before that is done."""
+        tls, below = self._tls, self._below
+        assert tls is not None
+        assert below is not None
+        if not below.is_closing():
+            below.pause_reading()
+
+        def work() -> Callable[[], None]:
+            try:
+                tls.do_handshake()
+                certificate = tls.getpeercert(binary_form=True)
+            except ssl.SSLWantReadError:
+                return self._wait_for_more
+            except (OSError, ValueError) as error:  # SSLError is an OSError
+                reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or str(error)
+                return lambda: self._fail(str(reason))
+            return lambda: self._completed(certificate)
+
+        self._handshakes.step(work)
+
+    def _wait_for_more(self) -> None:
+        if self.state is State.HANDSHAKE:
+            self._flush()
+            self._read_on()
+
+    def _completed(self, certificate: bytes | None) -> None:
+        if self.state is not State.HANDSHAKE:
+            return
+        try:
+            principal = self._principal(certificate)
+        except (NoRuleApplies, ValueError) as error:
+            self._fail(str(error))
+            return
+        self._flush()
+        self._handshakes.end(self, COMPLETED)
+        self.state = State.OPEN
+        self._above.open(principal)
+        self._decrypt()
+        self._read_on()
+
+    def _principal(self, certificate: bytes | None) -> str:
+        """By its certificate, but where SASL says who it is."""
+        if certificate is None or self._protocol.has_sasl:
+            return ANONYMOUS
+        return self._credentials.mapping.principal(read_certificate(certificate).subject)
+
+    def _fail(self, reason: str) -> None:
+        """End it, after what OpenSSL has to say to the peer."""
+        if self.state is State.CLOSED:
+            return
+        self._handshakes.end(self, FAILED)
+        self._above.garbage(f"TLS: {reason}")
+        self._flush()
+        self.state = State.CLOSED
+        if self._below is not None:
+            self._below.close()
+
+    # Decrypting
+
+    def _decrypt(self) -> None:
+        """Hand on what has arrived, as much at a time as the buffer above takes."""
+        tls, above = self._tls, self._above
+        assert tls is not None
+        while not self._is_paused and self.state is State.OPEN:
+            buffer = above.get_buffer(-1)
+            size, filled, ended = len(buffer), 0, False
+            try:
+                while size - filled >= _RECORD:
+                    taken = tls.read(size - filled, cast("bytearray", buffer[filled:]))
+                    filled += cast("int", taken)
+                    if not taken:
+                        ended = True
+                        break
+            except ssl.SSLWantReadError:
+                ended = False
+                size = 0
+            except (OSError, ValueError) as error:
+                self._fail(getattr(error, "reason", None) or str(error))
+                return
+            if filled:
+                above.buffer_updated(filled)
+            if ended:
+                self.close()
+            if not size or ended:
+                break
+        if self._outgoing.pending:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and self._below is not None:
+            self._below.write(self._outgoing.read())
+
+    def _read_on(self) -> None:
+        if not self._is_paused and self._below is not None and not self._below.is_closing():
+            self._below.resume_reading()
+
+    # For the connection above: asyncio.Transport as far as it is used
+
+    def write(self, data: Any) -> None:
+        """Encrypt and send."""
+        tls, below = self._tls, self._below
+        if self.state is not State.OPEN or tls is None or below is None:
+            return
+        view = memoryview(data)
+        try:
+            for start in range(0, len(view), BUFFER_SIZE):
+                tls.write(view[start : start + BUFFER_SIZE])
+                below.write(self._outgoing.read())
+        except OSError as error:
+            self._fail(getattr(error, "reason", None) or str(error))
+
+    def pause_reading(self) -> None:
+        """Hand on nothing more."""
+        self._is_paused = True
+        if self.state is State.OPEN and self._below is not None and not self._below.is_closing():
+            self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Hand on what has arrived, and read again."""
+        self._is_paused = False
+        if self.state is State.OPEN:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self.state is State.OPEN:
+            self._decrypt()
+            self._read_on()
+
+    def close(self) -> None:
+        """Close after what was sent, and say so to the peer."""
+        if self.state is State.OPEN and self._tls is not None:
+            with contextlib.suppress(OSError):  # it waits for the peer's own word, or the peer has broken off
+                self._tls.unwrap()
+            self._flush()
+        self.state = State.CLOSED
+        if self._below is not None:
+            self._below.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.state = State.CLOSED
+        if self._below is not None:
+            self._below.abort()
+
+    def is_closing(self) -> bool:
+        """True once it is closed or closing."""
+        return self._below is None or self._below.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """What the socket's transport knows."""
+        return default if self._below is None else self._below.get_extra_info(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Of the socket's transport."""
+        if self._below is not None:
+            self._below.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        """Of the socket's transport."""
+        return 0 if self._below is None else self._below.get_write_buffer_size()

@@ -1,0 +1,129 @@
+"""SSL contexts from a listener's settings: for those who connect to it, and to connect to it at other brokers.
+
+Private keys do not touch the disk again: OpenSSL reads them by name only, so they are put into a file in memory where
+the system has such. No session is resumed: a certificate is looked at in every handshake.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.node.listeners.certificates import read_certificate
+from oncelog.node.listeners.tls import StoreUnusable, TlsSettings
+from oncelog.runtime.tls.stores import KeyStore, read_key_store, read_trust_store
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_SUITES_OF_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """What a listener's stores give at one time."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+    not_after_s: int
+    """End of the broker's certificate, in seconds since 1970."""
+
+
+def make_contexts(settings: TlsSettings) -> Contexts:
+    """The contexts of a listener. Raises StoreUnusable."""
+    if not settings.key_store.is_given:
+        raise StoreUnusable(
+            "TLS needs a certificate: set ssl.keystore.type=PEM with ssl.keystore.location, or with ssl.keystore.key "
+            "and ssl.keystore.certificate.chain"
+        )
+    keys = read_key_store(settings.key_store)
+    trusted = read_trust_store(settings.trust_store) if settings.trust_store.is_given else None
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for context in (server, client):
+        _limit(context, settings)
+        _load_keys(context, keys)
+        _trust(context, trusted, server=context is server)
+    server.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    server.num_tickets = 0
+    client.check_hostname = settings.check_host_name
+    ends_s = read_certificate(ssl.PEM_cert_to_DER_cert(keys.chain[0])).not_after_s
+    return Contexts(server, client, ends_s)
+
+
+def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    versions, suites = settings.versions, settings.cipher_suites
+    of_1_3 = [each for each in suites if each in _SUITES_OF_1_3]
+    of_1_2 = [_openssl_name(each) for each in suites if each not in _SUITES_OF_1_3]
+    if suites:
+        versions = tuple(each for each in versions if (of_1_3 if each == "TLSv1.3" else of_1_2))
+        if not versions:
+            raise StoreUnusable("ssl.cipher.suites has none for the versions of ssl.enabled.protocols")
+        if of_1_3 and len(of_1_3) < len(_SUITES_OF_1_3):
+            raise StoreUnusable(
+                f"ssl.cipher.suites names {', '.join(of_1_3)}: those of TLS 1.3 cannot be chosen here; name all three "
+                f"({', '.join(_SUITES_OF_1_3)}), or none to have TLS 1.2 only"
+            )
+    context.minimum_version, context.maximum_version = _VERSIONS[versions[0]], _VERSIONS[versions[-1]]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    if of_1_2:
+        try:
+            context.set_ciphers(":".join(of_1_2))
+        except ssl.SSLError:
+            raise StoreUnusable(f"ssl.cipher.suites: OpenSSL has none of {', '.join(suites)}") from None
+
+
+def _openssl_name(suite: str) -> str:
+    """OpenSSL's name of a TLS 1.2 suite: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256."""
+    exchange, separator, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    if not separator:
+        return suite  # OpenSSL's own
+    cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").removesuffix("_CBC_SHA256")
+    name = cipher.replace("_CBC", "").replace("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305")
+    return "-".join([*([] if exchange == "RSA" else [exchange]), name]).replace("_", "-")
+
+
+def _load_keys(context: ssl.SSLContext, keys: KeyStore) -> None:
+    with _readable(f"{keys.key}\n{''.join(keys.chain)}".encode()) as path:
+        try:
+            # An empty password instead of none, or OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(path, password=keys.password or "")
+        except (ssl.SSLError, OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or str(error)
+            raise StoreUnusable(f"the key store's key and certificate cannot be used: {reason}") from None
+
+
+def _trust(context: ssl.SSLContext, trusted: tuple[str, ...] | None, *, server: bool) -> None:
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # what is trusted need not be a root, as in Java
+    if trusted is None:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH if server else ssl.Purpose.SERVER_AUTH)
+        return
+    try:
+        context.load_verify_locations(cadata="".join(trusted))
+    except (ssl.SSLError, ValueError) as error:
+        raise StoreUnusable(f"the trust store's certificates cannot be used: {error}") from None
+
+
+@contextmanager
+def _readable(data: bytes) -> Iterator[str]:
+    """A name under which data can be read for a moment, by this process only."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    import tempfile  # loaded where it is needed only
+
+    with tempfile.NamedTemporaryFile() as file:  # of mode 0600
+        file.write(data)
+        file.flush()
+        yield file.name

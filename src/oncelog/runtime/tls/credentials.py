@@ -1,0 +1,90 @@
+"""The TLS of one listener as it is now: contexts that are made anew when the files of its stores change, or its keys.
+
+New handshakes take the new ones; connections that are there stay. A store that cannot be used changes nothing: the
+broker goes on with what it had, and says so. Files count as changed when their time, size or inode has.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from oncelog.base.units import SECOND_MS
+from oncelog.node.listeners.principal_mapping import PrincipalMapping
+from oncelog.node.listeners.tls import StoreUnusable, TlsSettings
+from oncelog.node.settings import ConfigError
+from oncelog.runtime.tls.contexts import Contexts, make_contexts
+
+_LOG: Final = logging.getLogger("oncelog.broker")
+WARN_BEFORE_S: Final = 30 * 24 * 3600
+"""Time before the end of a certificate from which on it is warned of."""
+
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class Credentials:
+    """See the module. ``settings`` gives those of the present configuration; it may raise ConfigError."""
+
+    def __init__(self, listener_name: str, settings: Callable[[], TlsSettings]) -> None:
+        """Raises StoreUnusable or ConfigError."""
+        self.listener_name = listener_name
+        self._read_settings = settings
+        self._settings = settings()
+        self._stamp = _stamp(self._settings)
+        self._refused: tuple[TlsSettings | str, _Stamp] | None = None
+        """What could not be used, so that it is said once."""
+        self._warned_of_s = 0
+        self.contexts: Contexts = make_contexts(self._settings)
+        self.mapping = PrincipalMapping(self._settings.mapping_rules)
+        self.reloads = 0
+
+    def reload(self) -> bool:
+        """Take up what has changed; True if something was taken up. May read files and derive keys."""
+        try:
+            settings = self._read_settings()
+        except ConfigError as error:
+            self._refuse((str(error), ()), error)
+            return False
+        stamp = _stamp(settings)
+        if (settings, stamp) in ((self._settings, self._stamp), self._refused):
+            return False
+        try:
+            contexts, mapping = make_contexts(settings), PrincipalMapping(settings.mapping_rules)
+        except (StoreUnusable, ConfigError) as error:
+            self._refuse((settings, stamp), error)
+            return False
+        self.contexts, self.mapping = contexts, mapping
+        self._settings, self._stamp, self._refused = settings, stamp, None
+        self.reloads += 1
+        _LOG.info("listener %s: new handshakes take the certificate as it is now", self.listener_name)
+        return True
+
+    def _refuse(self, what: tuple[TlsSettings | str, _Stamp], error: Exception) -> None:
+        if self._refused != what:
+            self._refused = what
+            _LOG.error("listener %s keeps the certificate it has: %s", self.listener_name, error)
+
+    def warn_of_expiry(self) -> None:
+        """Say, once for each certificate, that its end is near."""
+        ends_s = self.contexts.not_after_s
+        left_s = ends_s - time.time_ns() // (SECOND_MS * 1_000_000)
+        if left_s < WARN_BEFORE_S and self._warned_of_s != ends_s:
+            self._warned_of_s = ends_s
+            when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends_s))
+            verb = "expires" if left_s >= 0 else "has expired"
+            _LOG.warning("the certificate of listener %s %s: %s", self.listener_name, verb, when)
+
+
+def _stamp(settings: TlsSettings) -> _Stamp:
+    return tuple(map(_stamp_of, settings.locations))
+
+
+def _stamp_of(location: str) -> tuple[int, int, int] | None:
+    try:
+        found = Path(location).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

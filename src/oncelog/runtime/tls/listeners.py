@@ -1,0 +1,125 @@
+"""The TLS of all listeners of a broker: their credentials, looked at again every second, and their handshakes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.security import Endpoint
+from oncelog.base.units import SECOND_MS
+from oncelog.node.assembly import StartRefused
+from oncelog.node.listeners.tls import StoreUnusable, TlsSettings, tls_settings
+from oncelog.node.settings import BrokerConfig, ConfigError, Settings
+from oncelog.runtime.tls.connection import BUFFER_SIZE, Above, TlsConnection
+from oncelog.runtime.tls.credentials import Credentials
+from oncelog.runtime.tls.handshakes import Handshakes
+
+if TYPE_CHECKING:
+    from oncelog.runtime.workers import Workers
+
+_LOG: Final = logging.getLogger("oncelog.broker")
+LOOK_EVERY_S: Final = 1.0
+
+
+class ListenersTls:
+    """See the module."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._config: Callable[[], BrokerConfig] = lambda: settings.config
+        self._endpoints = [each for each in settings.listeners.endpoints if each.protocol.has_tls]
+        self._timer: asyncio.TimerHandle | None = None
+        self._workers: Workers | None = None
+        self._is_looking = False
+        self.credentials: dict[str, Credentials] = {}
+        """By listener."""
+        self.handshakes: Handshakes | None = None
+        """None: no listener has TLS."""
+
+    def prepare(self) -> None:
+        """Read the stores that the file and the command line name. Raises StartRefused."""
+        for endpoint in self._endpoints:
+            if self._settings_of(endpoint).key_store.is_given:  # others may be set in the cluster's metadata
+                self._load(endpoint)
+
+    def start(self, loop: asyncio.AbstractEventLoop, config: Callable[[], BrokerConfig], workers: Workers) -> None:
+        """Read what is missing, and look for changes from now on. Raises StartRefused."""
+        if not self._endpoints:
+            return
+        self._config, self._workers = config, workers
+        static = self._settings.config
+        self.handshakes = Handshakes(
+            loop,
+            timeout_s=int(static.get("oncelog.tls.handshake.timeout.ms")) / SECOND_MS,
+            most=int(static.get("oncelog.tls.handshakes.max")),
+        )
+        for endpoint in self._endpoints:
+            found = self.credentials.get(endpoint.listener_name) or self._load(endpoint)
+            found.reload()
+            found.warn_of_expiry()
+        self._timer = loop.call_later(LOOK_EVERY_S, self._look, loop)
+
+    def protocol_factory(self, endpoint: Endpoint, plain: Callable[[], Above]) -> Callable[[], TlsConnection]:
+        """Makes the connections of a listener, given what makes the ones above them."""
+        buffer = memoryview(bytearray(BUFFER_SIZE))
+
+        def make() -> TlsConnection:
+            assert self.handshakes is not None
+            credentials = self.credentials[endpoint.listener_name]
+            return TlsConnection(plain(), endpoint.protocol, credentials, self.handshakes, buffer)
+
+        return make
+
+    def client_context(self, listener_name: str) -> ssl.SSLContext:
+        """The context to connect to a listener of this name at other brokers. Raises StoreUnusable."""
+        found = self.credentials.get(listener_name)
+        if found is None:
+            raise StoreUnusable(f"this broker has no listener {listener_name} with TLS")
+        return found.contexts.client
+
+    def close(self) -> None:
+        """End the handshakes under way, and look for no more changes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.handshakes is not None:
+            self.handshakes.close()
+
+    def _settings_of(self, endpoint: Endpoint) -> TlsSettings:
+        try:
+            return tls_settings(self._config(), endpoint.listener_name, endpoint.protocol)
+        except ConfigError as error:
+            raise StartRefused(str(error)) from None
+
+    def _load(self, endpoint: Endpoint) -> Credentials:
+        name = endpoint.listener_name
+        try:
+            found = Credentials(name, lambda: tls_settings(self._config(), name, endpoint.protocol))
+        except (ConfigError, StoreUnusable) as error:
+            raise StartRefused(f"listener {name}: {error}") from None
+        self.credentials[name] = found
+        return found
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(LOOK_EVERY_S, self._look, loop)
+        if self._is_looking or self._workers is None:
+            return
+        self._is_looking = True
+        self._workers.submit(partial(self._reload, list(self.credentials.values())))
+
+    def _reload(self, credentials: Iterable[Credentials]) -> Callable[[], None]:
+        """On a worker."""
+        try:
+            for each in credentials:
+                each.reload()
+                each.warn_of_expiry()
+        except Exception:  # noqa: BLE001 - the next look may go well
+            _LOG.exception("the certificates cannot be looked at")
+        return self._looked
+
+    def _looked(self) -> None:
+        self._is_looking = False
