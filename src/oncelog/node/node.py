@@ -89,6 +89,7 @@ from oncelog.node.replication.in_sync_sets import InSyncSets
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.dispatch import Handle, ParkingTable, Requests
+from oncelog.node.requests.login_state import Phase
 from oncelog.node.requests.offload import OffloadedWork
 from oncelog.node.requests.tasks import Runnable
 from oncelog.node.requests.throttling import Throttling
@@ -285,6 +286,12 @@ class Node:
         """Bytes of requests that a connection has waiting here undecided."""
         connection = self._connections.get(connection_id)
         return 0 if connection is None else connection.backlog_bytes
+
+    def is_logging_in(self, connection_id: int) -> bool:
+        """True while what comes by a connection may be a token of its login, whatever it looks like."""
+        connection = self._connections.get(connection_id)
+        login = None if connection is None else connection.login
+        return login is not None and (login.phase is Phase.EXCHANGE or bool(connection and connection.backlog))
 
     def next_deadline_ms(self) -> int | None:
         """Time at which to hand in ``DeadlineReached``; None: never, unless something else happens."""

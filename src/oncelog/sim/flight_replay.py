@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from oncelog.coordination.memory import MemoryTree
 from oncelog.node.assembly import Assembled, Outside, assemble
@@ -62,9 +63,12 @@ class _Replay:
         effects = [*reports, *node.start(self._now_ms)]
         differs_at = None if digest_of(effects[len(reports) :]) == self._recording.started else 0
         self._note(effects)
-        done = 0
+        done, end = 0, self._recording.end
         for number, moment in enumerate(self._recording.moments, 1):
             if differs_at is not None or self._failure is not None:
+                break
+            if moment.withheld:
+                end = "a client logs in next, which is not recorded"
                 break
             self._now_ms = moment.now_ms
             self._before(moment.event)
@@ -74,7 +78,7 @@ class _Replay:
             done = number
             if digest_of(effects) != moment.digest:
                 differs_at = number
-        return ReplayResult(done, differs_at, self._failure, self._recording.end)
+        return ReplayResult(done, differs_at, self._failure, end)
 
     def _assemble(self) -> Assembled:
         files = MemoryFiles(now_ms=lambda: self._now_ms)
@@ -87,6 +91,8 @@ class _Replay:
         outside = Outside(files, self._session, _RecordedIds(self._recording.tokens))
         listeners = {name: f"{name}://{host}:{port}" for name, (host, port) in self._recording.bound.items()}
         config = {**self._recording.config, "listeners": ",".join(listeners.values())}
+        for name in listeners:  # the users of PLAIN are not recorded
+            config[f"listener.name.{name.lower()}.plain.sasl.jaas.config"] = _NOBODY
         settings = read_settings(config, data_directory="data")
         return assemble(outside, settings, self._recording.bound, self._now_ms)
 
@@ -102,6 +108,9 @@ class _Replay:
                 self._jobs[effect.token] = effect.slices
             elif isinstance(effect, Fatal):
                 self._failure = effect.message
+
+
+_NOBODY: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required;"
 
 
 def _short(event: Event) -> str:

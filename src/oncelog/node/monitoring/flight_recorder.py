@@ -38,6 +38,7 @@ from oncelog.node.events import (
     Shutdown,
     Synced,
 )
+from oncelog.node.monitoring.redaction import SECRET_BYTES, shown_frame, shown_value
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Moment(NamedTuple):
     event: Event
     now_ms: int
     digest: str
+    withheld: bool = False
+    """The request was part of a login, and is not here."""
 
 
 @dataclass(slots=True)
@@ -128,7 +131,8 @@ class FlightRecorder:
         listeners = {name: list(address) for name, address in bound.items()}
         self._line(what="begin", format=FORMAT, config=dict(config), listeners=listeners, now_ms=now_ms)
         for fact in facts:
-            self._line(what="fact", path=fact.path, value=_text(fact.value), version=fact.version)
+            value = _text_or_none(shown_value(fact.path, fact.value))
+            self._line(what="fact", path=fact.path, value=value, version=fact.version)
         for file in files:
             self._line(what="file", path=file.path, modified_ms=file.modified_ms, data=_text(file.data))
 
@@ -138,7 +142,7 @@ class FlightRecorder:
 
     def token(self, token: bytes) -> None:
         """A random id was given."""
-        self._line(what="token", token=_text(token))
+        self._line(what="token", token=_text(bytes(SECRET_BYTES) if len(token) == SECRET_BYTES else token))
 
     def disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
         """The same sizes of the disk, written down as they are asked for."""
@@ -209,10 +213,19 @@ class RecordedNode:
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Hand an event to the node. A request's buffer is the node's to change, so it is written down as it was
         before."""
-        before = {} if self._recorder.full else _encode_event(event)
+        before = {} if self._recorder.full else self._encode(event)
         effects = self._node.handle(event, now_ms)
         self._recorder.moment(event, now_ms, effects, before)
         return effects
+
+    def _encode(self, event: Event) -> dict[str, Any]:
+        """The encoding of an event, without the secrets in it."""
+        if not isinstance(event, RequestReceived):
+            return _encode_event(event)
+        shown = None if self._node.is_logging_in(event.connection_id) else shown_frame(event.frame)
+        if shown is None:
+            return {**_encode_event(RequestReceived(event.connection_id, b"")), "withheld": True}
+        return _encode_event(RequestReceived(event.connection_id, shown))
 
 
 def digest_of(effects: Sequence[Effect]) -> str:
@@ -270,7 +283,8 @@ def _take(recording: Recording, content: dict[str, Any]) -> None:
         case "started":
             recording.started, recording.position = content["digest"], content.get("position")
         case "event":
-            recording.moments.append(Moment(_decode_event(content), content["now_ms"], content["digest"]))
+            withheld = content.get("withheld", False)
+            recording.moments.append(Moment(_decode_event(content), content["now_ms"], content["digest"], withheld))
         case "end":
             recording.end = content["reason"]
 
@@ -285,7 +299,9 @@ def _encode_event(event: Event) -> dict[str, Any]:
         elif isinstance(value, (CommitOutcome, SecurityProtocol)):
             fields[name] = value.value
         elif name in ("changes", "nodes") and value is not None:
-            fields[name] = [[each.path, _text_or_none(each.value), each.version] for each in value]
+            fields[name] = [
+                [each.path, _text_or_none(shown_value(each.path, each.value)), each.version] for each in value
+            ]
     return {"event": type(event).__name__, "fields": fields}
 
 

@@ -19,9 +19,9 @@ from oncelog.core.sasl.settings import ListenerSasl
 from oncelog.core.sasl.tokens import SignedTokens, VerifySignature
 from oncelog.node.metadata import Metadata
 from oncelog.node.metadata_log import MetadataLog
+from oncelog.node.monitoring.redaction import SECRET_BYTES
 
 NONCE_BYTES: Final = 24
-SECRET_BYTES: Final = 32
 
 
 class LoginCredentials:
