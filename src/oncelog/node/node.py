@@ -287,9 +287,11 @@ class Node:
         connection = self._connections.get(connection_id)
         return 0 if connection is None else connection.backlog_bytes
 
-    def is_logging_in(self, connection_id: int) -> bool:
-        """True while what comes by a connection may be a token of its login, whatever it looks like."""
-        connection = self._connections.get(connection_id)
+    def holds_secrets(self, event: Event) -> bool:
+        """True for what may be a token of a login, whatever it looks like."""
+        if isinstance(event, BrokerSent):
+            return self.links.is_logging_in(event.link_id)
+        connection = self._connections.get(event.connection_id) if isinstance(event, RequestReceived) else None
         login = None if connection is None else connection.login
         return login is not None and (login.phase is Phase.EXCHANGE or bool(connection and connection.backlog))
 

@@ -31,7 +31,7 @@ SASL_KEYS: Final = (
         None,
         PER_BROKER,
     ),
-    inert("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, PER_BROKER),
+    ConfigKey("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, PER_BROKER),
     ConfigKey("sasl.enabled.mechanisms", LIST, "GSSAPI", None, PER_BROKER),
     ConfigKey("sasl.server.callback.handler.class", CLASS, None),
     inert("sasl.kerberos.principal.to.local.rules", LIST, "DEFAULT", None, PER_BROKER),

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from oncelog.core.configs.broker import BrokerConfig, listener_prefix
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.core.sasl.exchange import MECHANISMS, OAUTHBEARER, PLAIN
+from oncelog.core.sasl.exchange import MECHANISMS, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from oncelog.core.sasl.jaas import JaasError, JaasModule, parse_jaas
 from oncelog.core.sasl.tokens import TokenRules
 
@@ -23,6 +23,7 @@ ENABLED: Final = "sasl.enabled.mechanisms"
 JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 ISSUER: Final = "sasl.oauthbearer.expected.issuer"
 AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
+INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 HANDLER: Final = "sasl.server.callback.handler.class"
 _JWKS_TIMES: Final = (
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
@@ -121,6 +122,27 @@ def jaas_module(config: BrokerConfig, listener_name: str, mechanism: str) -> Jaa
     if module.short_name != expected:
         raise ConfigError(f"{_jaas_key(listener_name, mechanism)}: {mechanism} takes {expected}")
     return module
+
+
+def inter_broker_credentials(config: BrokerConfig, listener_name: str) -> tuple[str, str, str]:
+    """The mechanism by which this broker authenticates with others over a listener, its name and its password there.
+    Raises ConfigError."""
+    mechanism = str(config.of_listener(listener_name, INTER_BROKER))
+    if mechanism not in MECHANISMS or mechanism == OAUTHBEARER:
+        raise ConfigError(
+            f"{INTER_BROKER}={mechanism} is not supported between brokers; PLAIN, {SCRAM_SHA_256} and "
+            f"{SCRAM_SHA_512} are",
+            key=INTER_BROKER,
+        )
+    module = jaas_module(config, listener_name, mechanism)
+    options = {} if module is None else module.options
+    if not options.get("username") or not options.get("password"):
+        raise ConfigError(
+            f"brokers reach each other over {listener_name} by {mechanism}: set username and password in "
+            f"{_jaas_key(listener_name, mechanism)}",
+            key=INTER_BROKER,
+        )
+    return mechanism, options["username"], options["password"]
 
 
 def _module(config: BrokerConfig, listener_name: str, mechanism: str) -> JaasModule | None:

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import BrokerId
 from oncelog.base.units import MIB
+from oncelog.client.machine.sasl import SaslMachine, SaslSettings
+from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.sasl.settings import inter_broker_credentials
 from oncelog.handlers.support.broker_clients import broker_client_id
-from oncelog.node.links.link import Answered, Link, LinkSettings
+from oncelog.node.links.link import Answered, Link, LinkSettings, LinkState
 from oncelog.node.links.wires import Wires
 from oncelog.node.listeners.endpoints import inter_broker_listener
 from oncelog.wire.message import Request
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 Forget = Callable[[], object]
 Refused = Callable[[BrokerId], object]
 
+NONCE_BYTES: Final = 24
 MAX_CONTROL_RESPONSE_BYTES: Final = 64 * MIB
 """Largest response to anything but a replica's Fetch."""
 
@@ -62,7 +66,7 @@ class BrokerLinks:
         self._wires = Wires()
         self._links: dict[tuple[BrokerId, LinkPurpose], Link] = {}
         self._reported: set[int] = set()
-        """Epochs of brokers without the inter-broker listener."""
+        """Epochs of brokers that cannot be reached as things are configured."""
 
     # Asking
 
@@ -109,7 +113,12 @@ class BrokerLinks:
             if endpoint is None:
                 return None
             refused = partial(self._refused, broker_id)
-            link = Link(broker, endpoint, self._settings(purpose), self._wires, self._deadlines, refused)
+            try:
+                settings = replace(self._settings(purpose), new_login=self._new_login(endpoint))
+            except ConfigError as error:
+                self._report_once(broker, str(error))
+                return None
+            link = Link(broker, endpoint, settings, self._wires, self._deadlines, refused)
             self._links[broker_id, purpose] = link
         return link
 
@@ -117,10 +126,26 @@ class BrokerLinks:
         """Where brokers reach a broker; None, which is reported once, if it has no such listener."""
         name, protocol = inter_broker_listener(self._metadata.config)
         endpoint = broker.endpoint(name)
-        if endpoint is None and broker.epoch not in self._reported:
-            self._reported.add(broker.epoch)
-            self._wires.report(f"broker {broker.broker_id} has no listener {name}, by which brokers reach each other")
+        if endpoint is None:
+            self._report_once(broker, f"it has no listener {name}, by which brokers reach each other")
         return None if endpoint is None else replace(endpoint, protocol=protocol)
+
+    def _new_login(self, endpoint: Endpoint) -> Callable[[], SaslMachine] | None:
+        """Begins to authenticate at an endpoint; None where nobody has to. Raises ConfigError."""
+        if not endpoint.protocol.has_sasl:
+            return None
+        credentials = SaslSettings(*inter_broker_credentials(self._metadata.config, endpoint.listener_name))
+        return lambda: SaslMachine(credentials, self._metadata.random_bytes(NONCE_BYTES).hex())
+
+    def _report_once(self, broker: BrokerImage, reason: str) -> None:
+        if broker.epoch not in self._reported:
+            self._reported.add(broker.epoch)
+            self._wires.report(f"broker {broker.broker_id} cannot be reached: {reason}")
+
+    def is_logging_in(self, link_id: int) -> bool:
+        """True while what comes by a connection is part of this broker's login there."""
+        link = self._wires.link_of(link_id)
+        return isinstance(link, Link) and link.state is LinkState.LOGGING_IN
 
     def _settings(self, purpose: LinkPurpose) -> LinkSettings:
         config = self._metadata.config

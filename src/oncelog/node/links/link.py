@@ -5,7 +5,10 @@ State            what a request does      next
 ``IDLE``         connects, waits          connect                                     → ``CONNECTING``
 ``CONNECTING``   waits                    connected                                   → ``NEGOTIATING``
 ``NEGOTIATING``  waits                    versions agreed: what waits is sent         → ``READY``
+``NEGOTIATING``  waits                    versions agreed, over SASL                  → ``LOGGING_IN``
+``LOGGING_IN``   waits                    the other is satisfied: what waits is sent  → ``READY``
 ``READY``        is sent                  ended, was up for a while: connect again    → ``CONNECTING``
+``READY``        waits                    the session ends soon, and all is answered  → ``LOGGING_IN``
 any of these     –                        failed, or ended: answer None to all        → ``BACKING_OFF``
 ``BACKING_OFF``  waits                    50 ms, twice as long each time, up to 1 s   → ``IDLE`` or ``CONNECTING``
 any              –                        dropped: answer None to all                 → ``DROPPED``
@@ -31,19 +34,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.base.units import MIB
-from oncelog.client.errors import UnsupportedRequest
+from oncelog.client.errors import AuthenticationFailed, UnsupportedRequest
 from oncelog.client.machine.connection import Connection, Phase
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import Request, Response
 
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
+    from oncelog.client.machine.sasl import SaslMachine
     from oncelog.core.controller.model import BrokerImage
     from oncelog.node.deadlines import Alarm, Deadlines
     from oncelog.node.links.wires import Wires
 
 RECONNECT_BACKOFF_MS: Final = 50
 RECONNECT_BACKOFF_MAX_MS: Final = 1000
+RENEW_AFTER_PERCENT: Final = 85
+"""Of a session: what comes later is sent after a new login."""
 MAX_BYTES_OF_STRANGERS: Final = MIB
 """Largest answer to ApiVersions."""
 
@@ -57,6 +63,7 @@ class LinkState(Enum):
     IDLE = "idle"
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
+    LOGGING_IN = "logging in"
     READY = "ready"
     BACKING_OFF = "backing off"
     DROPPED = "dropped"
@@ -73,6 +80,8 @@ class LinkSettings:
     setup_timeout_max_ms: int
     """``socket.connection.setup.timeout.max.ms``."""
     max_response_bytes: int
+    new_login: Callable[[], SaslMachine] | None = None
+    """Begins to authenticate, where brokers reach each other over SASL."""
 
 
 @dataclass(slots=True, eq=False)
@@ -119,6 +128,9 @@ class Link:
         self._failures = 0
         self._setup_ms = 0
         self._ready_since_ms = 0
+        self._login: SaslMachine | None = None
+        self._renew_ms: int | None = None
+        """Time from which nothing is sent before this broker has authenticated again (KIP-368)."""
 
     # Requests
 
@@ -143,6 +155,10 @@ class Link:
     def _send_waiting(self) -> None:
         machine = self._machine
         assert machine is not None
+        if self._renew_ms is not None and self._deadlines.now_ms >= self._renew_ms:
+            if not self._sent:
+                self._begin_login(machine)
+            return
         while self._waiting:
             request = self._waiting.popleft()
             try:
@@ -192,14 +208,52 @@ class Link:
         try:
             self._wires.send(self._link_id, machine.feed(data))
             if self.state is LinkState.NEGOTIATING and machine.phase is Phase.READY:
-                self._ready(machine)
+                self._negotiated(machine)
             while self._machine is machine and (response := machine.next_response()) is not None:
                 decoded = response.decode()
+                if self._login is not None:
+                    self._go_on_logging_in(machine, self._login, decoded)
+                    continue
                 request = self._sent.popleft()
                 self._deadlines.cancel(request.alarm)
                 request.answer(decoded)
+            if self.state is LinkState.READY and self._waiting and self._machine is machine:
+                self._send_waiting()  # what has waited for the answers before a new login
         except PeerError as error:
             self._fail(f"does not speak the Kafka protocol: {error}")
+        except AuthenticationFailed as error:
+            self._fail(str(error))
+
+    def _negotiated(self, machine: Connection) -> None:
+        if self._settings.new_login is None:
+            self._ready(machine)
+        else:
+            self._begin_login(machine)
+
+    def _begin_login(self, machine: Connection) -> None:
+        assert self._settings.new_login is not None
+        self.state = LinkState.LOGGING_IN
+        self._login = self._settings.new_login()
+        self._set_alarm(self._setup_ms, self._set_up_timed_out)
+        self._send_login(machine, self._login)
+
+    def _send_login(self, machine: Connection, login: SaslMachine) -> None:
+        try:
+            _, chunks = machine.send(login.next_request())
+        except UnsupportedRequest as error:
+            raise AuthenticationFailed(str(error)) from None
+        self._wires.send(self._link_id, chunks)
+
+    def _go_on_logging_in(self, machine: Connection, login: SaslMachine, response: Response) -> None:
+        """Take in an answer to the login. Raises AuthenticationFailed."""
+        login.answered(response)
+        if not login.done:
+            self._send_login(machine, login)
+            return
+        self._login = None
+        lifetime_ms = login.session_lifetime_ms
+        self._renew_ms = self._deadlines.now_ms + lifetime_ms * RENEW_AFTER_PERCENT // 100 if lifetime_ms else None
+        self._ready(machine)
 
     def _ready(self, machine: Connection) -> None:
         machine.limit(self._settings.max_response_bytes)
@@ -245,7 +299,7 @@ class Link:
     def _break(self) -> list[LinkRequest]:
         """Forget the connection; the requests that are lost with it."""
         self._cancel_alarm()
-        self._machine = None
+        self._machine = self._login = self._renew_ms = None
         lost = [*self._sent, *self._waiting]
         self._sent.clear()
         self._waiting.clear()

@@ -220,9 +220,12 @@ class RecordedNode:
 
     def _encode(self, event: Event) -> dict[str, Any]:
         """The encoding of an event, without the secrets in it."""
+        withheld = self._node.holds_secrets(event)
+        if isinstance(event, BrokerSent) and withheld:
+            return {**_encode_event(BrokerSent(event.link_id, b"")), "withheld": True}
         if not isinstance(event, RequestReceived):
             return _encode_event(event)
-        shown = None if self._node.is_logging_in(event.connection_id) else shown_frame(event.frame)
+        shown = None if withheld else shown_frame(event.frame)
         if shown is None:
             return {**_encode_event(RequestReceived(event.connection_id, b"")), "withheld": True}
         return _encode_event(RequestReceived(event.connection_id, shown))

@@ -43,7 +43,8 @@ def shown_frame(frame: Buffer) -> bytes | None:
         header, position = decode_request_header(frame)
         request = message.decode(memoryview(bytes(frame))[position:], header.api_version)
         _hide(request)
-        return b"".join(map(bytes, encode_request(header, request)))[_SIZE:]
+        chunks = encode_request(header, request)
+        return b"".join(chunk for chunk in chunks if isinstance(chunk, (bytes, bytearray, memoryview)))[_SIZE:]
     except (PeerError, ValueError, struct.error):
         return None
 
