@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import BrokerId
 from oncelog.base.units import MIB
-from oncelog.client.machine.sasl import SaslMachine, SaslSettings
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.core.sasl.settings import inter_broker_credentials
 from oncelog.handlers.support.broker_clients import broker_client_id
 from oncelog.node.links.link import Answered, Link, LinkSettings, LinkState
 from oncelog.node.links.wires import Wires
@@ -26,6 +24,7 @@ from oncelog.wire.message import Request
 
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
+    from oncelog.client.machine.sasl import SaslMachine
     from oncelog.core.controller.image import ClusterImage
     from oncelog.core.controller.model import BrokerImage
     from oncelog.node.deadlines import Deadlines
@@ -134,6 +133,9 @@ class BrokerLinks:
         """Begins to authenticate at an endpoint; None where nobody has to. Raises ConfigError."""
         if not endpoint.protocol.has_sasl:
             return None
+        from oncelog.client.machine.sasl import SaslMachine, SaslSettings
+        from oncelog.core.sasl.settings import inter_broker_credentials
+
         credentials = SaslSettings(*inter_broker_credentials(self._metadata.config, endpoint.listener_name))
         return lambda: SaslMachine(credentials, self._metadata.random_bytes(NONCE_BYTES).hex())
 
