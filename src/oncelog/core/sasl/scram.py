@@ -138,6 +138,6 @@ def _proof(text: str, size: int) -> bytes:
         proof = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise LoginRefused("the proof is not base64") from None
-    if len(proof) != size:
-        raise LoginRefused("the proof has another length")
+    if len(proof) != size or base64.b64encode(proof).decode() != text:
+        raise LoginRefused("the proof has another length, or bits beyond its end")
     return proof
