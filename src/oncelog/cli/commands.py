@@ -37,6 +37,7 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     "produce": SubCommand("oncelog.cli.produce:produce", "Write records from stdin or files to a topic."),
     "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),
+    "acl": SubCommand("oncelog.cli.acl:app", "List, allow, deny, remove and explain access control lists."),
     "txn": SubCommand("oncelog.cli.txn:app", "Find, explain and end hanging transactions."),
     "log": SubCommand("oncelog.cli.log:app", "Look into a data directory, offline."),
     "sim": SubCommand("oncelog.cli.sim:sim", "Run the broker in a simulator, with faults drawn by seed."),

@@ -22,8 +22,8 @@ from oncelog.wire.messages.create_acls import AclCreation, AclCreationResult, Cr
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.SECURITY_DISABLED: "there is no authorizer",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
-    ErrorCode.INVALID_REQUEST: "a resource, operation or permission ANY; a name, principal or host that cannot be",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "a pattern ANY or MATCH, which Apache Kafka does not expect",
+    ErrorCode.INVALID_REQUEST: "an unknown code; a name, principal or host that cannot be",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "ANY or MATCH anywhere in the request, which only filters may have",
     ErrorCode.POLICY_VIOLATION: "more than 10,000 entries at once, 200,000 in all or what one node of the tree holds",
     ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
 }
@@ -33,6 +33,8 @@ def handle(request: CreateAclsRequest, context: Context) -> Steps[CreateAclsResp
     """Make each entry that can be made."""
     bindings = [_binding(creation) for creation in request.creations]
     refusal = change_refusal(context)
+    if refusal is None and any(map(_is_for_filters, bindings)):
+        refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     if refusal is None and len(bindings) > MAX_CHANGES:
         refusal = TOO_MANY
     if refusal is not None:
@@ -57,6 +59,12 @@ def _binding(creation: AclCreation) -> AclBinding:
             known(Permission, creation.permission_type),
         ),
     )
+
+
+def _is_for_filters(binding: AclBinding) -> bool:
+    """True for an entry that only a filter can have: Apache Kafka expects none, and refuses the request as a whole."""
+    (kind, pattern, _), (_, _, operation, permission) = binding
+    return pattern is PatternType.MATCH or 1 in (kind, pattern, operation, permission)
 
 
 def _result(outcome: bool | Refusal) -> AclCreationResult:

@@ -19,7 +19,7 @@ from oncelog.core.controller.topics import TOO_MANY_PARTITIONS, CreatedTopic, Ne
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_cluster, may_topic
+from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_topic, would_cluster, would_topic
 from oncelog.handlers.support.topic_creation import new_topic_id
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.create_topics import (
@@ -59,14 +59,14 @@ def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopics
 
 def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
     names = Counter(topic.name for topic in request.topics)
-    may_create = may_cluster(context, Operation.CREATE)
+    may_create = would_cluster(context, Operation.CREATE)
     wanted, results = [], []
     for topic in request.topics:
         if names[topic.name] == 1 and topic.name != METADATA_TOPIC:
             if may_create or may_topic(context, Operation.CREATE, topic.name):
                 wanted.append(topic)
             else:
-                results.append(_refused(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+                results.append(_refused(topic.name, _DENIED))
     charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
     outcomes = yield from _outcomes(wanted, request, context, charges)
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
@@ -117,6 +117,7 @@ def _outcomes(
     return outcomes
 
 
+_DENIED: Final = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 _DUPLICATE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 _RESERVED: Final = Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
 
@@ -142,7 +143,7 @@ def _created(
     result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
     if context.version < _CONFIGS_SINCE:
         return result
-    if not may_topic(context, Operation.DESCRIBE_CONFIGS, topic.name):
+    if not would_topic(context, Operation.DESCRIBE_CONFIGS, topic.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
     result.num_partitions = len(topic.assignment)

@@ -13,7 +13,7 @@ from oncelog.base.acls import AclBinding
 from oncelog.base.errors import ErrorCode
 from oncelog.core.controller.acl_changes import MAX_CHANGES, TOO_MANY_REMOVED, delete_acls, matching
 from oncelog.core.controller.outcomes import Refusal
-from oncelog.handlers.support.acls import change_in_parts, change_refusal, matcher
+from oncelog.handlers.support.acls import change_in_parts, change_refusal, filter_refusal, matcher
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import outcome_error
 from oncelog.handlers.support.waits import Steps
@@ -27,6 +27,7 @@ from oncelog.wire.messages.delete_acls import (
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.SECURITY_DISABLED: "there is no authorizer",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
+    ErrorCode.INVALID_REQUEST: "an unknown code in the filter",
     ErrorCode.UNKNOWN_SERVER_ERROR: "more than 10,000 entries at once",
     ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
 }
@@ -38,7 +39,11 @@ def handle(request: DeleteAclsRequest, context: Context) -> Steps[DeleteAclsResp
     refusal = change_refusal(context)
     if refusal is not None:
         return DeleteAclsResponse(filter_results=[_refused(refusal)] * len(filters))
-    found = [matching(context.cluster.image, matches, MAX_CHANGES) for matches in filters]
+    unknown = [filter_refusal(wanted) for wanted in request.filters]
+    found = [
+        matching(context.cluster.image, matches, MAX_CHANGES) if refusal is None else []
+        for matches, refusal in zip(filters, unknown, strict=True)
+    ]
     wanted = list(dict.fromkeys(binding for bindings in found for binding in bindings))
     if len(wanted) > MAX_CHANGES:
         return DeleteAclsResponse(filter_results=[_refused(TOO_MANY_REMOVED)] * len(filters))
@@ -48,7 +53,9 @@ def handle(request: DeleteAclsRequest, context: Context) -> Steps[DeleteAclsResp
             DeleteAclsFilterResult(
                 error_message=None, matching_acls=[_matching(binding, outcomes[binding]) for binding in bindings]
             )
-            for bindings in found
+            if refusal is None
+            else _refused(refusal)
+            for bindings, refusal in zip(found, unknown, strict=True)
         ]
     )
 

@@ -14,7 +14,14 @@ from oncelog.core.controller.topics import delete_topics
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_cluster, may_topic, outcome_error
+from oncelog.handlers.support.metadata_changes import (
+    HURRIED,
+    committed,
+    may_topic,
+    outcome_error,
+    would_cluster,
+    would_topic,
+)
 from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
@@ -84,7 +91,8 @@ def _delete(targets: Sequence[Target], context: Context) -> Steps[DeleteTopicsRe
         if isinstance(outcome, TopicImage):
             refused.append(_result(outcome.name, outcome.topic_id, outcome))
         else:
-            refused.append(_result(name, topic_id, outcome))
+            shown = _visible_name(topic_id, context) if name is None and outcome is _DENIED else name
+            refused.append(_result(shown, topic_id, outcome))
     return DeleteTopicsResponse(throttle_time_ms=charges.throttle_ms(), responses=refused)
 
 
@@ -96,6 +104,12 @@ def _charged(charges: PartitionCharges, outcome: TopicImage | Refusal) -> TopicI
         except Refused as refused:
             return refused.refusal
     return outcome
+
+
+def _visible_name(topic_id: TopicId, context: Context) -> TopicName | None:
+    """The name of a topic that may be seen, though not deleted."""
+    name = context.cluster.image.topic_names.get(topic_id)
+    return name if name is not None and would_topic(context, Operation.DESCRIBE, name) else None
 
 
 def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult], list[Target]]:
@@ -120,7 +134,7 @@ def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult],
 def _resolve(context: Context, wanted: Sequence[Target]) -> list[TopicImage | Refusal]:
     """The topic each target means, or why it cannot be deleted."""
     image = context.cluster.image
-    may_all = may_cluster(context, Operation.DELETE)
+    may_all = would_cluster(context, Operation.DELETE)
     by_id = {image.topic_names.get(topic_id) for name, topic_id in wanted if name is None}
     found: list[TopicImage | Refusal] = []
     for name, topic_id in wanted:

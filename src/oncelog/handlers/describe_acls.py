@@ -39,7 +39,6 @@ def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsRespon
     for pattern, entry in matching(context.cluster.image, matches, MAX_ACLS):
         lists.setdefault(pattern, []).append(_described(AclBinding(pattern, entry)))
     return DescribeAclsResponse(
-        error_message=None,
         resources=[
             DescribeAclsResource(
                 resource_type=pattern.resource_type,

@@ -14,9 +14,10 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId
 from oncelog.core.groups.model import Decision, GroupDescription
 from oncelog.core.groups.states import GroupState
-from oncelog.handlers.api import Operation
+from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, allowed_operations, ask, may
+from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.support.metadata_changes import allowed_operations
 from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.describe_groups import (
     DescribedGroup,
@@ -51,7 +52,7 @@ def handle(request: DescribeGroupsRequest, context: Context) -> Steps[DescribeGr
         found = yield from ask(group_id, partial(_describe, GroupId(group_id)))
         group = _described(group_id, found, context)
         if with_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = allowed_operations(context, group_id)
+            group.authorized_operations = allowed_operations(context, ResourceType.GROUP, group_id)
         described.append(group)
     return DescribeGroupsResponse(groups=described)
 

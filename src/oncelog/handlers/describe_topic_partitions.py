@@ -14,7 +14,7 @@ from oncelog.core.controller.image import Brokers, PartitionImage, TopicImage, i
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import may_topic, topic_operations
+from oncelog.handlers.support.metadata_changes import may_topic, topic_operations, would_topic
 from oncelog.handlers.support.reachable import reachable_brokers
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.describe_topic_partitions import (
@@ -46,7 +46,8 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Steps[D
     names = sorted(name for name in asked if name >= first_topic)
     if cursor is not None and (cursor.partition_index < 0 or (not all_topics and first_topic not in names)):
         return _refuse(request)
-    visible = [name for name in names if may_topic(context, Operation.DESCRIBE, name)]
+    sees = would_topic if all_topics else may_topic
+    visible = [name for name in names if sees(context, Operation.DESCRIBE, name)]
     limit = max(
         1, min(request.response_partition_limit, context.cluster.config.get("max.request.partition.size.limit"))
     )

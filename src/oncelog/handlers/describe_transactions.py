@@ -16,7 +16,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, TopicPartition, TransactionalId
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import may_topic
+from oncelog.handlers.support.metadata_changes import would_topic
 from oncelog.handlers.support.transaction_requests import COORDINATOR_ERRORS, by_topic, may
 from oncelog.handlers.support.waits import Steps, UntilDurable
 from oncelog.wire.messages.describe_transactions import (
@@ -86,7 +86,7 @@ def _describe(transactional_id: TransactionalId, context: Context) -> Transactio
     answer.topics = [
         TopicData(topic=topic, partitions=indexes)
         for topic, indexes in by_topic(partitions).items()
-        if may_topic(context, Operation.DESCRIBE, topic)
+        if would_topic(context, Operation.DESCRIBE, topic)
     ]
     return answer
 

@@ -26,10 +26,10 @@ from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.core.transactions.errors import init_error
 from oncelog.core.transactions.model import Identity, InitReply, InitRequest, TransactionDescription
 from oncelog.core.transactions.states import STATE_NAMES, TransactionState
-from oncelog.handlers.api import Operation
+from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.audit import PARTITIONS_NAMED, AuditRecord, Value, requester
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import may_cluster, may_topic
+from oncelog.handlers.support.metadata_changes import may_cluster, would_cluster
 from oncelog.handlers.support.topic_creation import ensure_internal_topic
 from oncelog.handlers.support.transaction_requests import COORDINATOR_ERRORS, ask, may
 from oncelog.handlers.support.waits import Steps, UntilProducerId
@@ -65,10 +65,10 @@ def handle(request: InitProducerIdRequest, context: Context) -> Steps[InitProduc
 
 
 def _may_write(context: Context) -> bool:
-    """Idempotent writing is allowed to whom it is given, and to everyone who may write to some topic."""
-    return may_cluster(context, Operation.IDEMPOTENT_WRITE) or any(
-        may_topic(context, Operation.WRITE, topic) for topic in context.cluster.image.topics
-    )
+    """Idempotent writing is allowed to whom it is given, and to everyone who may write to some topic (KIP-679)."""
+    if would_cluster(context, Operation.IDEMPOTENT_WRITE) or context.allows_any(Operation.WRITE, ResourceType.TOPIC):
+        return True
+    return may_cluster(context, Operation.IDEMPOTENT_WRITE)  # asked for the log
 
 
 def _may_transact(request: InitProducerIdRequest, transactional_id: str, context: Context) -> bool:

@@ -13,7 +13,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.group_requests import may
+from oncelog.handlers.support.group_requests import would
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -54,7 +54,7 @@ def _in_slices(groups: list[GroupListing], request: ListGroupsRequest, context: 
 def _listed(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> list[ListedGroup]:
     states = {state.lower().strip() for state in request.states_filter}
     types = {group_type.lower().strip() for group_type in request.types_filter}
-    sees_all = context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    sees_all = context.would_allow(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     return [
         ListedGroup(
             group_id=group.group_id,
@@ -65,5 +65,5 @@ def _listed(groups: list[GroupListing], request: ListGroupsRequest, context: Con
         for group in groups
         if (not states or group.state.lower() in states)
         and (not types or group.group_type in types)
-        and (sees_all or may(context, Operation.DESCRIBE, group.group_id))
+        and (sees_all or would(context, Operation.DESCRIBE, group.group_id))
     ]

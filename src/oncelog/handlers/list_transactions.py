@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, ProducerId
 from oncelog.core.transactions.states import state_named
-from oncelog.handlers.api import Operation
+from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.transaction_requests import may
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -67,7 +66,8 @@ def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTran
             for listed in shard.listings(
                 context.now_ms, states=states, producer_ids=producer_ids, longer_than_ms=request.duration_filter
             )
-            if matches(listed.transactional_id) and may(context, Operation.DESCRIBE, listed.transactional_id)
+            if matches(listed.transactional_id)
+            and context.would_allow(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listed.transactional_id)
         ]
 
     if sum(shard.id_count() for shard in shards) > _MANY:

@@ -16,7 +16,14 @@ from oncelog.core.controller.image import Brokers, PartitionImage, TopicImage, i
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import cluster_operations, may_cluster, may_topic, topic_operations
+from oncelog.handlers.support.metadata_changes import (
+    cluster_operations,
+    may_cluster,
+    may_topic,
+    topic_operations,
+    would_cluster,
+    would_topic,
+)
 from oncelog.handlers.support.reachable import reachable_brokers
 from oncelog.handlers.support.topic_creation import auto_create
 from oncelog.handlers.support.waits import NextSlice, Steps
@@ -45,6 +52,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 _IDS_SINCE: Final = 12
 _MANY: Final = 1000
+_NOT_SHOWN: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
+"""Topics of these errors are not told apart from none: nothing is said of what may be done to them."""
 _CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
 _TOPIC_OPERATIONS_SINCE: Final = 8
 _LISTENERS_SINCE: Final = 6
@@ -89,7 +98,7 @@ def _create_then_answer(
 ) -> Steps[MetadataResponse]:
     if len(missing) > _MANY:
         yield NextSlice()
-    if not may_cluster(context, Operation.CREATE):
+    if not would_cluster(context, Operation.CREATE):
         for name in missing:
             if not may_topic(context, Operation.CREATE, name):
                 refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -148,7 +157,7 @@ def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -
 def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
     image = context.cluster.image
     version = context.version
-    visible = [name for name in image.topics if may_topic(context, Operation.DESCRIBE, name)]
+    visible = [name for name in image.topics if would_topic(context, Operation.DESCRIBE, name)]
     plain = not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
     shareable = plain and len(visible) == len(image.topics)
     key = ("metadata of all topics", version, context.listener, context.listener_name)
@@ -180,7 +189,7 @@ def _with_operations(
 ) -> list[MetadataResponseTopic]:
     """The topics with what the client may do to each, where it asks for that."""
     if request.include_topic_authorized_operations and context.version >= _TOPIC_OPERATIONS_SINCE:
-        return [_with_its_operations(context, topic) for topic in topics]
+        return [topic if topic.error_code in _NOT_SHOWN else _with_its_operations(context, topic) for topic in topics]
     return topics
 
 

@@ -22,7 +22,7 @@ from oncelog.core.groups.model import FetchedOffset, PendingOffsets
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.support.metadata_changes import may_topic
+from oncelog.handlers.support.metadata_changes import may_topic, would_topic
 from oncelog.handlers.support.waits import Steps, UntilMarked
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -194,7 +194,7 @@ def _everything(found: list[FetchedOffset], context: Context) -> Iterator[Offset
         topic_id = offsets[0].committed.topic_id if stored is None else stored.topic_id
         if context.version >= _TOPIC_IDS_SINCE and topic_id == NO_TOPIC_ID:
             continue
-        if may_topic(context, Operation.DESCRIBE, name):
+        if would_topic(context, Operation.DESCRIBE, name):
             partitions = [_partition(each) for each in offsets]
             yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 

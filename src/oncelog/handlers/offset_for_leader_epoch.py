@@ -32,7 +32,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
     """Brokers may ask about every topic, others about those they may describe."""
-    is_broker = context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    is_broker = context.would_allow(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         allowed = is_broker or context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)

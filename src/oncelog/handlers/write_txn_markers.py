@@ -22,7 +22,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.support.broker_clients import says_it_is_a_broker
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.markers_audit import open_there, record_of
-from oncelog.handlers.support.metadata_changes import may_cluster
+from oncelog.handlers.support.metadata_changes import may_cluster, would_cluster
 from oncelog.handlers.support.ports import Marker
 from oncelog.handlers.support.transaction_findings import marker_refusal
 from oncelog.handlers.support.transaction_requests import by_topic
@@ -69,7 +69,7 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 
 def handle(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
     """Write all markers, and answer when they are durable."""
-    if may_cluster(context, Operation.ALTER) or may_cluster(context, Operation.CLUSTER_ACTION):
+    if would_cluster(context, Operation.ALTER) or may_cluster(context, Operation.CLUSTER_ACTION):
         return (yield from _write_all(request, context))
     outcomes: Outcomes = {}
     for marker in request.markers:

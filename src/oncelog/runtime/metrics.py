@@ -23,6 +23,7 @@ from oncelog import __version__
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.node.monitoring.traffic import LATENCY_BOUNDS_MS, api_name
 from oncelog.ports import Clock
+from oncelog.runtime.access_metrics import access_metrics
 from oncelog.runtime.cluster_metrics import cluster_metrics
 from oncelog.runtime.transaction_metrics import transaction_metrics
 
@@ -63,6 +64,7 @@ class Metrics(Collector):
         yield from self._group_lag()
         yield from transaction_metrics(self._node, self._clock.now_ms())
         yield from cluster_metrics(self._node)
+        yield from access_metrics(self._node)
         yield from self._runtime()
 
     def _build_info(self) -> Metric:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from oncelog.base.ids import BrokerId, uuid_text
-from oncelog.base.security import SecurityProtocol
+from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
@@ -20,6 +20,7 @@ from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node import tree_access
 from oncelog.node.assembly import set_strays_aside
 from oncelog.node.events import (
+    AccessLogged,
     Audit,
     BrokerDisconnected,
     Close,
@@ -146,6 +147,7 @@ class Driver:
         self.held: list[object] = []
         self.reports: list[str] = []
         self.audited: list[AuditRecord] = []
+        self.access_lines: list[str] = []
         self.fatal: str | None = None
         self.stopped = False
         self._connection_ids = itertools.count(1)
@@ -196,15 +198,12 @@ class Driver:
         self.files = MemoryFiles(now_ms=lambda: self.now_ms)
         self.directory_id += "-anew"
 
-    def connect(self, listener_name: str = "PLAINTEXT") -> Peer:
+    def connect(self, listener_name: str = "PLAINTEXT", principal: str = ANONYMOUS, host: str = "/127.0.0.1") -> Peer:
         """A new client connection, by a listener that is named after its protocol."""
         peer = Peer(self, next(self._connection_ids))
         self.peers[peer.id] = peer
         protocol = SecurityProtocol(listener_name)
-        opened = ConnectionOpened(
-            peer.id, "/127.0.0.1", self.address, listener_name=listener_name, security_protocol=protocol
-        )
-        self.dispatch(opened)
+        self.dispatch(ConnectionOpened(peer.id, host, self.address, principal, listener_name, protocol))
         return peer
 
     def disconnect(self, peer: Peer) -> None:
@@ -295,6 +294,8 @@ class Driver:
                 self.reports.append(effect.message)
             case Audit():
                 self.audited.append(effect.record)
+            case AccessLogged():
+                self.access_lines.append(effect.line)
             case Fatal():
                 self.fatal = effect.message
             case Stopped():

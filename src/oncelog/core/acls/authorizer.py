@@ -1,13 +1,4 @@
-"""The authorizer: who may do what, by access control lists; the rules are those of Apache Kafka's StandardAuthorizer.
-
-1. A super user may do everything.
-2. The lists of a resource are those of its own name, of every prefix of its name, and of ``*``. An entry counts if its
-   principal is the asking one or ``User:*``, its host the asking one or ``*``, its operation the one asked for or ALL.
-3. One entry that denies is enough to deny, whatever else allows.
-4. An entry that allows READ, WRITE, DELETE or ALTER allows DESCRIBE too, one that allows ALTER_CONFIGS allows
-   DESCRIBE_CONFIGS. An entry that denies denies its own operation only.
-5. What nothing allows is denied; except that a resource without any list may be used by everybody where
-   ``allow.everyone.if.no.acl.found`` says so.
+"""The authorizer: who may do what, by access control lists. The rules are in ``base.acl_rules``.
 
 An index is made once for each state of the lists; what it decided is remembered until they change. Names are found by
 hash: the own name, ``*``, and the name cut to each length that some prefix has.
@@ -16,15 +7,14 @@ hash: the own name, ``*``, and the name cut to each length that some prefix has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog.base.acl_rules import AuthorizerSettings as AuthorizerSettings
+from oncelog.base.acl_rules import Reason as Reason
+from oncelog.base.acl_rules import Ruling as Ruling
+from oncelog.base.acl_rules import decide, entries_for
 from oncelog.base.acls import (
-    ANY_PRINCIPAL,
     WILDCARD,
-    AclBinding,
-    AclEntry,
     Operation,
     PatternType,
     Permission,
@@ -40,43 +30,9 @@ Acls = Mapping[ResourcePattern, ResourceAcls]
 MAX_REMEMBERED: Final = 20_000
 """Decisions that are remembered; with more of them all are forgotten, for names come from peers."""
 
-_IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
-    Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
-    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
-}
-_NOTHING: Final[frozenset[Operation]] = frozenset()
 _ANY_NAME: Final = "hardcode"
 """Apache Kafka's example of a topic without a list of its own, see ``allows_any``."""
 
-
-class Reason(Enum):
-    """Why a question was answered as it was, in Apache Kafka's words."""
-
-    SUPER_USER = "SuperUser"
-    ACL = "MatchingAcl"
-    DEFAULT_ALLOW = "DefaultAllow"
-    DEFAULT_DENY = "DefaultDeny"
-
-
-class Ruling(NamedTuple):
-    """An answer with its reason; ``acl`` is the entry that decided, where one did."""
-
-    allowed: bool
-    reason: Reason
-    acl: AclBinding | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AuthorizerSettings:
-    """What holds beside the lists: ``super.users`` and ``allow.everyone.if.no.acl.found``."""
-
-    super_users: frozenset[str] = frozenset()
-    allow_everyone: bool = False
-
-
-_SUPER_USER: Final = Ruling(allowed=True, reason=Reason.SUPER_USER)
-_DEFAULT_ALLOW: Final = Ruling(allowed=True, reason=Reason.DEFAULT_ALLOW)
-_DEFAULT_DENY: Final = Ruling(allowed=False, reason=Reason.DEFAULT_DENY)
 
 Question = tuple[str, str, Operation, ResourceType, str]
 """Principal, host (``/127.0.0.1``), operation, kind and name of the resource."""
@@ -126,22 +82,8 @@ class Authorizer:
 
     def _decide(self, question: Question) -> Ruling:
         principal, host, operation, resource_type, name = question
-        if principal in self.settings.super_users:
-            return _SUPER_USER
-        host = canonical_host(host.removeprefix("/"))
-        allowing: AclBinding | None = None
-        has_list = False
-        for pattern, found in self._index.lists_of(resource_type, name):
-            has_list = True
-            for entry in _entries_for(found, principal, host):
-                if entry.permission is Permission.DENY:
-                    if entry.operation in (operation, Operation.ALL):
-                        return Ruling(allowed=False, reason=Reason.ACL, acl=AclBinding(pattern, entry))
-                elif allowing is None and _allows(entry, operation):
-                    allowing = AclBinding(pattern, entry)
-        if allowing is not None:
-            return Ruling(allowed=True, reason=Reason.ACL, acl=allowing)
-        return _DEFAULT_ALLOW if self.settings.allow_everyone and not has_list else _DEFAULT_DENY
+        lists = self._index.lists_of(resource_type, name)
+        return decide(lists, self.settings, principal, host.removeprefix("/"), operation)
 
 
 class _Index:
@@ -171,21 +113,6 @@ class _Index:
             yield ResourcePattern(resource_type, PatternType.LITERAL, WILDCARD)
 
 
-def _entries_for(acls: ResourceAcls, principal: str, host: str) -> Iterator[AclEntry]:
-    """The entries of a list for a principal at a host."""
-    for each in (principal,) if principal == ANY_PRINCIPAL else (principal, ANY_PRINCIPAL):
-        for entry in acls.by_principal.get(each, ()):
-            if entry.host in (WILDCARD, host):
-                yield entry
-
-
-def _allows(entry: AclEntry, operation: Operation) -> bool:
-    """True if an entry that allows something allows ``operation``."""
-    if entry.operation in (operation, Operation.ALL):
-        return True
-    return entry.operation in _IMPLIED_BY.get(operation, _NOTHING)
-
-
 def _some_allowed(index: _Index, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
     """True if some pattern of the type is allowed, and no list for all that it covers denies it."""
     host = canonical_host(host.removeprefix("/"))
@@ -193,7 +120,7 @@ def _some_allowed(index: _Index, principal: str, host: str, operation: Operation
     denied: set[ResourcePattern] = set()
     for pattern, acls in index.acls.items():
         if pattern.resource_type is resource_type:
-            for entry in _entries_for(acls, principal, host):
+            for entry in entries_for(acls, principal, host):
                 if entry.operation in (operation, Operation.ALL):
                     (denied if entry.permission is Permission.DENY else allowed).add(pattern)
     everything = ResourcePattern(resource_type, PatternType.LITERAL, WILDCARD)

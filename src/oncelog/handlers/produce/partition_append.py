@@ -111,7 +111,7 @@ def appends_of(request: ProduceRequest, response: ProduceResponse, context: Cont
 def _topic_refusal(topic: TopicProduceData, name: TopicName, acks: int, context: Context) -> ErrorCode:
     if not name and topic.topic_id != NO_TOPIC_ID:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    if not context.allows(Operation.WRITE, ResourceType.TOPIC, name):
+    if not context.allows(Operation.WRITE, ResourceType.TOPIC, name, len(topic.partition_data)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if acks not in (ACKS_ALL, ACKS_NONE, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS

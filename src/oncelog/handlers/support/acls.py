@@ -76,19 +76,19 @@ def _decide(change: Change, bindings: Sequence[AclBinding], context: Context) ->
 
 
 def known(kind: type[E], code: int) -> E:
-    """The word that a code stands for. Raises PeerError, which closes the connection as Apache Kafka does, where it is
-    not known, or says itself that its sender did not know it."""
-    try:
-        found = kind(code)
-    except ValueError:
-        found = kind(0)
-    if found == 0:
+    """The word that a code stands for, UNKNOWN for one that is none here. Raises PeerError, which closes the connection
+    as Apache Kafka does, for the code by which a client says that it does not know it itself."""
+    if code == 0:
         raise PeerError("an access control list of an unknown type, pattern, operation or permission")
-    return found
+    try:
+        return kind(code)
+    except ValueError:
+        return kind(0)
 
 
 def matcher(wanted: _Filter) -> Callable[[AclBinding], bool]:
-    """Says whether an entry is one that the filter wants. Raises PeerError as :func:`known`."""
+    """Says whether an entry is one that the filter wants; what it names by an unknown code matches nothing. Raises
+    PeerError as :func:`known`."""
     resources = _resources(wanted)
     principal, host = wanted.principal_filter, wanted.host_filter
     operation, permission = known(Operation, wanted.operation), known(Permission, wanted.permission_type)
@@ -120,3 +120,12 @@ def _resources(wanted: _Filter) -> Callable[[ResourcePattern], bool]:
         return pattern_type in (PatternType.ANY, pattern.pattern_type) and name in (None, pattern.name)
 
     return wants
+
+
+def filter_refusal(wanted: _Filter) -> Refusal | None:
+    """Why nothing is removed by a filter: it has a code that is none here."""
+    if 0 in (known(ResourceType, wanted.resource_type_filter), known(PatternType, wanted.pattern_type_filter)):
+        return Refusal(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
+    if 0 in (known(Operation, wanted.operation), known(Permission, wanted.permission_type)):
+        return Refusal(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
+    return None

@@ -11,7 +11,7 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.resources import ConfigResourceType, Resource
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import committed, may_cluster, may_topic, outcome_error
+from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, committed, may_cluster, may_topic, outcome_error
 from oncelog.handlers.support.waits import Steps
 
 T = TypeVar("T")
@@ -63,11 +63,11 @@ def responses(
 def _denial(context: Context, resource: Resource) -> Refusal | None:
     if resource.type == ConfigResourceType.TOPIC:
         allowed = may_topic(context, Operation.ALTER_CONFIGS, resource.name)
-        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refusal = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     elif resource.type == ConfigResourceType.GROUP:
         allowed = context.allows(Operation.ALTER_CONFIGS, ResourceType.GROUP, resource.name)
-        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        refusal = Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     else:
         allowed = may_cluster(context, Operation.ALTER_CONFIGS)
-        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    return None if allowed else Refusal(error)
+        refusal = CLUSTER_DENIED
+    return None if allowed else refusal

@@ -28,14 +28,6 @@ COORDINATOR_ERRORS: Final = {
 }
 """The error codes of every API that a group coordinator decides."""
 
-_GROUP_OPERATIONS: Final = (
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-
 
 def ask(group_id: str, decide: Callable[[GroupShard, int, int], Decision]) -> Generator[Coordinate, Any, Any]:
     """The shard's reply, or the ErrorCode for which it cannot decide now."""
@@ -50,9 +42,9 @@ def may(context: Context, operation: Operation, group_id: str) -> bool:
     return context.allows(operation, ResourceType.GROUP, group_id)
 
 
-def allowed_operations(context: Context, group_id: str) -> int:
-    """Bit field of what the requester may do to the group, by the codes of ``AclOperation`` (KIP-430)."""
-    return sum(1 << operation.value for operation in _GROUP_OPERATIONS if may(context, operation, group_id))
+def would(context: Context, operation: Operation, group_id: str) -> bool:
+    """The same where a denial is no news: which groups of all may be seen."""
+    return context.would_allow(operation, ResourceType.GROUP, group_id)
 
 
 def fits_record(text: str) -> bool:

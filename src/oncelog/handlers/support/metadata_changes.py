@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from oncelog.base.acls import OPERATIONS
 from oncelog.base.errors import ErrorCode
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.outcomes import Decided, Refusal
@@ -25,26 +26,6 @@ HURRIED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 """The answer to every item of a request that gives no time at all: nothing is done."""
 
 CLUSTER_DENIED: Final = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-
-TOPIC_OPERATIONS: Final = (
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-CLUSTER_OPERATIONS: Final = (
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
-)
 
 
 def committed(decide: Callable[[], Decided[T]], *, dry_run: bool = False) -> Steps[Sequence[T | Refusal]]:
@@ -76,14 +57,29 @@ def may_topic(context: Context, operation: Operation, topic: str) -> bool:
     return context.allows(operation, ResourceType.TOPIC, topic)
 
 
+def would_topic(context: Context, operation: Operation, topic: str) -> bool:
+    """The same where a denial is no news: which topics of all may be seen, and what else may be done to one."""
+    return context.would_allow(operation, ResourceType.TOPIC, topic)
+
+
+def would_cluster(context: Context, operation: Operation) -> bool:
+    """True if the requester may do ``operation`` on the cluster, where a right on a topic would do as well."""
+    return context.would_allow(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def allowed_operations(context: Context, resource: ResourceType, name: str) -> int:
+    """Bit field of what the requester may do to a resource, by the codes of ``AclOperation`` (KIP-430)."""
+    return sum(1 << each for each in OPERATIONS[resource] if context.would_allow(each, resource, name))
+
+
 def topic_operations(context: Context, topic: str) -> int:
-    """Bit field of what the requester may do to the topic, by the codes of ``AclOperation`` (KIP-430)."""
-    return sum(1 << operation.value for operation in TOPIC_OPERATIONS if may_topic(context, operation, topic))
+    """Bit field of what the requester may do to the topic."""
+    return allowed_operations(context, ResourceType.TOPIC, topic)
 
 
 def cluster_operations(context: Context) -> int:
     """Bit field of what the requester may do to the cluster."""
-    return sum(1 << operation.value for operation in CLUSTER_OPERATIONS if may_cluster(context, operation))
+    return allowed_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def outcome_error(outcome: object) -> tuple[ErrorCode, str | None]:

@@ -1,0 +1,207 @@
+"""Access control lists of any cluster: list, make and remove entries, explain what they allow (KIP-140, KIP-290).
+
+The rule: an explanation is worked out here, by the rules that brokers decide by (``base.acl_rules``), from the lists
+that a broker tells. Brokers do not have to tell who their super users are; where they do, it is taken into account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from oncelog.admin.configs import ResourceType as ConfigResourceType
+from oncelog.admin.configs import describe_configs
+from oncelog.base.acl_rules import AuthorizerSettings, Reason, Ruling, decide
+from oncelog.base.acls import (
+    OPERATIONS,
+    AclBinding,
+    AclEntry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceAcls,
+    ResourcePattern,
+    ResourceType,
+)
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResource
+
+_SUPER_USERS = "super.users"
+_ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """The entries that are meant; None and ANY: whatever it is. MATCH with a name means all lists for that name."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: Operation = Operation.ANY
+    permission: Permission = Permission.ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """May somebody do an operation, and which entry says so."""
+
+    operation: Operation
+    allowed: bool
+    reason: Reason
+    acl: AclBinding | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What somebody may do to a resource. ``lists`` are all entries for it; ``super_users`` None: the broker does not
+    tell."""
+
+    resource_type: ResourceType
+    name: str
+    principal: str
+    host: str
+    decisions: Sequence[Decision]
+    lists: Sequence[AclBinding]
+    super_users: Sequence[str] | None
+
+
+def list_acls(client: Client, wanted: AclFilter | None = None) -> list[AclBinding]:
+    """The entries that are wanted, by resource and principal. Raises BrokerRefused."""
+    wanted = wanted or AclFilter()
+    message = DescribeAclsRequest(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.name,
+        pattern_type_filter=wanted.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+
+    def attempt() -> list[AclBinding]:
+        response = client.request(message)
+        _check(response.error_code, response.error_message)
+        return sorted(binding for resource in response.resources for binding in _bindings(resource))
+
+    return client.retrying(attempt)
+
+
+def create_acls(client: Client, bindings: Sequence[AclBinding]) -> None:
+    """Make entries; those that are there stay. Raises BrokerRefused for the first that is not made."""
+    creations = [
+        AclCreation(
+            resource_type=pattern.resource_type,
+            resource_name=pattern.name,
+            resource_pattern_type=pattern.pattern_type,
+            principal=entry.principal,
+            host=entry.host,
+            operation=entry.operation,
+            permission_type=entry.permission,
+        )
+        for pattern, entry in bindings
+    ]
+
+    def attempt() -> None:
+        response = client.request(CreateAclsRequest(creations=creations), broker="controller")
+        for binding, result in zip(bindings, response.results, strict=True):
+            if result.error_code:
+                raise BrokerRefused(result.error_code, f"ACL for {binding.entry.principal}", result.error_message)
+
+    client.retrying(attempt)
+
+
+def delete_acls(client: Client, bindings: Iterable[AclBinding]) -> list[AclBinding]:
+    """Remove entries; those that were there. Raises BrokerRefused."""
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=pattern.resource_type,
+            resource_name_filter=pattern.name,
+            pattern_type_filter=pattern.pattern_type,
+            principal_filter=entry.principal,
+            host_filter=entry.host,
+            operation=entry.operation,
+            permission_type=entry.permission,
+        )
+        for pattern, entry in bindings
+    ]
+
+    def attempt() -> list[AclBinding]:
+        removed: set[AclBinding] = set()
+        response = client.request(DeleteAclsRequest(filters=filters), broker="controller")
+        for result in response.filter_results:
+            _check(result.error_code, result.error_message)
+            for acl in result.matching_acls:
+                _check(acl.error_code, acl.error_message)
+                pattern = _pattern(acl.resource_type, acl.pattern_type, acl.resource_name)
+                removed.add(AclBinding(pattern, _entry(acl.principal, acl.host, acl.operation, acl.permission_type)))
+        return sorted(removed)
+
+    return client.retrying(attempt)
+
+
+def _check(error_code: int, message: str | None) -> None:
+    if error_code:
+        raise BrokerRefused(error_code, "access control lists", message)
+
+
+def explain(
+    client: Client,
+    resource_type: ResourceType,
+    name: str,
+    principal: str,
+    host: str,
+    operations: Sequence[Operation] = (),
+) -> Explanation:
+    """What ``principal``, connected from ``host``, may do to a resource: the operations given, or all that it has.
+    Raises BrokerRefused if the lists may not be seen."""
+    found = list_acls(client, AclFilter(resource_type, name, PatternType.MATCH))
+    settings = _settings(client)
+    known = AuthorizerSettings() if settings is None else settings
+    lists = _by_pattern(found)
+    decisions = []
+    for operation in operations or OPERATIONS[resource_type]:
+        ruling: Ruling = decide(lists.items(), known, principal, host, operation)
+        decisions.append(Decision(operation, ruling.allowed, ruling.reason, ruling.acl))
+    super_users = None if settings is None else sorted(known.super_users)
+    return Explanation(resource_type, name, principal, host, decisions, found, super_users)
+
+
+def _settings(client: Client) -> AuthorizerSettings | None:
+    """What a broker tells of its authorizer beside the lists; None: nothing, or the asking one may not see it."""
+    client.retrying(client.refresh)
+    broker = next(iter(sorted(client.view.brokers)), None)
+    try:
+        rows = describe_configs(client, ConfigResourceType.BROKER, str(broker), [_SUPER_USERS, _ALLOW_EVERYONE])
+    except ClientError:
+        return None
+    values: Mapping[str, str | None] = {row.name: row.value for row in rows if not row.is_sensitive}
+    if values.get(_SUPER_USERS) is None:
+        return None
+    names = frozenset(part.strip() for part in (values[_SUPER_USERS] or "").split(";") if part.strip())
+    return AuthorizerSettings(names, (values.get(_ALLOW_EVERYONE) or "").strip().lower() == "true")
+
+
+def _by_pattern(bindings: Iterable[AclBinding]) -> dict[ResourcePattern, ResourceAcls]:
+    entries: dict[ResourcePattern, list[AclEntry]] = {}
+    for pattern, entry in bindings:
+        entries.setdefault(pattern, []).append(entry)
+    return {pattern: ResourceAcls(tuple(found)) for pattern, found in entries.items()}
+
+
+def _bindings(resource: DescribeAclsResource) -> Iterable[AclBinding]:
+    pattern = _pattern(resource.resource_type, resource.pattern_type, resource.resource_name)
+    for acl in resource.acls:
+        yield AclBinding(pattern, _entry(acl.principal, acl.host, acl.operation, acl.permission_type))
+
+
+def _pattern(resource_type: int, pattern_type: int, name: str) -> ResourcePattern:
+    return ResourcePattern(ResourceType(resource_type), PatternType(pattern_type), name)
+
+
+def _entry(principal: str, host: str, operation: int, permission: int) -> AclEntry:
+    return AclEntry(principal, host, Operation(operation), Permission(permission))

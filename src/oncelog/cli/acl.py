@@ -1,0 +1,247 @@
+"""``oncelog acl``: list, allow, deny, remove and explain access control lists, on any cluster."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.acl_explain import explain
+from oncelog.cli.acl_options import (
+    Cluster,
+    Group,
+    Host,
+    Prefix,
+    Principal,
+    Resources,
+    Topic,
+    TransactionalId,
+    User,
+    check_operations,
+    operation_of,
+    principal_of,
+    print_acls,
+)
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, new_app, open_client
+from oncelog.cli.output import print_json
+
+if TYPE_CHECKING:
+    from oncelog.admin.acls import AclFilter
+    from oncelog.base.acls import AclBinding, Permission
+
+app = new_app("List, allow, deny, remove and explain access control lists.")
+
+Who = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="User:alice, or alice for short; '*': everybody.")]
+What = Annotated[list[str], typer.Argument(metavar="OPERATION…", help="read, write, describe, …, or all.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the entries, make none.")]
+
+
+@app.command("list")
+def list_(
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    cluster: Cluster = False,
+    user: User = None,
+    prefix: Prefix = False,
+    principal: Principal = None,
+    match: Annotated[bool, typer.Option("--match", help="All lists for that name, prefixes and '*' too.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the entries of all resources, or of some.
+
+    \b
+    Examples:
+      oncelog acl list
+      oncelog acl list --topic orders --match
+      oncelog acl list --principal alice --json
+    """
+    from oncelog.admin.acls import list_acls
+
+    resources = Resources(topic, group, transactional_id, cluster, user, prefix)
+    with open_client(bootstrap, properties, command_config) as client:
+        found = [
+            binding for wanted in _filters(resources, principal, match=match) for binding in list_acls(client, wanted)
+        ]
+    if as_json:
+        print_json(found)
+    else:
+        print_acls(found)
+
+
+@app.command()
+def allow(
+    principal: Who,
+    operations: What,
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    cluster: Cluster = False,
+    user: User = None,
+    prefix: Prefix = False,
+    host: Host = None,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Allow a principal something.
+
+    \b
+    Examples:
+      oncelog acl allow alice read --topic orders --group billing
+      oncelog acl allow alice write describe --topic eu- --prefix --host 10.0.0.7
+      oncelog acl allow app write --transactional-id app- --prefix
+    """
+    from oncelog.base.acls import Permission
+
+    wanted = _entries(
+        Resources(topic, group, transactional_id, cluster, user, prefix),
+        principal,
+        operations,
+        host,
+        Permission.ALLOW,
+    )
+    _make(wanted, bootstrap, properties, command_config, dry_run=dry_run, as_json=as_json)
+
+
+@app.command()
+def deny(
+    principal: Who,
+    operations: What,
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    cluster: Cluster = False,
+    user: User = None,
+    prefix: Prefix = False,
+    host: Host = None,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deny a principal something, whatever else allows it.
+
+    \b
+    Examples:
+      oncelog acl deny mallory all --topic '*'
+      oncelog acl deny '*' delete --topic orders
+    """
+    from oncelog.base.acls import Permission
+
+    resources = Resources(topic, group, transactional_id, cluster, user, prefix)
+    wanted = _entries(resources, principal, operations, host, Permission.DENY)
+    _make(wanted, bootstrap, properties, command_config, dry_run=dry_run, as_json=as_json)
+
+
+@app.command()
+def remove(
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    cluster: Cluster = False,
+    user: User = None,
+    prefix: Prefix = False,
+    principal: Principal = None,
+    host: Host = None,
+    operation: Annotated[str | None, typer.Option("--operation", metavar="NAME", help="Only this one.")] = None,
+    allow: Annotated[bool, typer.Option("--allow", help="Only entries that allow.")] = False,
+    deny: Annotated[bool, typer.Option("--deny", help="Only entries that deny.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only shown.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove entries. Shows them first; only --yes removes.
+
+    \b
+    Examples:
+      oncelog acl remove --topic orders --principal alice
+      oncelog acl remove --principal mallory --allow --yes
+    """
+    from oncelog.admin.acls import delete_acls, list_acls
+
+    resources = Resources(topic, group, transactional_id, cluster, user, prefix)
+    if not resources.named() and principal is None:
+        raise typer.BadParameter("name a resource or a --principal: everything is not removed at once")
+    if allow and deny:
+        raise typer.BadParameter("--allow and --deny exclude each other; without either both are meant")
+    kept = operation_of(operation) if operation is not None else None
+    with open_client(bootstrap, properties, command_config) as client:
+        found = [
+            binding
+            for wanted in _filters(resources, principal, match=False)
+            for binding in list_acls(client, wanted)
+            if (kept is None or binding.entry.operation is kept)
+            and host in (None, binding.entry.host)
+            and not (allow and binding.entry.permission.name == "DENY")
+            and not (deny and binding.entry.permission.name == "ALLOW")
+        ]
+        removed = delete_acls(client, found) if yes and found else []
+    if as_json:
+        print_json({"found": found, "removed": removed})
+        return
+    print_acls(removed if yes else found)
+    if found and not yes:
+        print("oncelog: nothing was removed; --yes does it", file=sys.stderr)
+
+
+def _filters(resources: Resources, principal: str | None, *, match: bool) -> list[AclFilter]:
+    """One filter for each resource named, or one for all."""
+    from oncelog.admin.acls import AclFilter
+    from oncelog.base.acls import PatternType
+
+    who = None if principal is None else principal_of(principal)
+    return [
+        AclFilter(pattern.resource_type, pattern.name, PatternType.MATCH if match else pattern.pattern_type, who)
+        for pattern in resources.named()
+    ] or [AclFilter(principal=who)]
+
+
+def _entries(
+    resources: Resources, principal: str, operations: list[str], host: str | None, permission: Permission
+) -> list[AclBinding]:
+    from oncelog.base.acls import AclBinding, AclEntry
+
+    patterns = resources.required()
+    wanted = [operation_of(each) for each in operations]
+    check_operations(patterns, wanted)
+    who = principal_of(principal)
+    return [
+        AclBinding(pattern, AclEntry(who, host or "*", operation, permission))
+        for pattern in patterns
+        for operation in wanted
+    ]
+
+
+def _make(
+    wanted: list[AclBinding],
+    bootstrap: str,
+    properties: list[str] | None,
+    command_config: CommandConfig,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from oncelog.admin.acls import create_acls
+
+    if not dry_run:
+        with open_client(bootstrap, properties, command_config) as client:
+            create_acls(client, wanted)
+    if as_json:
+        print_json(wanted)
+        return
+    print_acls(wanted)
+    if dry_run:
+        print("oncelog: nothing was made", file=sys.stderr)
+
+
+app.command("explain")(explain)

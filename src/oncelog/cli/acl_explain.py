@@ -1,0 +1,131 @@
+"""``oncelog acl explain``: who may do what to a resource, why not me, and the command that would change it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.base.acl_rules import Reason
+from oncelog.cli.acl_options import (
+    Cluster,
+    Group,
+    Host,
+    Resources,
+    Topic,
+    TransactionalId,
+    User,
+    check_operations,
+    command_for,
+    operation_of,
+    principal_of,
+    print_acls,
+    word,
+)
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from oncelog.admin.acls import Decision, Explanation
+    from oncelog.client.blocking.client import Client
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+def explain(
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    cluster: Cluster = False,
+    user: User = None,
+    principal: Annotated[
+        str | None, typer.Option("--principal", metavar="NAME", help="Who asks; default: the user that logs in here.")
+    ] = None,
+    host: Host = None,
+    operation: Annotated[
+        list[str] | None, typer.Option("--operation", "-o", metavar="NAME", help="May be repeated; default: all.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a principal may do to a resource, which entry decides, and what to add where nothing allows it.
+
+    The exit code is 1 if an operation that was named with --operation is not allowed.
+
+    \b
+    Examples:
+      oncelog acl explain --topic orders
+      oncelog acl explain --topic orders --principal alice --operation read --host 10.0.0.7
+      oncelog acl explain --cluster --principal broker --json
+    """
+    from oncelog.admin import acls
+
+    pattern = Resources(topic, group, transactional_id, cluster, user).single()
+    wanted = [operation_of(each) for each in operation or ()]
+    check_operations([pattern], wanted)
+    with open_client(bootstrap, properties, command_config) as client:
+        who = _own_principal(client) if principal is None else principal_of(principal)
+        found = acls.explain(client, pattern.resource_type, pattern.name, who, host or "*", wanted)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    if wanted and not all(decision.allowed for decision in found.decisions):
+        raise typer.Exit(1)
+
+
+def _own_principal(client: Client) -> str:
+    """The principal of who logs in with this client's settings, as brokers name it by default."""
+    security = client.config.security
+    if security is not None and security.sasl is not None and security.sasl.username:
+        return f"User:{security.sasl.username}"
+    return ANONYMOUS
+
+
+def _print(found: Explanation) -> None:
+    where = "" if found.host == "*" else f" from {found.host}"
+    print(f"{found.principal}{where} on {word(found.resource_type)} {found.name}:")
+    print_table(
+        ("operation", "allowed", "because"),
+        [(word(each.operation), "yes" if each.allowed else "no", _because(each)) for each in found.decisions],
+    )
+    missing = [each for each in found.decisions if not each.allowed]
+    if missing:
+        print("\nTo allow it:" if len(missing) == 1 else "\nTo allow one of them:")
+        for each in missing:
+            print(f"  {_remedy(found, each)}")
+    if found.lists:
+        print("\nAll entries for it:")
+        print_acls(found.lists)
+    if found.host == "*" and any(entry.host != "*" for _, entry in found.lists):
+        print("\nEntries for single hosts count only with --host.")
+    if found.super_users is None:
+        print("\nThe brokers do not tell who their super users are: these may do everything.")
+
+
+def _because(decision: Decision) -> str:
+    if decision.reason is Reason.SUPER_USER:
+        return "a super user may do everything"
+    if decision.reason is Reason.DEFAULT_ALLOW:
+        return "no ACL is for it, and allow.everyone.if.no.acl.found is true"
+    if decision.acl is None:
+        return "no ACL allows it"
+    pattern, entry = decision.acl
+    name = f"{pattern.name}…" if word(pattern.pattern_type) == "prefixed" else pattern.name
+    verb = "is allowed" if decision.allowed else "is denied"
+    place = "" if entry.host == "*" else f" from {entry.host}"
+    return f"{entry.principal}{place} {verb} {word(entry.operation)} on {word(pattern.resource_type)} {name}"
+
+
+def _remedy(found: Explanation, decision: Decision) -> str:
+    """The command that would let it through: take away what denies it, or add what allows it."""
+    from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission, ResourcePattern
+
+    if decision.acl is not None:
+        return command_for("remove", decision.acl)
+    pattern = ResourcePattern(found.resource_type, PatternType.LITERAL, found.name)
+    return command_for(
+        "allow", AclBinding(pattern, AclEntry(found.principal, "*", decision.operation, Permission.ALLOW))
+    )

@@ -1,0 +1,152 @@
+"""Options that the commands of ``oncelog acl`` share: which resource, which entries; and how entries are printed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from oncelog.base.acls import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from oncelog.cli.output import print_table
+
+Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*': all of them.")]
+Group = Annotated[str | None, typer.Option("--group", metavar="ID", help="A consumer group; '*': all of them.")]
+TransactionalId = Annotated[
+    str | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id; '*': all of them.")
+]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+User = Annotated[str | None, typer.Option("--user", metavar="PRINCIPAL", help="A user, as the owner of tokens.")]
+Prefix = Annotated[bool, typer.Option("--prefix", help="All whose names begin so.")]
+Principal = Annotated[
+    str | None, typer.Option("--principal", metavar="NAME", help="User:alice, or alice for short; '*': everybody.")
+]
+Host = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="The address that clients come from.")]
+
+OPTIONS: Final = {
+    ResourceType.TOPIC: "--topic",
+    ResourceType.GROUP: "--group",
+    ResourceType.TRANSACTIONAL_ID: "--transactional-id",
+    ResourceType.USER: "--user",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources that a command line names."""
+
+    topic: str | None
+    group: str | None
+    transactional_id: str | None
+    cluster: bool
+    user: str | None = None
+    prefix: bool = False
+
+    def named(self) -> list[ResourcePattern]:
+        """The patterns, one for each option. Raises BadParameter for a prefix of all names."""
+        kind = PatternType.PREFIXED if self.prefix else PatternType.LITERAL
+        values = zip(OPTIONS, (self.topic, self.group, self.transactional_id, self.user), strict=True)
+        found = [ResourcePattern(resource_type, kind, name) for resource_type, name in values if name is not None]
+        if self.prefix and any(pattern.name in ("", "*") for pattern in found):
+            raise typer.BadParameter(
+                "a prefix is the beginning of names; '*' means all without it", param_hint="--prefix"
+            )
+        if self.cluster:
+            found.append(ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME))
+        return found
+
+    def required(self) -> list[ResourcePattern]:
+        """The patterns. Raises BadParameter where there is none."""
+        found = self.named()
+        if not found:
+            raise typer.BadParameter(f"name a resource: {', '.join(OPTIONS.values())} or --cluster")
+        return found
+
+    def single(self) -> ResourcePattern:
+        """The only pattern. Raises BadParameter where there is none, or more than one."""
+        found = self.required()
+        if len(found) > 1:
+            raise typer.BadParameter("name one resource")
+        return found[0]
+
+
+def principal_of(text: str) -> str:
+    """A principal; a bare name is that of a user."""
+    return text if ":" in text else f"User:{text}"
+
+
+def operation_of(text: str) -> Operation:
+    """An operation by its name (``read``, ``describe-configs``, ``DescribeConfigs``). Raises BadParameter."""
+    wanted = text.replace("-", "").replace("_", "").lower()
+    for operation in Operation:
+        if operation >= Operation.ALL and operation.name.replace("_", "").lower() == wanted:
+            return operation
+    words = ", ".join(word(each) for each in Operation if each >= Operation.ALL)
+    raise typer.BadParameter(f"there is no operation {text!r}; there are {words}")
+
+
+def word(code: Operation | ResourceType | PatternType | Permission) -> str:
+    """A code as commands spell it: ``describe-configs``."""
+    return code.name.lower().replace("_", "-")
+
+
+def check_operations(patterns: Iterable[ResourcePattern], operations: Iterable[Operation]) -> None:
+    """Raise BadParameter for an operation that no request ever asks for on such a resource."""
+    for pattern in patterns:
+        known = OPERATIONS[pattern.resource_type]
+        for operation in operations:
+            if operation not in (Operation.ALL, *known):
+                raise typer.BadParameter(
+                    f"nothing asks for {word(operation)} on a {word(pattern.resource_type)}; it has all, "
+                    + ", ".join(map(word, known))
+                )
+
+
+def print_acls(bindings: Iterable[AclBinding]) -> None:
+    """A table of entries."""
+    print_table(
+        ("resource", "pattern", "name", "principal", "host", "permission", "operation"),
+        [
+            (
+                word(pattern.resource_type),
+                word(pattern.pattern_type),
+                pattern.name,
+                entry.principal,
+                entry.host,
+                word(entry.permission),
+                word(entry.operation),
+            )
+            for pattern, entry in bindings
+        ],
+    )
+
+
+def command_for(verb: str, binding: AclBinding) -> str:
+    """The command line that makes an entry (``allow``, ``deny``) or removes it (``remove``)."""
+    pattern, entry = binding
+    named = OPTIONS.get(pattern.resource_type)
+    parts = ["oncelog", "acl", verb]
+    resource = ["--cluster"] if named is None else [named, pattern.name]
+    if verb == "remove":
+        parts += ["--principal", entry.principal, "--operation", word(entry.operation)]
+    else:
+        parts += [entry.principal, word(entry.operation)]
+    parts += resource
+    if pattern.pattern_type is PatternType.PREFIXED:
+        parts.append("--prefix")
+    if entry.host != "*":
+        parts += ["--host", entry.host]
+    if verb == "remove":
+        parts.append(f"--{word(entry.permission)}")
+    return shlex.join(parts)

@@ -1,0 +1,36 @@
+"""The metrics of access control in Prometheus' words; without an authorizer nothing is denied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from oncelog.base.acls import Operation, ResourceType, kafka_word
+from oncelog.node.monitoring.access_log import acl_count
+
+if TYPE_CHECKING:
+    from oncelog.node.node import Node
+
+
+def access_metrics(node: Node) -> Iterator[Metric]:
+    """Denials, changes and the number of entries."""
+    log = node.access.log
+    denials: Mapping[tuple[Operation, ResourceType], int] = {} if log is None else log.denied
+    changed: Mapping[str, int] = {} if log is None else log.changes
+    denied = CounterMetricFamily(
+        "oncelog_authorizer_denied", "Operations that were asked for and denied.", labels=["operation", "resource"]
+    )
+    for (operation, resource), count in sorted(denials.items()):
+        denied.add_metric([kafka_word(operation), kafka_word(resource)], count)
+    yield denied
+    changes = CounterMetricFamily(
+        "oncelog_acl_changes", "Entries of access control lists changed by requests here.", labels=["change"]
+    )
+    for verb, count in sorted(changed.items()):
+        changes.add_metric([verb.lower()], count)
+    yield changes
+    yield GaugeMetricFamily(
+        "oncelog_acls", "Entries of access control lists in the cluster.", value=acl_count(node.cluster.image)
+    )

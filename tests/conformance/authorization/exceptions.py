@@ -1,0 +1,38 @@
+"""What may differ between Apache Kafka's answers and ours, beside what may in the golden corpus, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tests.conformance.authorization.script import Answer
+from tests.conformance.golden.exceptions import leave_out_what_cannot_agree
+
+
+def adapt(api: str, recorded: Any, ours: Any) -> None:
+    """Take from both answers what the two brokers cannot have in common."""
+    leave_out_what_cannot_agree(api, recorded, ours)
+    for answer in (recorded, ours):
+        if api == "DescribeAcls":
+            answer.resources.sort(key=lambda each: (each.resource_type, each.resource_name, each.pattern_type))
+            for resource in answer.resources:
+                resource.acls = [Entries(acls=sorted(map(_entry, resource.acls)))]
+        elif api == "DeleteAcls":
+            for result in answer.filter_results:
+                result.matching_acls = [Entries(acls=sorted(map(_entry, result.matching_acls)))]
+
+
+@dataclass
+class Entries:
+    """Entries without an order, which no broker promises."""
+
+    acls: list[tuple[Any, ...]]
+
+
+def _entry(acl: Any) -> tuple[Any, ...]:
+    return tuple(str(getattr(acl, field.name)) for field in fields(acl))
+
+
+def excused(answer: Answer, line: str) -> bool:
+    """True for a difference that is no difference of rights: a follower is told of the leader's address, too."""
+    return answer.question == "fetch-as-replica" and line.startswith("node_endpoints")

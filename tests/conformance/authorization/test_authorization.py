@@ -1,0 +1,92 @@
+"""Every API and version, asked by principals with one right each: the answers of Apache Kafka's StandardAuthorizer.
+
+The script that was recorded is run against a node in memory, whose connections are given their principals directly. The
+answers are compared field by field; `exceptions.py` says what may differ and why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import pytest
+
+from tests.conformance.authorization.corpus import PROPERTIES, Recorded, load
+from tests.conformance.authorization.exceptions import adapt, excused
+from tests.conformance.authorization.questions import QUESTIONS
+from tests.conformance.authorization.script import Answer, answers
+from tests.conformance.authorization.world import HOST
+from tests.conformance.golden.compare import Translation, differences
+from tests.scenario.node.driver import Driver, Peer
+
+SHOWN: Final = 40
+
+
+class Principals:
+    """A connection for each principal to a node in memory."""
+
+    def __init__(self) -> None:
+        self.driver = Driver(PROPERTIES)
+        self.driver.node.partitions.measure_disk = lambda: (1_000, 1_000)
+        self._peers: dict[str, Peer] = {}
+
+    def ask(self, principal: str, message: Any, version: int) -> Any:
+        """The answer to a principal; None when the node closed the connection."""
+        peer = self._peers.get(principal)
+        if peer is None:
+            peer = self._peers[principal] = self.driver.connect(principal=f"User:{principal}", host=f"/{HOST}")
+        peer.send(message, version)
+        if peer.closed:
+            del self._peers[principal]
+            return None
+        for _ in range(100):
+            if peer.responses:
+                return peer.responses.popleft()
+            self.driver.advance(100)
+        raise AssertionError(f"no response to {message}")
+
+
+def different(recorded: Recorded, ours: Answer, translation: Translation) -> list[str]:
+    """What differs in one answer."""
+    if (recorded.response is None) != (ours.response is None):
+        closing = "Apache Kafka closes" if recorded.response is None else "ours closes"
+        return [f"{closing} the connection"]
+    if recorded.response is None:
+        return []
+    api = type(ours.request).__name__.removesuffix("Request")
+    theirs = ours.request.response_class().decode(recorded.response, ours.version)
+    mine = ours.request.response_class().decode(
+        b"".join(bytes(chunk) for chunk in ours.response.encode(ours.version)), ours.version
+    )
+    adapt(api, theirs, mine)
+    return [line for line in differences(api, theirs, mine, translation) if not excused(ours, line)]
+
+
+@pytest.mark.slow
+def test_every_answer_is_apache_kafkas() -> None:
+    translation = Translation()
+    found: list[str] = []
+    asked: Counter[str] = Counter()
+    for recorded, ours in zip(load(), answers(Principals().ask), strict=True):
+        assert recorded.label == ours.label
+        asked[ours.question] += 1
+        found += [f"{ours.label}: {line}" for line in different(recorded, ours, translation)]
+    assert not found, f"{len(found)} differences:\n" + "\n".join(found[:SHOWN])
+    assert set(QUESTIONS) <= set(asked)
+
+
+def main(only: str = "") -> None:
+    """Print all differences, or those of the questions whose names begin so."""
+    translation = Translation()
+    by_label: dict[str, list[Recorded]] = {}
+    for each in load():
+        by_label.setdefault(each.label, []).append(each)
+    for ours in answers(Principals().ask, only):
+        for line in different(by_label[ours.label].pop(0), ours, translation):
+            print(f"{ours.label}: {line}")
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(*sys.argv[1:])
