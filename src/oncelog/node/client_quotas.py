@@ -17,6 +17,7 @@ from oncelog.core.controller.client_quotas import (
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    address_text,
     quotas_of,
 )
 from oncelog.core.controller.entity_writes import configs_of
@@ -64,7 +65,7 @@ class ClientQuotas:
         for entity in changed:
             quotas = quotas_of(configs_of(image, entity))
             if entity.ip is not None:
-                self.connections.set_limit(entity.ip, quotas.get(CONNECTION_CREATION_RATE))
+                self.connections.set_limit(address_text(entity.ip), quotas.get(CONNECTION_CREATION_RATE))
                 continue
             for key, limits in self._by_key.items():
                 limits.set((entity.user, entity.client_id), quotas.get(key))

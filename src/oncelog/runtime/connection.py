@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from oncelog.base.errors import PeerError
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
-from oncelog.base.units import KIB
+from oncelog.base.units import KIB, SECOND_MS
 from oncelog.node.events import ConnectionClosed, ConnectionOpened, RequestReceived
 from oncelog.runtime.connection_quotas import ConnectionQuotas
 from oncelog.runtime.effect_runner import EffectRunner
@@ -86,7 +86,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.open(ANONYMOUS)
 
     def accept(self, transport: asyncio.Transport) -> bool:
-        """Count the connection; False if it is refused, and closed."""
+        """Count the connection; False if it is refused, and closed, at once or after its quota's delay."""
         self._transport = transport
         self.last_active_s = self._loop.time()
         peer = transport.get_extra_info("peername")
@@ -94,6 +94,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         is_ending = self._effect_runner.stopped.done()  # it was accepted just before, and nobody else would close it
         if is_ending or not self._quotas.admit(self, peer[0] if peer else "?"):
             transport.abort()
+            return False
+        delay_ms = self._quotas.too_often_ms(peer[0] if peer else "?")
+        if delay_ms:
+            self.pause_reading("too often")
+            self._loop.call_later(delay_ms / SECOND_MS, transport.abort)
             return False
         sock = transport.get_extra_info("socket")
         if sock is not None:

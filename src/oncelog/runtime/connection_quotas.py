@@ -2,7 +2,8 @@
 
 Kafka's keys: ``max.connections``, ``max.connections.per.ip``, ``connections.max.idle.ms`` (negative: never); and
 ``oncelog.buffered.max.bytes`` for what unfinished requests and unsent responses may hold together,
-``oncelog.connection.stalled.ms`` for how long a peer may leave one so.
+``oncelog.connection.stalled.ms`` for how long a peer may leave one so. An address that connects more often than its
+quota allows (KIP-612) is held unread for a moment and closed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,16 @@ class ConnectionQuotas:
     """Counts connections and the bytes held for them, and enforces their limits."""
 
     def __init__(
-        self, *, limits: Callable[[], tuple[int, int]], max_held_bytes: int, max_idle_s: float, max_stalled_s: float
+        self,
+        *,
+        limits: Callable[[], tuple[int, int]],
+        max_held_bytes: int,
+        max_idle_s: float,
+        max_stalled_s: float,
+        too_often_ms: Callable[[str], int] = lambda _ip: 0,
     ) -> None:
+        self.too_often_ms = too_often_ms
+        """Counts a new connection of an address; not 0: the time after which it is to be closed unread."""
         self._limits = limits
         """Gives the maximum of connections, and of those from one address; both may change while the broker runs."""
         self._max_held_bytes = max_held_bytes

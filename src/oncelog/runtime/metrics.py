@@ -25,6 +25,7 @@ from oncelog.node.monitoring.traffic import LATENCY_BOUNDS_MS, api_name
 from oncelog.ports import Clock
 from oncelog.runtime.access_metrics import access_metrics
 from oncelog.runtime.cluster_metrics import cluster_metrics
+from oncelog.runtime.quota_metrics import quota_metrics
 from oncelog.runtime.transaction_metrics import transaction_metrics
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Metrics(Collector):
         yield from transaction_metrics(self._node, self._clock.now_ms())
         yield from cluster_metrics(self._node)
         yield from access_metrics(self._node)
+        yield from quota_metrics(self._node, self._clock.now_ms())
         yield from self._runtime()
 
     def _build_info(self) -> Metric:

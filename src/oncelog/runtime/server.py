@@ -111,6 +111,7 @@ class Server:
             max_held_bytes=int(config.get("oncelog.buffered.max.bytes")),
             max_idle_s=int(config.get("connections.max.idle.ms")) / SECOND_MS,
             max_stalled_s=int(config.get("oncelog.connection.stalled.ms")) / SECOND_MS,
+            too_often_ms=self._connects_too_often_ms,
         )
         self._acceptors = acceptors = Acceptors(self.settings, self._quotas, self._bound)
         await acceptors.bind()
@@ -177,6 +178,9 @@ class Server:
 
     def _disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
         return measure if self._flight_recording is None else self._flight_recording.recorder.disk(measure)
+
+    def _connects_too_often_ms(self, address: str) -> int:
+        return self.node.cluster.quotas.connections.admit(address, self.clock.now_ms())
 
     def _connection_limits(self) -> tuple[int, int]:
         config = self.node.cluster.config

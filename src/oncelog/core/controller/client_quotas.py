@@ -97,6 +97,14 @@ def quotas_of(configs: Mapping[str, str]) -> Mapping[str, float]:
     return MappingProxyType({key: float(text) for key, text in configs.items() if key in QUOTA_KEYS})
 
 
+def address_text(address: str) -> str:
+    """An address as connections show theirs; what is none (the default) as it is."""
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return address
+
+
 def _checked(entity: QuotaEntity) -> tuple[ClientEntity, Mapping[str, _Kind]]:
     """The entity, and the keys it may set."""
     if not entity:

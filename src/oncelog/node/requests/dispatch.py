@@ -115,7 +115,7 @@ class Requests:
         self._runnable = runnable
         self._outbox = outbox
         self._logins = logins
-        self._throttling = throttling
+        self.throttling = throttling
         self._quotas = throttling.quotas
         self._loaded: dict[int, _Loaded] = {}
         self.traffic = Traffic()
@@ -332,7 +332,7 @@ class Requests:
     ) -> None:
         """Fill a slot; None means that the protocol has no response here (Produce with acks=0)."""
         try:
-            throttle_ms = self._throttling.answered(api.key, context, response) if self._quotas.enabled else 0
+            throttle_ms = self.throttling.answered(api.key, context, response) if self._quotas.enabled else 0
             if connection.open:
                 if response is None:
                     slot.chunks = ()
@@ -365,6 +365,7 @@ class Requests:
         answered."""
         if not connection.open:
             return
+        self.throttling.muted += connection.muting is None
         connection.mute(self._deadlines.now_ms + throttle_ms)
         if not connection.paused:
             connection.paused = True
@@ -372,8 +373,11 @@ class Requests:
         self._deadlines.at(connection.muted_until_ms, partial(self._unmute, connection))
 
     def _unmute(self, connection: Connection, now_ms: int) -> None:
-        if connection.open and connection.muting is not None and now_ms >= connection.muted_until_ms:
-            connection.unmute()
+        if connection.muting is None or now_ms < connection.muted_until_ms:
+            return
+        self.throttling.muted -= 1
+        connection.unmute()
+        if connection.open:
             self._flush(connection)
             self._decide_postponed(connection)
 

@@ -33,6 +33,8 @@ class Throttling:
 
     def __init__(self, quotas: ClientQuotas) -> None:
         self.quotas = quotas
+        self.muted = 0
+        """Connections that are not read now, also those that have closed meanwhile."""
 
     def answered(self, api_key: int, context: Context, response: Message | None) -> int:
         """Count a request, and put the time to wait in its response; the time in milliseconds, 0 for none."""
