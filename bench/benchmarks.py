@@ -26,6 +26,7 @@ from bench.peers import (
     delete_topics,
     running,
 )
+from bench.quotas import quotas
 from bench.report import Comparison, Figures, narrowed, paired
 from bench.spark_sink import OURS as OUR_SINK
 from bench.spark_sink import THEIRS as THEIR_SINK
@@ -454,7 +455,8 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "spark-source": spark_source,
     "arrow": arrow,
     "audit": audit,
+    "quotas": quotas,
     **CLUSTER_BENCHMARKS,
 }
-WITHOUT_KAFKA: Final = frozenset({"start-cpython", "cluster-cores", "cluster-sync"})
+WITHOUT_KAFKA: Final = frozenset({"start-cpython", "quotas", "cluster-cores", "cluster-sync"})
 """Those that run no Apache Kafka."""

@@ -15,6 +15,7 @@ from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId, TopicName
 from oncelog.core.controller.image import Brokers, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
+from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import (
     cluster_operations,
@@ -43,7 +44,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
     ErrorCode.UNKNOWN_SERVER_ERROR: "neither name nor id (version 12), which Apache Kafka does not expect",
     ErrorCode.INVALID_REQUEST: "a null name or an id before version 12",
-    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no live leader",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no live leader, or the client's quota does not allow the topic "
+    "to be created now: ask again",
     ErrorCode.LISTENER_NOT_FOUND: "the leader has no listener of the name by which the client came",
     ErrorCode.INVALID_REPLICATION_FACTOR: "an automatic creation asks for more replicas than there are brokers",
     ErrorCode.POLICY_VIOLATION: "an automatic creation of too many partitions at once",
@@ -104,8 +106,11 @@ def _create_then_answer(
                 refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     creatable = [name for name in missing if name not in refused]
     if creatable:
-        refusals = yield from auto_create(context.cluster, creatable)
-        refused.update((TopicName(name), refusal.error_code) for name, refusal in refusals.items())
+        charges = PartitionCharges(context.cluster.quotas, context, strict=True)
+        refusals = yield from auto_create(context.cluster, creatable, charges.charge)
+        for name, refusal in refusals.items():
+            is_throttled = refusal.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            refused[TopicName(name)] = ErrorCode.LEADER_NOT_AVAILABLE if is_throttled else refusal.error_code
     response = _respond(request, context, [])
     for start in range(0, len(names), _MANY):
         if len(names) > _MANY:

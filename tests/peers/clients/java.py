@@ -47,6 +47,32 @@ def topics(bootstrap: str) -> None:
     expect("jt-one" not in _run(tools, "kafka-topics", "--list"), "the topic is gone")
 
 
+def quotas(bootstrap: str) -> None:
+    """kafka-configs: quotas of users, client ids, both and addresses; set, shown, taken away, refused."""
+    tools = KafkaTools(bootstrap)
+    alice = ("--entity-type", "users", "--entity-name", "jq alice")
+    default_client = ("--entity-type", "clients", "--entity-default")
+    address = ("--entity-type", "ips", "--entity-name", "127.0.0.9")
+
+    def configs(*arguments: str, code: int = 0) -> str:
+        return _run(tools, "kafka-configs", *arguments, code=code)
+
+    configs("--alter", *alice, "--add-config", "producer_byte_rate=1024,request_percentage=12.5")
+    configs("--alter", *alice, *default_client, "--add-config", "consumer_byte_rate=2048")
+    configs("--alter", *default_client, "--add-config", "controller_mutation_rate=1000.5")
+    configs("--alter", *address, "--add-config", "connection_creation_rate=100")
+    configs("--alter", *address, "--add-config", "producer_byte_rate=100", code=1)
+    shown = configs("--describe", "--entity-type", "users")
+    expect("'jq alice'" in shown and "request_percentage=12.5" in shown, shown)
+    shown = configs("--describe", *alice, *default_client)
+    expect("consumer_byte_rate=2048.0" in shown, shown)
+    expect("controller_mutation_rate=1000.5" in configs("--describe", *default_client), "the default client id")
+    expect("connection_creation_rate=100.0" in configs("--describe", "--entity-type", "ips"), "the address")
+    configs("--alter", *alice, "--delete-config", "producer_byte_rate")
+    shown = configs("--describe", *alice)
+    expect("producer_byte_rate" not in shown and "request_percentage=12.5" in shown, shown)
+
+
 def cluster(bootstrap: str) -> None:
     """The tools that look at brokers: versions, features, log directories, cluster id, elections."""
     tools = KafkaTools(bootstrap)
@@ -145,6 +171,7 @@ def performance(bootstrap: str) -> None:
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "topics": topics,
+    "quotas": quotas,
     "cluster": cluster,
     "records": records,
     "groups": groups,

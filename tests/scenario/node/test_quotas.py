@@ -10,7 +10,7 @@ from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, Cre
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from oncelog.wire.messages.metadata import MetadataRequest
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import FETCH_VERSION, PRODUCE_VERSION, batch, create_topic, fetch, fetched, produce
 
@@ -228,3 +228,13 @@ def test_a_charge_is_taken_once_however_often_the_request_is_decided() -> None:
     assert [peer.responses.popleft().topics[0].error_code, other.responses.popleft().topics[0].error_code] == [0, 36]
     (usage,) = driver.node.cluster.quotas.mutations.usage(driver.now_ms)
     assert usage.rate == 11 - 16
+
+
+def test_a_topic_over_the_quota_does_not_come_into_being_by_itself() -> None:
+    driver, peer = started(controller_mutation_rate=2.0)
+    assert peer.ask(new_topic("a", 30), 7).topics[0].error_code == 0
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="b")], allow_auto_topic_creation=True)
+    assert peer.ask(asked, 9).topics[0].error_code == 5  # LEADER_NOT_AVAILABLE: clients ask again
+    assert "b" not in driver.node.cluster.image.topics
+    driver.advance(4000)
+    assert peer.ask(asked, 9).topics[0].error_code == 0

@@ -13,7 +13,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicId, TopicName
 from oncelog.core.controller.internal_topics import replication_factor, transaction_log_min_isr
 from oncelog.core.controller.outcomes import Decided, Refusal
-from oncelog.core.controller.topics import CreatedTopic, NewTopic, create_topics
+from oncelog.core.controller.topics import Charge, CreatedTopic, NewTopic, create_topics, free
 from oncelog.handlers.support.metadata_changes import committed
 from oncelog.handlers.support.ports import ClusterView
 from oncelog.handlers.support.waits import Steps
@@ -31,9 +31,9 @@ def new_topic_id(cluster: ClusterView) -> TopicId:
     return TopicId(bytes(value))
 
 
-def auto_create(cluster: ClusterView, names: Sequence[str]) -> Steps[Mapping[str, Refusal]]:
+def auto_create(cluster: ClusterView, names: Sequence[str], charge: Charge = free) -> Steps[Mapping[str, Refusal]]:
     """Create topics with the broker's defaults; those that exist count as created. Returns what was refused."""
-    outcomes = yield from committed(lambda: _decide(cluster, names))
+    outcomes = yield from committed(lambda: _decide(cluster, names, charge))
     return {
         name: outcome
         for name, outcome in zip(names, outcomes, strict=True)
@@ -51,10 +51,10 @@ def ensure_internal_topic(cluster: ClusterView, topic: TopicName) -> Steps[Error
     return ErrorCode.NONE if topic in cluster.image.topics else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _decide(cluster: ClusterView, names: Sequence[str]) -> Decided[CreatedTopic]:
+def _decide(cluster: ClusterView, names: Sequence[str], charge: Charge) -> Decided[CreatedTopic]:
     image, config = cluster.image, cluster.config
     topics = [topic_with_defaults(image, config, name) for name in names]
-    return create_topics(image, config, topics, lambda: new_topic_id(cluster))
+    return create_topics(image, config, topics, lambda: new_topic_id(cluster), charge=charge)
 
 
 def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) -> NewTopic:
