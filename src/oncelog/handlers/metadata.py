@@ -108,9 +108,9 @@ def _create_then_answer(
     if creatable:
         charges = PartitionCharges(context.cluster.quotas, context, strict=True)
         refusals = yield from auto_create(context.cluster, creatable, charges.charge)
-        for name, refusal in refusals.items():
+        for created, refusal in refusals.items():
             is_throttled = refusal.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            refused[TopicName(name)] = ErrorCode.LEADER_NOT_AVAILABLE if is_throttled else refusal.error_code
+            refused[TopicName(created)] = ErrorCode.LEADER_NOT_AVAILABLE if is_throttled else refusal.error_code
     response = _respond(request, context, [])
     for start in range(0, len(names), _MANY):
         if len(names) > _MANY:

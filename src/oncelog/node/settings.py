@@ -14,8 +14,18 @@ from oncelog.core.configs.providers import Kind as Kind
 from oncelog.core.configs.providers import Provider as Provider
 from oncelog.core.configs.providers import resolve as resolve
 from oncelog.node.listeners.endpoints import Listeners, read_listeners
+from oncelog.node.listeners.exposure import exposures
 
-__all__ = ["Address", "BrokerConfig", "ConfigError", "Settings", "parse_address", "parse_properties", "read_settings"]
+__all__ = [
+    "Address",
+    "BrokerConfig",
+    "ConfigError",
+    "Listeners",
+    "Settings",
+    "parse_address",
+    "parse_properties",
+    "read_settings",
+]
 
 Address = tuple[str, int]
 """Host and port."""
@@ -59,7 +69,7 @@ def read_settings(
         entries = (str(Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, host, port)),)
     listeners = read_listeners(config, entries)
     _check_sasl(config, listeners)
-    return Settings(config, data_directory, listeners, warnings)
+    return Settings(config, data_directory, listeners, [*warnings, *exposures(config, listeners)])
 
 
 def _check_sasl(config: BrokerConfig, listeners: Listeners) -> None:

@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from oncelog.base.errors import PeerError
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
-from oncelog.base.units import KIB, SECOND_MS
+from oncelog.base.units import KIB
 from oncelog.node.events import ConnectionClosed, ConnectionOpened, RequestReceived
 from oncelog.runtime.connection_quotas import ConnectionQuotas
 from oncelog.runtime.effect_runner import EffectRunner
@@ -82,32 +82,43 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is there."""
-        if self.accept(cast("asyncio.Transport", transport)):  # uvloop's is one, without saying so
-            self.open(ANONYMOUS)
+        # uvloop's is a Transport, without saying so
+        self.accept(cast("asyncio.Transport", transport), lambda: self.open(ANONYMOUS))
 
-    def accept(self, transport: asyncio.Transport) -> bool:
-        """Count the connection; False if it is refused, and closed, at once or after its quota's delay."""
+    def accept(self, transport: asyncio.Transport, admitted: Callable[[], None]) -> None:
+        """Count the connection: refuse it, or call ``admitted``, at once or when it is its turn."""
         self._transport = transport
         self.last_active_s = self._loop.time()
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         is_ending = self._effect_runner.stopped.done()  # it was accepted just before, and nobody else would close it
-        if is_ending or not self._quotas.admit(self, peer[0] if peer else "?"):
+        ip = peer[0] if peer else "?"
+        delay_s = None if is_ending else self._quotas.admit(self, ip, self._listener.name, self.last_active_s)
+        if delay_s is None:
             transport.abort()
-            return False
-        delay_ms = self._quotas.too_often_ms(peer[0] if peer else "?")
-        if delay_ms:
-            self.pause_reading("too often")
-            self._loop.call_later(delay_ms / SECOND_MS, transport.abort)
-            return False
+            return
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return True
+        closes_after_s = self._quotas.address_delay_s(ip)
+        if not delay_s and not closes_after_s:
+            admitted()
+            return
+        transport.pause_reading()
+        if closes_after_s:
+            self._loop.call_later(closes_after_s, transport.abort)
+        else:
+            self._loop.call_later(delay_s, self._wait_is_over, transport, admitted)
 
-    def open(self, principal: str) -> None:
-        """Take requests, of ``principal`` as far as the connection itself tells."""
-        transport = self._transport
+    def _wait_is_over(self, transport: asyncio.Transport, admitted: Callable[[], None]) -> None:
+        if not transport.is_closing() and not self._effect_runner.stopped.done():
+            transport.resume_reading()
+            admitted()
+
+    def open(self, principal: str, transport: asyncio.Transport | None = None) -> None:
+        """Take requests, of ``principal`` as far as the connection itself tells, over ``transport`` if it is not the
+        one that was accepted."""
+        self._transport = transport = transport or self._transport
         assert transport is not None
         self._sending = SendQueue(transport, self._effect_runner.disk, self._lost_file)
         self._effect_runner.connections[self.id] = self

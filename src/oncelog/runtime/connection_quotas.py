@@ -1,6 +1,6 @@
 """Quotas over all connections: how many there may be, from one address too, and how much memory they may take.
 
-Kafka's keys: ``max.connections``, ``max.connections.per.ip``, ``connections.max.idle.ms`` (negative: never); and
+Kafka's keys: those of ``connection_limits``, and ``connections.max.idle.ms`` (negative: never); and
 ``oncelog.buffered.max.bytes`` for what unfinished requests and unsent responses may hold together,
 ``oncelog.connection.stalled.ms`` for how long a peer may leave one so. An address that connects more often than its
 quota allows (KIP-612) is held unread for a moment and closed.
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from oncelog.runtime.connection_limits import ConnectionLimits
 from oncelog.runtime.peer import Peer
 
 _LOG: Final = logging.getLogger("oncelog.broker")
@@ -27,23 +28,19 @@ class ConnectionQuotas:
     """Counts connections and the bytes held for them, and enforces their limits."""
 
     def __init__(
-        self,
-        *,
-        limits: Callable[[], tuple[int, int]],
-        max_held_bytes: int,
-        max_idle_s: float,
-        max_stalled_s: float,
-        too_often_ms: Callable[[str], int] = lambda _ip: 0,
+        self, *, limits: ConnectionLimits, max_held_bytes: int, max_idle_s: float, max_stalled_s: float
     ) -> None:
-        self.too_often_ms = too_often_ms
-        """Counts a new connection of an address; not 0: the time after which it is to be closed unread."""
         self._limits = limits
-        """Gives the maximum of connections, and of those from one address; both may change while the broker runs."""
+        self.address_delay_s: Callable[[str], float] = lambda _ip: 0.0
+        """Time after which a new connection from an address is closed, because that one connects too often; 0: it is
+        let in. Set by whoever keeps the rates of addresses."""
         self._max_held_bytes = max_held_bytes
         self._max_idle_s = max_idle_s if max_idle_s >= 0 else inf
         self._max_stalled_s = max_stalled_s
         self._by_ip: Counter[str] = Counter()
-        self._admitted: dict[Peer, str] = {}
+        self._by_listener: Counter[str] = Counter()
+        self._admitted: dict[Peer, tuple[str, str]] = {}
+        """Address and listener by connection."""
         self._paused: dict[Peer, None] = {}
         self._favoured: Peer | None = None
         """Above the bound of held bytes, the one connection that still reads: else all might wait for each other."""
@@ -57,22 +54,39 @@ class ConnectionQuotas:
         """The number of open connections."""
         return len(self._admitted)
 
-    def admit(self, connection: Peer, ip: str) -> bool:
-        """Count a new connection; False if a limit refuses it."""
-        max_connections, max_per_ip = self._limits()
-        if len(self._admitted) >= max_connections or self._by_ip.get(ip, 0) >= max_per_ip:
+    def admit(self, connection: Peer, ip: str, listener: str, now_s: float) -> float | None:
+        """Count a new connection: the time for which it has to wait, or None if a limit refuses it."""
+        limits = self._limits
+        is_full = len(self._admitted) >= limits.of_broker()
+        if is_full and limits.is_protected(listener):
+            self._make_room(listener)
+            is_full = False
+        if (
+            is_full
+            or self._by_listener.get(listener, 0) >= limits.of_listener(listener)
+            or self._by_ip.get(ip, 0) >= limits.of_address(ip)
+        ):
             self.refused += 1
             _LOG.warning("refusing connection from %s: too many connections", connection.peer)
-            return False
-        self._admitted[connection] = ip
+            return None
+        self._admitted[connection] = ip, listener
         self._by_ip[ip] += 1
-        return True
+        self._by_listener[listener] += 1
+        return limits.delay_s(listener, now_s)
+
+    def _make_room(self, protected: str) -> None:
+        """Close the connection of another listener that was silent for the longest: brokers must reach each other."""
+        others = [each for each, (_, listener) in self._admitted.items() if listener != protected]
+        if others:
+            self._cut(min(others, key=lambda each: each.last_active_s), "a broker needs its place")
 
     def leave(self, connection: Peer, held_bytes: int) -> None:
         """Forget a closed connection and the bytes held for it."""
-        ip = self._admitted.pop(connection, None)
-        if ip is None:
+        found = self._admitted.pop(connection, None)
+        if found is None:
             return
+        ip, listener = found
+        self._by_listener[listener] -= 1
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:
             del self._by_ip[ip]

@@ -147,11 +147,12 @@ class DiskFile:
 
 
 class DiskFiles:
-    """The files below ``root``, which is created when missing. ``max_open_files`` defaults to half the soft limit."""
+    """The files below ``root``, which is created when missing, for its owner only. ``max_open_files`` defaults to half
+    the soft limit."""
 
     def __init__(self, root: str | Path, *, max_open_files: int | None = None) -> None:
         self._root = os.path.abspath(root)
-        os.makedirs(self._root, exist_ok=True)
+        os.makedirs(self._root, mode=0o700, exist_ok=True)
         self._lock = threading.Lock()
         self._recent: OrderedDict[int, DiskFile] = OrderedDict()
         self._known: dict[str, WeakValueDictionary[str, DiskFile]] = {}

@@ -26,6 +26,7 @@ from oncelog.ports import Clock
 from oncelog.runtime.access_metrics import access_metrics
 from oncelog.runtime.cluster_metrics import cluster_metrics
 from oncelog.runtime.quota_metrics import quota_metrics
+from oncelog.runtime.tls_metrics import tls_metrics
 from oncelog.runtime.transaction_metrics import transaction_metrics
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from oncelog.runtime.connection_quotas import ConnectionQuotas
     from oncelog.runtime.http import Page
     from oncelog.runtime.loop_health import LoopHealth
+    from oncelog.runtime.tls.listeners import ListenersTls
 
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 
@@ -40,8 +42,16 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 class Metrics(Collector):
     """Metrics of one broker."""
 
-    def __init__(self, node: Node, quotas: ConnectionQuotas, health: LoopHealth, clock: Clock) -> None:
+    def __init__(
+        self,
+        node: Node,
+        quotas: ConnectionQuotas,
+        health: LoopHealth,
+        clock: Clock,
+        tls: ListenersTls | None = None,
+    ) -> None:
         self._node = node
+        self._tls = tls
         self._clock = clock
         self._quotas = quotas
         self._health = health
@@ -68,6 +78,8 @@ class Metrics(Collector):
         yield from access_metrics(self._node)
         yield from quota_metrics(self._node, self._clock.now_ms())
         yield from self._runtime()
+        if self._tls is not None:
+            yield from tls_metrics(self._tls)
 
     def _build_info(self) -> Metric:
         info = GaugeMetricFamily("oncelog_build_info", "Version of the broker.", labels=["version", "cluster_id"])

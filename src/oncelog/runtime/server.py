@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.units import SECOND_MS
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import DeadlineReached, Shutdown
+from oncelog.node.listeners.exposure import is_loopback
 from oncelog.node.settings import Address
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
@@ -24,6 +25,7 @@ from oncelog.ports import Clock, Coordination
 from oncelog.runtime.acceptors import Acceptors
 from oncelog.runtime.broker_links import BrokerSockets, MakeSockets
 from oncelog.runtime.clock import JumpingClock, WallClock
+from oncelog.runtime.connection_limits import ConnectionLimits
 from oncelog.runtime.connection_quotas import ConnectionQuotas
 from oncelog.runtime.data_directory import DataDirectory, open_data_directory
 from oncelog.runtime.effect_runner import AUTHORIZER_LOG, EffectRunner
@@ -107,12 +109,12 @@ class Server:
     async def _listen(self, loop: asyncio.AbstractEventLoop, opened: DataDirectory) -> None:
         config = self.settings.config
         self._quotas = ConnectionQuotas(
-            limits=self._connection_limits,
+            limits=ConnectionLimits(lambda: self.node.cluster.config, self.settings.listeners),
             max_held_bytes=int(config.get("oncelog.buffered.max.bytes")),
             max_idle_s=int(config.get("connections.max.idle.ms")) / SECOND_MS,
             max_stalled_s=int(config.get("oncelog.connection.stalled.ms")) / SECOND_MS,
-            too_often_ms=self._connects_too_often_ms,
         )
+        self._quotas.address_delay_s = self._address_delay_s
         self._acceptors = acceptors = Acceptors(self.settings, self._quotas, self._bound)
         await acceptors.bind()
         host, port = next(iter(acceptors.addresses.values()))
@@ -179,29 +181,44 @@ class Server:
     def _disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
         return measure if self._flight_recording is None else self._flight_recording.recorder.disk(measure)
 
-    def _connects_too_often_ms(self, address: str) -> int:
-        return self.node.cluster.quotas.connections.admit(address, self.clock.now_ms())
-
-    def _connection_limits(self) -> tuple[int, int]:
-        config = self.node.cluster.config
-        return int(config.get("max.connections")), int(config.get("max.connections.per.ip"))
+    def _address_delay_s(self, address: str) -> float:
+        """Time after which a new connection is closed because its address connects too often (KIP-612); 0: never."""
+        return self.node.cluster.quotas.connections.admit(address, self.clock.now_ms()) / SECOND_MS
 
     async def start_http(self, address: str) -> str:
         """Serve /metrics and /health on ``HOST:PORT``; the address bound. Raises StartRefused."""
-        from oncelog.runtime.http import HttpEndpoint
+        from oncelog.runtime.http import HttpEndpoint, http_context
         from oncelog.runtime.metrics import Metrics
 
         host, separator, port = address.rpartition(":")
         if not separator or not port.isdigit():
             raise StartRefused(f"--http {address}: not HOST:PORT")
         assert self._quotas is not None
-        metrics = Metrics(self.node, self._quotas, self._health, self.clock)
-        self._http = HttpEndpoint({"/metrics": metrics.page, "/health": metrics.health})
+        assert self._acceptors is not None
+        config = self.settings.config
+        token = config.get("oncelog.http.token")
+        if token is None:
+            self._warn_of_open_http(host, address)
+        metrics = Metrics(self.node, self._quotas, self._health, self.clock, self._acceptors.tls)
+        self._http = HttpEndpoint(
+            {"/metrics": metrics.page, "/health": metrics.health},
+            tls=http_context(config),
+            token=token,
+            open_to_all=("/health",),
+        )
         try:
             bound = await self._http.start(host, int(port))
         except OSError as error:
             raise StartRefused(f"cannot listen on {address}: {error.strerror or error}") from None
         return f"{bound[0]}:{bound[1]}"
+
+    def _warn_of_open_http(self, host: str, address: str) -> None:
+        if is_loopback(host):
+            return
+        sentence = f"the HTTP port {address} is reached from other hosts and asks for no token (oncelog.http.token)"
+        if self.settings.config.get("oncelog.require.security"):
+            raise StartRefused(f"oncelog.require.security=true: {sentence}")
+        _LOG.warning("%s", sentence)
 
     async def stop(self, timeout_s: float) -> str | None:
         """Shut down cleanly, within about ``timeout_s``; None, or why it was not clean."""

@@ -102,6 +102,10 @@ class BrokerConfig:
             return self._values[f"{prefix}{mechanism.lower()}.{name}"]
         return self._values[prefix + name] if prefix + name in self._values else self._values[name]
 
+    def is_set_for(self, listener_name: str, name: str) -> bool:
+        """True if a key was set for one listener."""
+        return self.is_set(listener_prefix(listener_name) + name)
+
     def is_set(self, name: str) -> bool:
         """True if the key was set in any place, so that its default does not count."""
         return name in self.static or name in self.dynamic_default or name in self.dynamic

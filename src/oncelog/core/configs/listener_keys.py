@@ -24,7 +24,7 @@ LISTENER_KEYS: Final = (
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         update=PER_BROKER,
     ),
-    inert("max.connection.creation.rate", INT, "2147483647", at_least(0), CLUSTER_WIDE),
+    ConfigKey("max.connection.creation.rate", INT, "2147483647", at_least(0), CLUSTER_WIDE),
     ConfigKey(
         "security.inter.broker.protocol", STRING, "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     ),

@@ -7,7 +7,8 @@ from typing import Final
 from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update
 from oncelog.core.configs.limits import at_least, non_empty, one_of
 
-INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+BOOLEAN, INT, LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
+PASSWORD, STRING = ConfigType.PASSWORD, ConfigType.STRING
 
 OWN_KEYS: Final = (
     ConfigKey(
@@ -119,6 +120,34 @@ OWN_KEYS: Final = (
             "its start on, for oncelog sim --replay; 0: nothing. Requests are in it as they came, with their "
             "data."
         ),
+    ),
+    ConfigKey(
+        "oncelog.require.security",
+        BOOLEAN,
+        "false",
+        documentation=(
+            "Refuse to start with a listener, or an HTTP port, that other hosts reach and that lets in anybody; "
+            "otherwise that is warned of."
+        ),
+    ),
+    ConfigKey(
+        "oncelog.http.ssl.keystore.location",
+        STRING,
+        None,
+        non_empty,
+        documentation="Key and certificates, in PEM, of the HTTP port; without them it has no TLS.",
+    ),
+    ConfigKey(
+        "oncelog.http.ssl.key.password",
+        PASSWORD,
+        None,
+        documentation="Password of the private key in oncelog.http.ssl.keystore.location.",
+    ),
+    ConfigKey(
+        "oncelog.http.token",
+        PASSWORD,
+        None,
+        documentation="Bearer token without which the HTTP port answers nothing but /health.",
     ),
     ConfigKey(
         "oncelog.tls.handshake.timeout.ms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update
-from oncelog.core.configs.limits import at_least, one_of
+from oncelog.core.configs.limits import at_least, limits_by_host, one_of
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """``replica.selector.class``: consumers read from a replica in their rack (``core.replicas.selector``)."""
@@ -105,8 +105,8 @@ SERVER_KEYS: Final = (
         "max.connections.per.ip.overrides",
         STRING,
         "",
-        update=CLUSTER_WIDE,
-        inert=True,
+        limits_by_host,
+        CLUSTER_WIDE,
     ),
     ConfigKey(
         "max.connections",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oncelog.base.security import SecurityProtocol
-from oncelog.core.configs.broker import BrokerConfig, listener_prefix
+from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 
 PEM: Final = "PEM"
@@ -69,7 +69,7 @@ def tls_settings(config: BrokerConfig, listener_name: str, protocol: SecurityPro
         return config.of_listener(listener_name, key)
 
     client_auth = str(value("ssl.client.auth"))
-    if protocol is SecurityProtocol.SASL_SSL and not config.is_set(listener_prefix(listener_name) + "ssl.client.auth"):
+    if protocol is SecurityProtocol.SASL_SSL and not config.is_set_for(listener_name, "ssl.client.auth"):
         client_auth = "none"
     return TlsSettings(
         key_store=_key_store(

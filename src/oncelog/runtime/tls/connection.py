@@ -40,11 +40,11 @@ class Above(Protocol):
 
     peer: str
 
-    def accept(self, transport: asyncio.Transport) -> bool:
-        """Count the connection; False if it is refused, and closed."""
+    def accept(self, transport: asyncio.Transport, admitted: Callable[[], None]) -> None:
+        """Count the connection: refuse it, or call ``admitted``, at once or when it is its turn."""
 
-    def open(self, principal: str) -> None:
-        """Take requests."""
+    def open(self, principal: str, transport: asyncio.Transport | None = None) -> None:
+        """Take requests, over a transport of plain bytes."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -107,8 +107,7 @@ class TlsConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is there."""
         self._below = cast("asyncio.Transport", transport)
-        if self._above.accept(cast("asyncio.Transport", self)):
-            self._handshakes.begin(self)
+        self._above.accept(self._below, lambda: self._handshakes.begin(self))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is gone."""
@@ -194,7 +193,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._flush()
         self._handshakes.end(self, COMPLETED)
         self.state = State.OPEN
-        self._above.open(principal)
+        self._above.open(principal, cast("asyncio.Transport", self))
         self._decrypt()
         self._read_on()
 
