@@ -34,6 +34,7 @@ from bench.spark_sink import sink_goals, sinks, with_two_phase
 from bench.spark_source import all_sides, chosen, fill_topic, round_of, said
 from bench.spark_source import goals as source_goals
 from bench.start import START_GOALS, bare_figures, serve_figures
+from bench.tls import TLS_BENCHMARKS
 from bench.transactions import (
     committed_throughput,
     loaded_s,
@@ -456,6 +457,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "arrow": arrow,
     "audit": audit,
     "quotas": quotas,
+    **TLS_BENCHMARKS,
     **CLUSTER_BENCHMARKS,
 }
 WITHOUT_KAFKA: Final = frozenset({"start-cpython", "quotas", "cluster-cores", "cluster-sync"})

@@ -43,7 +43,14 @@ class Throughput:
 
 
 def produce(
-    broker: Served, topic: str, record_bytes: int, count: int, *, acks: str = "all", partition: int = 0
+    broker: Served,
+    topic: str,
+    record_bytes: int,
+    count: int,
+    *,
+    acks: str = "all",
+    partition: int = 0,
+    settings: Mapping[str, str] | None = None,
 ) -> Throughput:
     """Fill one partition as fast as librdkafka goes, waiting for every acknowledgement."""
     producer = Producer(
@@ -54,6 +61,7 @@ def produce(
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 1_000_000,
             **_QUIET,
+            **(settings or {}),
         }
     )
     payload = os.urandom(record_bytes)
@@ -73,7 +81,9 @@ def produce(
     return Throughput(count, count * record_bytes, elapsed, broker.process.cpu_seconds() - cpu)
 
 
-def consume(broker: Broker, topic: str, record_bytes: int, count: int) -> Throughput:
+def consume(
+    broker: Served, topic: str, record_bytes: int, count: int, *, settings: Mapping[str, str] | None = None
+) -> Throughput:
     """Read one partition from its beginning."""
     consumer = Consumer(
         {
@@ -84,6 +94,7 @@ def consume(broker: Broker, topic: str, record_bytes: int, count: int) -> Throug
             "queued.min.messages": 1_000_000,
             "fetch.message.max.bytes": 8_000_000,
             **_QUIET,
+            **(settings or {}),
         }
     )
     cpu, start = broker.process.cpu_seconds(), time.perf_counter()

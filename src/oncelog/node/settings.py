@@ -32,7 +32,8 @@ Address = tuple[str, int]
 
 DEFAULT_DATA_DIRECTORY: Final = "oncelog-data"
 _KEY: Final = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:]?\s*")
-_ESCAPED: Final = re.compile(r"\\(.)")
+_ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_CONTROL: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 DEFAULT_LISTEN: Final[Address] = ("127.0.0.1", 9092)
 
 
@@ -112,4 +113,10 @@ def _note(logical: str, values: dict[str, str]) -> None:
     """The key ends with the first ``=``, ``:`` or blank; a backslash takes the meaning of what follows it."""
     found = _KEY.match(logical)
     if found is not None:
-        values[_ESCAPED.sub(r"\1", found[1])] = _ESCAPED.sub(r"\1", logical[found.end() :])
+        values[_ESCAPED.sub(_meant, found[1])] = _ESCAPED.sub(_meant, logical[found.end() :])
+
+
+def _meant(escape: re.Match[str]) -> str:
+    """A line end (a key in PEM has some), a letter by its number, or what the backslash stands before."""
+    text = escape[1]
+    return chr(int(text[1:], 16)) if len(text) > 1 else _CONTROL.get(text, text)

@@ -179,6 +179,7 @@ def test_a_clock_that_is_set_ahead_holds_nothing_up():
         ("# a comment \\\nkey=value", {"key": "value"}),
         ("list=a,\\\n    b,\\\r\n    c\nnext=1", {"list": "a,b,c", "next": "1"}),
         ("listeners: PLAINTEXT://h:9092?x=y", {"listeners": "PLAINTEXT://h:9092?x=y"}),
+        ("pem=A\\n\\\nB\\tC\\u00e4\\=", {"pem": "A\nB\tCä="}),
         ("path=C\\:\\\\dir\\\\\nnext=1", {"path": "C:\\dir\\", "next": "1"}),
         ("empty=\n\n! no\nlast=1\\", {"empty": "", "last": "1"}),
     ],

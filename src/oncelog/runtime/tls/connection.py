@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Protocol, cast
@@ -201,7 +202,10 @@ class TlsConnection(asyncio.BufferedProtocol):
         """By its certificate, but where SASL says who it is."""
         if certificate is None or self._protocol.has_sasl:
             return ANONYMOUS
-        return self._credentials.mapping.principal(read_certificate(certificate).subject)
+        found = read_certificate(certificate)
+        if found.not_after_s * 1_000_000_000 < time.time_ns():
+            raise ValueError("the certificate has expired since its session began")  # resumed: TLS 1.2 can do that
+        return self._credentials.mapping.principal(found.subject)
 
     def _fail(self, reason: str) -> None:
         """End it, after what OpenSSL has to say to the peer."""

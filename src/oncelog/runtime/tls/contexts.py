@@ -1,7 +1,8 @@
 """SSL contexts from a listener's settings: for those who connect to it, and to connect to it at other brokers.
 
 Private keys do not touch the disk again: OpenSSL reads them by name only, so they are put into a file in memory where
-the system has such. No session is resumed: a certificate is looked at in every handshake.
+the system has such. Sessions of TLS 1.3 are not resumed, so that certificates are looked at in every handshake; one of
+TLS 1.2 may be, for two hours at most and never with other contexts than it began with.
 """
 
 from __future__ import annotations

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from oncelog.base.security import SecurityProtocol
 from oncelog.node.events import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerSent,
+    ConnectionOpened,
     ConnectToBroker,
     DisconnectFromBroker,
     Effect,
@@ -67,3 +69,15 @@ def test_a_digest_tells_connections_and_bytes_apart() -> None:
         SendToBroker(2, [b"a"]),
     ]
     assert len({digest_of([effect]) for effect in effects}) == len(effects)
+
+
+def test_a_connection_is_read_back_with_its_listener() -> None:
+    """Its security protocol was something that JSON has no word for."""
+    lines: list[bytes] = []
+    recorder = FlightRecorder(lines.append, 100_000)
+    recorder.begin({}, {"PLAINTEXT": ("h", 1), "INSIDE": ("h", 2)}, 1, [], [])
+    opened = ConnectionOpened(7, "/127.0.0.1", ("h", 2), "User:alice", "INSIDE", SecurityProtocol.SASL_SSL)
+    RecordedNode(Node([]), recorder).handle(opened, 5)
+    found = read_recording(lines)
+    assert [moment.event for moment in found.moments] == [opened]
+    assert found.bound == {"PLAINTEXT": ("h", 1), "INSIDE": ("h", 2)}
