@@ -28,6 +28,8 @@ from bench.peers import (
 )
 from bench.quotas import quotas
 from bench.report import Comparison, Figures, narrowed, paired
+from bench.sasl_logins import LOGIN_GOALS, Secured, secured_kafka, secured_oncelog
+from bench.sasl_logins import figures as login_figures
 from bench.spark_sink import OURS as OUR_SINK
 from bench.spark_sink import THEIRS as THEIR_SINK
 from bench.spark_sink import sink_goals, sinks, with_two_phase
@@ -153,6 +155,20 @@ def start_cpython(options: Options) -> Comparison:
     serve_figures(0)  # writes the byte code
     comparison = Comparison("Start beside bare CPython", "oncelog serve", "python -c pass", START_GOALS)
     return paired(comparison, (serve_figures, bare_figures), options.repeat, progress)
+
+
+def sasl_logins(options: Options) -> Comparison:
+    """Five thousand wrong logins by SCRAM: a bystander's latency meanwhile, and the broker's memory."""
+
+    def side(secured: Secured) -> Callable[[int], Figures]:
+        def once(_: int) -> Figures:
+            with _directory() as directory, secured(directory) as (process, plaintext, sasl):
+                return login_figures(process, plaintext, sasl)
+
+        return once
+
+    comparison = Comparison("Wrong logins", "oncelog", "Apache Kafka", LOGIN_GOALS)
+    return paired(comparison, (side(secured_oncelog), side(secured_kafka)), options.repeat, progress)
 
 
 def recovery(options: Options) -> Comparison:
@@ -443,6 +459,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "start": start,
     "start-cpython": start_cpython,
     "recovery": recovery,
+    "sasl-logins": sasl_logins,
     "partitions": partitions,
     "sync": sync,
     "transactions": transactions,
