@@ -10,7 +10,7 @@ from oncelog.core.controller.client_quotas import QuotaEntity, found_quotas, quo
 from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, may_cluster
+from oncelog.handlers.support.metadata_changes import may_cluster
 from oncelog.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -29,7 +29,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 def handle(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
     """The entities that the filter matches, with their quotas; not those that quotas are inherited by."""
     if not may_cluster(context, Operation.DESCRIBE_CONFIGS):
-        return _refused(CLUSTER_DENIED)
+        return _refused(Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     components = [(each.entity_type, each.match_type, each.match) for each in request.components]
     try:
         wanted = quota_filter(components, strict=request.strict)

@@ -12,7 +12,7 @@ from oncelog.core.controller.image import ClusterImage
 from oncelog.core.sasl.scram_credentials import CODES, DamagedCredential, read_credential
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, may_cluster
+from oncelog.handlers.support.metadata_changes import may_cluster
 from oncelog.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -83,8 +83,8 @@ def _infos(image: ClusterImage, user: str) -> list[CredentialInfo]:
 
 
 def _denied(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    code, message = CLUSTER_DENIED.error_code, CLUSTER_DENIED.message
-    refused = DescribeUserScramCredentialsResult(error_code=code, error_message=message)
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    refused = DescribeUserScramCredentialsResult(error_code=code, error_message=None)
     return DescribeUserScramCredentialsResponse(
-        error_code=code, error_message=message, results=[refused for _ in request.users or ()]
+        error_code=code, error_message=None, results=[refused for _ in request.users or ()]
     )

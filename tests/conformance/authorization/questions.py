@@ -491,6 +491,28 @@ def api_versions(_version: int, _known: Known) -> Any:
     return make("api_versions.ApiVersionsRequest", client_software_name="c", client_software_version="1")
 
 
+def describe_client_quotas(_version: int, _known: Known) -> Any:
+    return make("describe_client_quotas.DescribeClientQuotasRequest", components=[], strict=False)
+
+
+def alter_client_quotas(_version: int, _known: Known) -> Any:
+    entity = [make("alter_client_quotas.EntityData", entity_type="user", entity_name="somebody")]
+    ops = [make("alter_client_quotas.OpData", key="producer_byte_rate", value=1000.0)]
+    entry = make("alter_client_quotas.EntryData", entity=entity, ops=ops)
+    return make("alter_client_quotas.AlterClientQuotasRequest", entries=[entry], validate_only=True)
+
+
+def describe_user_scram_credentials(_version: int, _known: Known) -> Any:
+    """Of one user: unauthorised and about all, Apache Kafka never answers."""
+    users = [make("describe_user_scram_credentials.UserName", name="somebody")]
+    return make("describe_user_scram_credentials.DescribeUserScramCredentialsRequest", users=users)
+
+
+def alter_user_scram_credentials(_version: int, _known: Known) -> Any:
+    deletion = make("alter_user_scram_credentials.ScramCredentialDeletion", name="somebody", mechanism=1)
+    return make("alter_user_scram_credentials.AlterUserScramCredentialsRequest", deletions=[deletion])
+
+
 QUESTIONS: Final[Mapping[str, Question]] = {
     "api-versions": api_versions,
     "delete-groups": delete_groups,
@@ -546,6 +568,10 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "list-transactions": list_transactions,
     "list-config-resources": list_config_resources,
     "describe-topic-partitions": _describe_topic_partitions(TOPIC, HIDDEN, UNKNOWN),
+    "describe-client-quotas": describe_client_quotas,
+    "alter-client-quotas": alter_client_quotas,
+    "describe-user-scram-credentials": describe_user_scram_credentials,
+    "alter-user-scram-credentials": alter_user_scram_credentials,
     "describe-all-topic-partitions": _describe_topic_partitions(),
 }
 """In the order in which they are asked."""

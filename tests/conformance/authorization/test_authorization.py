@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import pytest
 
+from oncelog.handlers.registry import APIS
 from tests.conformance.authorization.corpus import PROPERTIES, Recorded, load
 from tests.conformance.authorization.exceptions import adapt, excused
-from tests.conformance.authorization.questions import QUESTIONS
+from tests.conformance.authorization.questions import QUESTIONS, Known
 from tests.conformance.authorization.script import Answer, answers
-from tests.conformance.authorization.world import HOST
+from tests.conformance.authorization.world import DOOMED, HIDDEN, HOST, TOPIC
 from tests.conformance.golden.compare import Translation, differences
 from tests.scenario.node.driver import Driver, Peer
 
@@ -73,6 +74,18 @@ def test_every_answer_is_apache_kafkas() -> None:
         found += [f"{ours.label}: {line}" for line in different(recorded, ours, translation)]
     assert not found, f"{len(found)} differences:\n" + "\n".join(found[:SHOWN])
     assert set(QUESTIONS) <= set(asked)
+
+
+def test_every_api_is_asked() -> None:
+    known = Known()
+    known.topic_ids.update(dict.fromkeys((TOPIC, HIDDEN, DOOMED), bytes(15) + b"\1"))
+    asked = {
+        request.API_KEY
+        for question in QUESTIONS.values()
+        for request in (question(version, known) for version in range(20))
+        if request is not None
+    }
+    assert {api.name for api in APIS if api.key not in asked} == {"SaslHandshake", "SaslAuthenticate"}
 
 
 def main(only: str = "") -> None:

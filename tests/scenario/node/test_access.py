@@ -1,0 +1,217 @@
+"""A node that decides by access control lists: from when a right counts, what a lost one stops, what is logged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.kinds import ConfigError
+from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from oncelog.wire.messages.describe_acls import DescribeAclsRequest
+from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.peers.clients.sweep.wire import batch
+from tests.scenario.node.driver import Driver, Peer
+
+ADMIN = "User:admin"
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+CONFIG = {
+    "authorizer.class.name": STANDARD,
+    "super.users": ADMIN,
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+TOPIC, TRANSACTIONAL_ID = 2, 5
+READ, WRITE, ALL = 3, 4, 2
+DENY, ALLOW = 2, 3
+
+
+def entry(
+    operation: int, kind: int = TOPIC, name: str = "t", who: str = "User:app", permission: int = ALLOW
+) -> AclCreation:
+    return AclCreation(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=3,
+        principal=who,
+        host="*",
+        operation=operation,
+        permission_type=permission,
+    )
+
+
+class Scene:
+    """A node with a topic, an administrator and an application."""
+
+    def __init__(self) -> None:
+        self.driver = Driver(CONFIG)
+        self.admin = self.driver.connect(principal=ADMIN)
+        self.app = self.driver.connect(principal="User:app")
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        self.admin.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+
+    def grant(self, *creations: AclCreation) -> None:
+        created = self.admin.ask(CreateAclsRequest(creations=list(creations)), 3)
+        assert [result.error_code for result in created.results] == [0] * len(creations)
+
+    def revoke(self, **fields: Any) -> None:
+        wanted = DeleteAclsFilter(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter="User:app",
+            host_filter=None,
+            operation=fields.get("operation", 1),
+            permission_type=1,
+        )
+        assert self.admin.ask(DeleteAclsRequest(filters=[wanted]), 3).filter_results[0].matching_acls
+
+    def produce(self, peer: Peer | None = None, transactional_id: str | None = None, **fields: Any) -> int:
+        data = PartitionProduceData(index=0, records=batch(b"v", transactional=transactional_id is not None, **fields))
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=1000,
+            transactional_id=transactional_id,
+            topic_data=[TopicProduceData(name="t", partition_data=[data])],
+        )
+        code: int = (peer or self.app).ask(request, 9).responses[0].partition_responses[0].error_code
+        return code
+
+
+def fetch(replica_id: int = -1, max_wait_ms: int = 0) -> FetchRequest:
+    partition = FetchPartition(partition=0, partition_max_bytes=1000)
+    topic = FetchTopic(topic="t", partitions=[partition])
+    return FetchRequest(replica_id=replica_id, max_wait_ms=max_wait_ms, min_bytes=1, topics=[topic])
+
+
+def test_a_right_counts_from_the_answer_on_and_not_before_it_is_committed() -> None:
+    scene = Scene()
+    assert scene.produce() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    scene.driver.hold_facts = True
+    scene.admin.send(CreateAclsRequest(creations=[entry(WRITE)]), 3)
+    assert not scene.admin.responses, "it is answered when it is committed"
+    assert scene.produce() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    scene.driver.release()
+    assert scene.admin.responses
+    assert scene.produce() == ErrorCode.NONE
+
+
+def test_a_right_that_is_lost_in_the_middle_of_a_transaction() -> None:
+    """What was written stays in the transaction; it can be ended as long as the right on the id is there."""
+    scene = Scene()
+    scene.grant(entry(WRITE), entry(WRITE, TRANSACTIONAL_ID, "x"))
+    given = scene.app.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
+    identity = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+    added = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+        **{f"v3_and_below_{key}": value for key, value in identity.items()},
+    )
+    assert scene.app.ask(added, 3).results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+    assert scene.produce(transactional_id="x", base_sequence=0, **identity) == ErrorCode.NONE
+    scene.grant(entry(WRITE, permission=DENY))
+    assert scene.produce(transactional_id="x", base_sequence=1, **identity) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    scene.grant(entry(ALL, TRANSACTIONAL_ID, "x", permission=DENY))
+    end = EndTxnRequest(transactional_id="x", committed=True, **identity)
+    assert scene.app.ask(end, 3).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert scene.produce(transactional_id="x", base_sequence=1, **identity) == 53
+    scene.revoke(operation=ALL)
+    assert scene.app.ask(end, 3).error_code == ErrorCode.NONE
+
+
+def test_a_fetch_that_waits_is_not_asked_again() -> None:
+    """As in Apache Kafka: the next one is refused."""
+    scene = Scene()
+    scene.grant(entry(READ))
+    scene.app.send(fetch(max_wait_ms=10_000), 12)
+    scene.revoke()
+    scene.produce(scene.admin)
+    scene.driver.advance(10_000)
+    assert scene.app.responses.popleft().responses[0].partitions[0].error_code == ErrorCode.NONE
+    answer = scene.app.ask(fetch(), 12)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_consumer_that_says_it_is_a_replica_gets_nothing() -> None:
+    """CVE-2018-1288: no right on the topic helps, only that of a broker."""
+    scene = Scene()
+    scene.grant(entry(ALL))
+    scene.produce(scene.admin)
+    answer = scene.app.ask(fetch(replica_id=1), 12)
+    partition = answer.responses[0].partitions[0]
+    assert (answer.error_code, partition.error_code) == (0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert not partition.records
+    scene.grant(entry(9, 4, "kafka-cluster", who="User:spy"))
+    spy = scene.driver.connect(principal="User:spy")
+    assert spy.ask(fetch(), 12).responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_writing_to_some_topic_permits_idempotence() -> None:
+    scene = Scene()
+    request = InitProducerIdRequest(transactional_id=None)
+    assert scene.app.ask(request, 4).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    scene.grant(entry(WRITE, name="no-such-topic"))
+    assert scene.app.ask(request, 4).error_code == ErrorCode.NONE
+    scene.grant(entry(WRITE, name="*", permission=DENY))
+    assert scene.app.ask(request, 4).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_lists_survive_a_restart_and_are_one_commit_after_the_other() -> None:
+    scene = Scene()
+    scene.grant(*(entry(READ, name=f"topic-{number}") for number in range(2_500)))
+    scene.driver.crash_and_restart(1)
+    admin = scene.driver.connect(principal=ADMIN)
+    everything = DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    assert len(admin.ask(everything, 3).resources) == 2_500
+    too_many = CreateAclsRequest(creations=[entry(READ)] * 10_001)
+    admin.send(too_many, 3)
+    scene.driver.advance(1000)
+    results = admin.responses.popleft().results
+    assert {result.error_code for result in results} == {ErrorCode.POLICY_VIOLATION}
+
+
+def test_denials_and_changes_are_written_down() -> None:
+    scene = Scene()
+    scene.produce()
+    scene.grant(entry(WRITE))
+    scene.produce()
+    assert scene.driver.access_lines == [
+        "Principal = User:app is Denied operation = WRITE from host = 127.0.0.1 on resource = Topic:LITERAL:t "
+        "for request = Produce with resourceRefCount = 1 based on rule DefaultDeny",
+        "Created ACL StandardAcl(resourceType=TOPIC, resourceName=t, patternType=LITERAL, principal=User:app, host=*, "
+        "operation=WRITE, permissionType=ALLOW) by principal = User:admin from host = 127.0.0.1",
+    ]
+    log = scene.driver.node.access.log
+    assert log is not None
+    assert (sum(log.denied.values()), log.changes) == (1, {"Created": 1})
+
+
+@pytest.mark.parametrize(
+    "name", [STANDARD, "kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"]
+)
+def test_the_authorizer_has_three_names(name: str) -> None:
+    assert BrokerConfig({"authorizer.class.name": name}).get("authorizer.class.name") == name
+
+
+def test_another_authorizer_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="no Java class is loaded here; access control lists work as in"):
+        BrokerConfig({"authorizer.class.name": "com.example.OurAuthorizer"})
+    with pytest.raises(ConfigError, match="principalType:principalName but got admin"):
+        BrokerConfig({"super.users": "User:a;admin"})
