@@ -23,6 +23,7 @@ from oncelog.core.controller.client_quotas import (
 from oncelog.core.controller.entity_writes import configs_of
 from oncelog.core.quotas.connection_rates import ConnectionRates
 from oncelog.core.quotas.quotas import Charge, MutationQuota, RateQuota
+from oncelog.core.quotas.quotas import Usage as Usage
 from oncelog.core.quotas.rates import Windows
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 if TYPE_CHECKING:
-    from oncelog.core.quotas.quotas import Usage
+    from oncelog.node.client_quotas import Usage
     from oncelog.node.node import Node
 
 MOST_CLIENTS: Final = 100
