@@ -44,11 +44,12 @@ class ClientQuotas:
     """Implements ``handlers.support.client_limits.ClientLimits``."""
 
     def __init__(self, config: BrokerConfig, image: ClusterImage) -> None:
-        windows = _windows(config, "quota")
+        windows = Windows(config.get("quota.window.num"), config.get("quota.window.size.seconds") * SECOND_MS)
         self.produce = RateQuota(windows)
         self.fetch = RateQuota(windows)
         self.request = RateQuota(windows, max_throttle_ms=windows.size_ms)
-        self.mutations = MutationQuota(_windows(config, "controller.quota"))
+        size_ms = config.get("controller.quota.window.size.seconds") * SECOND_MS
+        self.mutations = MutationQuota(Windows(config.get("controller.quota.window.num"), size_ms))
         self.connections = ConnectionRates(windows)
         self._by_key = {
             PRODUCER_BYTE_RATE: self.produce.limits,
@@ -98,7 +99,3 @@ class ClientQuotas:
         """See ``ClientLimits``."""
         user = user_of(requester.principal)
         return self.mutations.charge(user, requester.client_id, partitions, requester.now_ms, strict=strict)
-
-
-def _windows(config: BrokerConfig, prefix: str) -> Windows:
-    return Windows(config.get(f"{prefix}.window.num"), config.get(f"{prefix}.window.size.seconds") * SECOND_MS)
