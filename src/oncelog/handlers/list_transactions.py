@@ -17,6 +17,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, ProducerId
 from oncelog.core.transactions.states import state_named
 from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.support.broker_clients import is_trusted_broker
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.list_transactions import (
@@ -56,6 +57,8 @@ def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTran
     producer_ids = {ProducerId(producer_id) for producer_id in request.producer_id_filters} or None
     response = ListTransactionsResponse(unknown_state_filters=[name for name, state in named.items() if state is None])
 
+    sees_all = is_trusted_broker(context)
+
     def list_in(shard: TransactionShard) -> None:
         response.transaction_states += [
             TransactionState(
@@ -67,7 +70,10 @@ def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTran
                 context.now_ms, states=states, producer_ids=producer_ids, longer_than_ms=request.duration_filter
             )
             if matches(listed.transactional_id)
-            and context.would_allow(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listed.transactional_id)
+            and (
+                sees_all
+                or context.would_allow(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listed.transactional_id)
+            )
         ]
 
     if sum(shard.id_count() for shard in shards) > _MANY:

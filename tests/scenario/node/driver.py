@@ -76,6 +76,7 @@ class Peer:
     def __init__(self, driver: Driver, connection_id: int) -> None:
         self.driver = driver
         self.id = connection_id
+        self.client_id = "driver"
         self.closed = False
         self.paused = False
         self.responses: deque[object] = deque()
@@ -88,7 +89,7 @@ class Peer:
         """Send a request and let the node do what it can."""
         correlation_id = next(self._next)
         self._asked[correlation_id] = (request, version)
-        header = RequestHeader(request.API_KEY, version, correlation_id, "driver")
+        header = RequestHeader(request.API_KEY, version, correlation_id, self.client_id)
         frame = b"".join(bytes(chunk) for chunk in encode_request(header, request))[4:]
         self.send_frame(frame)
 

@@ -14,9 +14,11 @@ from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.peers.clients.sweep.wire import batch
 from tests.scenario.node.driver import Driver, Peer
@@ -153,6 +155,24 @@ def test_a_consumer_that_says_it_is_a_replica_gets_nothing() -> None:
     scene.grant(entry(9, 4, "kafka-cluster", who="User:spy"))
     spy = scene.driver.connect(principal="User:spy")
     assert spy.ask(fetch(), 12).responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_brokers_ask_each_other_by_the_right_of_a_broker() -> None:
+    """ClusterAction alone shows no transactional id to a client; a broker needs nothing else for what it asks."""
+    scene = Scene()
+    scene.grant(entry(WRITE, TRANSACTIONAL_ID, "x"), entry(9, 4, "kafka-cluster", who="User:broker"))
+    given = scene.app.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
+    assert given.error_code == 0
+    broker = scene.driver.connect(principal="User:broker")
+    for client_id, sees in (("broker-1-markers", True), ("broker-7-markers", False), ("somebody", False)):
+        broker.client_id = client_id
+        listed = broker.ask(ListTransactionsRequest(), 0)
+        assert bool(listed.transaction_states) is sees
+        described = broker.ask(DescribeTransactionsRequest(transactional_ids=["x"]), 0).transaction_states[0]
+        assert described.error_code == (0 if sees else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    scene.app.client_id = "broker-1-markers"
+    scene.revoke()
+    assert not scene.app.ask(ListTransactionsRequest(), 0).transaction_states, "a client id proves nothing"
 
 
 def test_writing_to_some_topic_permits_idempotence() -> None:

@@ -1,6 +1,6 @@
 """Client ids of connections between brokers. Not an API.
 
-Nothing proves a client id, and nothing is allowed for its sake: what only brokers may ask is for the authoriser to say.
+Nothing proves a client id, and nothing is allowed for its sake alone: what only brokers may ask, the authoriser says.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import BrokerId
+from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from oncelog.handlers.support.context import Context
@@ -25,3 +26,13 @@ def says_it_is_a_broker(context: Context) -> bool:
     """True if the client id of a request is that of a broker which is registered in this cluster."""
     found = _CLIENT_ID.fullmatch(context.client_id or "")
     return found is not None and BrokerId(int(found[1])) in context.cluster.image.brokers
+
+
+def is_trusted_broker(context: Context) -> bool:
+    """True if a request that says it is a broker's has the right of one.
+
+    Brokers of a cluster ask each other what Apache Kafka's do not ask (ListTransactions, DescribeTransactions), or only
+    as super users (ListOffsets); to them ClusterAction is enough for that, and to nobody else."""
+    return says_it_is_a_broker(context) and context.would_allow(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+    )
