@@ -134,6 +134,7 @@ def test_mapping_rules_decide_the_principal_and_whom_none_maps_is_not_let_in(
 def test_client_auth_without_prefix_is_not_for_sasl_ssl(tmp_path: Path, authority: Authority) -> None:
     """There SASL says who it is, and a client has no certificate to show unless that listener asks for one itself."""
     listeners = {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0", "ssl.client.auth": "required"}
+    listeners["sasl.enabled.mechanisms"] = "SCRAM-SHA-256"
     own = {"listener.name.sasl_ssl.ssl.client.auth": "required"}
 
     async def handshake(**more: str) -> bool:

@@ -13,7 +13,7 @@ PROTOCOLS = "INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PL
 
 def warnings(listener: str, **keys: str) -> int:
     more = {key.replace("_", "."): text for key, text in keys.items()}
-    config = {"listener.security.protocol.map": PROTOCOLS, **INSIDE, **more}
+    config = {"listener.security.protocol.map": PROTOCOLS, "sasl.enabled.mechanisms": "SCRAM-SHA-256", **INSIDE, **more}
     config["listeners"] += listener
     settings = read_settings(config)
     return sum("lets in anybody" in each for each in settings.warnings)
