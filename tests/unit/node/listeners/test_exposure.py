@@ -7,7 +7,11 @@ import pytest
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.node.settings import read_settings
 
-INSIDE = {"inter.broker.listener.name": "INSIDE", "listeners": "INSIDE://127.0.0.1:9091,"}
+INSIDE = {
+    "inter.broker.listener.name": "INSIDE",
+    "listeners": "INSIDE://127.0.0.1:9091,",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+}
 PROTOCOLS = "INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 
 
