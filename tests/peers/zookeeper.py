@@ -14,7 +14,7 @@ from typing import Final, Self
 from tests.peers.process import Process, free_ports
 from tests.waiting import wait_until
 
-_JVM: Final = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _LOGGING: Final = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = STDERR

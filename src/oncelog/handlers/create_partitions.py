@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.outcomes import Refusal
-from oncelog.core.controller.topics import MorePartitions, create_partitions
+from oncelog.base.ids import TopicName
+from oncelog.base.tree import commit_size
+from oncelog.core.controller.commits import COMMIT_BYTES
+from oncelog.core.controller.outcomes import Decided, Refusal
+from oncelog.core.controller.topic_parts import partitions_a_commit
+from oncelog.core.controller.topics import Charge, MorePartitions, create_partitions
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_topic, outcome_error
-from oncelog.handlers.support.waits import Steps
+from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+if TYPE_CHECKING:
+    from oncelog.core.controller.image import ClusterImage
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
@@ -37,7 +45,7 @@ _THROTTLED_SINCE: Final = 3
 
 
 def handle(request: CreatePartitionsRequest, context: Context) -> Steps[CreatePartitionsResponse]:
-    """Add what can be added, in one commit; or only say what would be (``validate_only``)."""
+    """Add what can be added, in as few commits as the tree takes; or only say what would be (``validate_only``)."""
     if request.timeout_ms <= 0:
         return CreatePartitionsResponse(results=[_result(topic.name, HURRIED) for topic in request.topics])
     return (yield from _create(request, context))
@@ -56,11 +64,46 @@ def _create(request: CreatePartitionsRequest, context: Context) -> Steps[CreateP
         else:
             results.append(_result(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
     charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
-    outcomes = yield from committed(
-        lambda: create_partitions(context.cluster.image, wanted, charges.charge), dry_run=request.validate_only
-    )
+    outcomes = yield from _outcomes(wanted, request, context, charges.charge)
     results.extend(_result(topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True))
     return CreatePartitionsResponse(throttle_time_ms=charges.throttle_ms(), results=results)
+
+
+def _outcomes(
+    wanted: Sequence[MorePartitions], request: CreatePartitionsRequest, context: Context, charge: Charge
+) -> Steps[Sequence[TopicName | Refusal]]:
+    """Add what can be added, in as few commits as the tree takes; the outcome of each topic."""
+    image = context.cluster.image
+    whole = create_partitions(image, wanted, charge)
+    if request.validate_only or commit_size(whole.operations) <= COMMIT_BYTES:
+        decide = partial(_decide, wanted, context, charge)
+        return (yield from committed(decide, dry_run=request.validate_only))
+    outcomes: list[TopicName | Refusal] = []
+    for more, decided in zip(wanted, whole.outcomes, strict=True):
+        outcome = decided
+        for part in _parts(image, more):
+            if isinstance(outcome, Refusal):
+                break  # before the first, or at one: what was added before stays
+            (outcome,) = yield from committed(partial(_decide, [part], context, charge))
+            yield NextSlice()
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _decide(wanted: Sequence[MorePartitions], context: Context, charge: Charge) -> Decided[TopicName]:
+    return create_partitions(context.cluster.image, wanted, charge)
+
+
+def _parts(image: ClusterImage, more: MorePartitions) -> Iterator[MorePartitions]:
+    """The same in steps, each of which fits one commit."""
+    topic = image.topics.get(TopicName(more.name))
+    if topic is None:
+        return
+    have, given = len(topic.partitions), more.assignments
+    at_once = partitions_a_commit(topic.name, len(topic.partitions[0].replicas))
+    for begin in range(have, more.count, at_once):
+        end = min(begin + at_once, more.count)
+        yield MorePartitions(more.name, end, None if given is None else given[begin - have : end - have])
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

@@ -15,12 +15,19 @@ from oncelog.core.configs.topic import topic_synonyms, topic_value
 from oncelog.core.configs.topic_keys import TOPIC_KEYS
 from oncelog.core.controller.names import METADATA_TOPIC
 from oncelog.core.controller.outcomes import Refusal
-from oncelog.core.controller.topics import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, create_topics, too_many
+from oncelog.core.controller.topic_parts import batches, creation_bytes
+from oncelog.core.controller.topics import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, too_many
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_topic, would_cluster, would_topic
-from oncelog.handlers.support.topic_creation import new_topic_id
+from oncelog.handlers.support.metadata_changes import (
+    HURRIED,
+    TOPICS_A_COMMIT,
+    may_topic,
+    would_cluster,
+    would_topic,
+)
+from oncelog.handlers.support.topic_creation import create_together
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -47,11 +54,10 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 _CONFIGS_SINCE: Final = 5
 _THROTTLED_SINCE: Final = 6
-TOPICS_A_COMMIT: Final = 1000
 
 
 def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
-    """Create what can be created, a thousand topics a commit; or only say what would be (``validate_only``)."""
+    """Create what can be created, in as few commits as the tree takes; ``validate_only``: only say what would be."""
     if request.timeout_ms <= 0:
         return CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
     return (yield from _create(request, context))
@@ -95,21 +101,10 @@ def _outcomes(
         return [TOO_MANY_PARTITIONS for _ in topics]
     outcomes: list[CreatedTopic | Refusal] = []
     created: set[TopicName] = set()
-    for start in range(0, len(topics), TOPICS_A_COMMIT):
-        if len(topics) > TOPICS_A_COMMIT:
+    for some in batches(topics, partial(creation_bytes, cluster.config), TOPICS_A_COMMIT):
+        if outcomes:
             yield NextSlice()
-        some = topics[start : start + TOPICS_A_COMMIT]
-        decide = partial(
-            create_topics,
-            topics=some,
-            new_topic_id=lambda: new_topic_id(cluster),
-            beside=created,
-            charge=charges.charge,
-        )
-        found = yield from committed(
-            lambda decide=decide: decide(cluster.image, cluster.config),  # type: ignore[misc]  # bound now
-            dry_run=request.validate_only,
-        )
+        found = yield from create_together(some, cluster, created, charges.charge, dry_run=request.validate_only)
         outcomes += found
         created.update(outcome.name for outcome in found if isinstance(outcome, CreatedTopic))
     if len(topics) > TOPICS_A_COMMIT:

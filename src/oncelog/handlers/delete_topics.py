@@ -10,19 +10,22 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
 from oncelog.core.controller.image import ClusterImage, TopicImage
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
+from oncelog.core.controller.topic_parts import batches, deletion_bytes, last_partitions_deleted
 from oncelog.core.controller.topics import delete_topics
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import (
     HURRIED,
+    TOPICS_A_COMMIT,
     committed,
+    committed_in_batches,
     may_topic,
     outcome_error,
     would_cluster,
     would_topic,
 )
-from oncelog.handlers.support.waits import Steps
+from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -55,7 +58,7 @@ Target = tuple[str | None, TopicId]
 
 
 def handle(request: DeleteTopicsRequest, context: Context) -> Steps[DeleteTopicsResponse]:
-    """Delete what can be deleted, in one commit."""
+    """Delete what can be deleted, in as few commits as the tree takes."""
     targets: list[Target] = (
         [(topic.name, TopicId(topic.topic_id)) for topic in request.topics]
         if context.version >= _STATES_SINCE
@@ -81,12 +84,21 @@ def _delete(targets: Sequence[Target], context: Context) -> Steps[DeleteTopicsRe
     refused, wanted = _well_formed(targets)
     charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
 
-    def decide() -> Decided[TopicImage]:
-        found = [_charged(charges, outcome) for outcome in _resolve(context, wanted)]
-        topics = [topic for topic in found if isinstance(topic, TopicImage)]
-        return Decided(delete_topics(context.cluster.image, topics), found)
+    found = [_charged(charges, outcome) for outcome in _resolve(context, wanted)]
+    for topic in found:
+        if isinstance(topic, TopicImage):
+            yield from _without_last_partitions(topic, context)
 
-    outcomes = yield from committed(decide)
+    def decide(batch: Sequence[tuple[Target, TopicImage | Refusal]]) -> Decided[TopicImage]:
+        now = _resolve(context, [target for target, _ in batch])
+        outcomes = [
+            before if isinstance(before, Refusal) else after for (_, before), after in zip(batch, now, strict=True)
+        ]
+        topics = [topic for topic in outcomes if isinstance(topic, TopicImage)]
+        return Decided(delete_topics(context.cluster.image, topics), outcomes)
+
+    pairs = list(zip(wanted, found, strict=True))
+    outcomes = yield from committed_in_batches(batches(pairs, _size, TOPICS_A_COMMIT), decide)
     for (name, topic_id), outcome in zip(wanted, outcomes, strict=True):
         if isinstance(outcome, TopicImage):
             refused.append(_result(outcome.name, outcome.topic_id, outcome))
@@ -110,6 +122,25 @@ def _visible_name(topic_id: TopicId, context: Context) -> TopicName | None:
     """The name of a topic that may be seen, though not deleted."""
     name = context.cluster.image.topic_names.get(topic_id)
     return name if name is not None and would_topic(context, Operation.DESCRIBE, name) else None
+
+
+def _size(pair: tuple[Target, TopicImage | Refusal]) -> int:
+    return deletion_bytes(pair[1]) if isinstance(pair[1], TopicImage) else 0
+
+
+def _without_last_partitions(topic: TopicImage, context: Context) -> Steps[None]:
+    """Take partitions away until the topic's deletion fits one commit."""
+    cluster = context.cluster
+
+    def decide() -> Decided[TopicImage]:
+        now = cluster.image.topic_of_id(topic.topic_id)
+        return Decided([], []) if now is None else Decided(last_partitions_deleted(cluster.image, now), [now])
+
+    while decide().operations:
+        (outcome,) = yield from committed(decide)
+        if isinstance(outcome, Refusal):
+            return  # so is the deletion
+        yield NextSlice()
 
 
 def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult], list[Target]]:

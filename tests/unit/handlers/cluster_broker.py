@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from oncelog.base.ids import BrokerId, TopicPartition
-from oncelog.base.tree import CommitOutcome
+from oncelog.base.tree import CommitOutcome, commit_size
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image import ClusterImage, changes_of, load_image
@@ -17,8 +17,8 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.registry import BY_KEY
 from oncelog.handlers.support.client_limits import UNLIMITED, ClientLimits
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.waits import CommitMetadata, UntilProducerId
-from oncelog.ports import Conflict
+from oncelog.handlers.support.waits import CommitMetadata, NextSlice, UntilProducerId
+from oncelog.ports import Conflict, Coordination
 
 HOST, PORT = "broker.test", 9092
 
@@ -26,11 +26,14 @@ HOST, PORT = "broker.test", 9092
 class ClusterBroker:
     """The facts of one broker in a cluster of its own."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None, broker_id: int = 1) -> None:
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, broker_id: int = 1, session: Coordination | None = None
+    ) -> None:
         self.broker_id = BrokerId(broker_id)
         self.quotas: ClientLimits = UNLIMITED
         self.static = BrokerConfig(settings)
-        self.session = MemoryTree().session()
+        self.session = session or MemoryTree().session()
+        self.commit_sizes: list[int] = []
         self.image: ClusterImage = load_image([])
         self.sizes: dict[TopicPartition, int] = {}
         self.producer_ids: ProducerIds | None = ProducerIds()
@@ -66,6 +69,7 @@ class ClusterBroker:
         if self.before_commit is not None:
             intervene, self.before_commit = self.before_commit, None
             intervene()
+        self.commit_sizes.append(commit_size(operations))
         try:
             self.session.commit(operations)
         except Conflict:
@@ -109,6 +113,8 @@ class ClusterBroker:
                 return done.value
             if isinstance(wait, CommitMetadata):
                 outcome = self.commit(wait.operations)
+            elif isinstance(wait, NextSlice):
+                outcome = None
             elif isinstance(wait, UntilProducerId):
                 outcome = self._producer_id()
             else:

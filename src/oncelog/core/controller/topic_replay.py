@@ -14,6 +14,8 @@ from oncelog.core.controller import layout
 from oncelog.core.controller.model import ABSENT, Assignment, PartitionImage, TopicImage
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+_STATELESS = PartitionImage(NO_BROKER, LeaderEpoch(0), (), (), version=ABSENT)
+"""A partition without a state: its topic is being deleted in parts, or another program has made it."""
 _TOPIC_PREFIX = len(layout.TOPICS) + 1
 _CONFIG_PREFIX = len(layout.TOPIC_CONFIGS) + 1
 
@@ -57,8 +59,7 @@ class TopicReplay:
         parts = path[_TOPIC_PREFIX:].split("/")
         draft = self._draft(TopicName(parts[0]))
         if len(parts) == 4:
-            if value is not None:
-                draft.states[int(parts[2])] = layout.read_state(path, value, version)
+            draft.states[int(parts[2])] = _STATELESS if value is None else layout.read_state(path, value, version)
         elif len(parts) > 1:
             return  # holds nothing: partitions and their states hang from it
         elif value is None:
@@ -137,7 +138,7 @@ def _partition(
     found = states.get(index)
     if found is None:
         if index >= len(old):
-            return PartitionImage(NO_BROKER, LeaderEpoch(0), version=ABSENT, isr=(), **assignment._asdict())
+            return _STATELESS._replace(**assignment._asdict())
         found = old[index]
         if found.assignment == assignment:
             return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from oncelog.base.acls import OPERATIONS
@@ -11,12 +12,16 @@ from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.waits import CommitMetadata, Steps
+from oncelog.handlers.support.waits import CommitMetadata, NextSlice, Steps
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 ATTEMPTS: Final = 50
 """Each conflict means that another request's change was committed; more in a row than this is not going to end."""
+
+TOPICS_A_COMMIT: Final = 1000
+"""At most; large ones are fewer."""
 
 CONTENDED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept coming in between; try again.")
 
@@ -45,6 +50,19 @@ def committed(decide: Callable[[], Decided[T]], *, dry_run: bool = False) -> Ste
             return [UNAVAILABLE for _ in decided.outcomes]
         decided = decide()
     return [CONTENDED for _ in decided.outcomes]
+
+
+def committed_in_batches(
+    batches: Iterable[Sequence[Item]], decide: Callable[[Sequence[Item]], Decided[T]], *, dry_run: bool = False
+) -> Steps[Sequence[T | Refusal]]:
+    """The outcomes of ``decide`` for each batch of items, one commit after the other; other requests have their turn in
+    between. Each is decided on the image that the one before it leaves."""
+    outcomes: list[T | Refusal] = []
+    for number, batch in enumerate(batches):
+        if number:
+            yield NextSlice()
+        outcomes += yield from committed(partial(decide, batch), dry_run=dry_run)
+    return outcomes
 
 
 def may_cluster(context: Context, operation: Operation) -> bool:
