@@ -1,0 +1,102 @@
+"""A session at a terminal: tools run one after the other, and the transcript of what they have printed.
+
+What differs from run to run alone (ports, ids of topics, directories, moments) is replaced in the transcript.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from oncelog.admin.cluster_status import ClusterStatus
+from oncelog.client.blocking import Client, Producer
+from tests.peers.apache_kafka import KafkaTools
+from tests.waiting import wait_until
+
+_MOMENTS: Final = re.compile(r"\b1[789]\d{11}\b")
+_TOPIC_IDS: Final = re.compile(r"TopicId: [\w-]{22}")
+_ADDRESSES: Final = re.compile(r"127\.0\.0\.1:(\d+)")
+_LOG_DIRECTORIES: Final = re.compile(r'"logDir":"[^"]*"')
+_NOISE: Final = re.compile(r"^\s+at .*\n|^SLF4J: .*\n|^(?:\[.*?\] )?(?:WARN|ERROR|INFO) .*\n", re.M)
+
+
+class Brokers(Protocol):
+    """Three brokers, Apache Kafka's or ours."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Of all brokers."""
+
+    def start(self, broker_ids: Iterable[int]) -> None:
+        """Start those that do not run."""
+
+    def kill(self, broker_ids: Iterable[int]) -> None:
+        """SIGKILL."""
+
+    def status(self) -> ClusterStatus | None:
+        """The cluster as it sees itself; None while nobody answers."""
+
+    def wait_healthy(self) -> None:
+        """Until all brokers are up and all replicas in sync."""
+
+
+class Session:
+    """Runs tools against three brokers, the first of which is always up."""
+
+    def __init__(self, brokers: Brokers, directory: Path) -> None:
+        self.brokers = brokers
+        self.directory = directory
+        self.transcript: list[str] = []
+        addresses = brokers.bootstrap_servers.split(",")
+        self.tools = KafkaTools(addresses[0])
+        self._ports = {address.rpartition(":")[2]: number for number, address in enumerate(addresses, 1)}
+
+    def title(self, text: str) -> None:
+        """Begin a part of the transcript."""
+        self.transcript.append(f"\n## {text}\n")
+
+    def run(self, tool: str, *arguments: str, stdin: str = "", keep: str = "") -> str:
+        """Run a tool and write down what it prints; ``keep``: only the lines in which this pattern is found."""
+        done = self.tools.run(tool, *arguments, stdin=stdin)
+        printed = self._plain(done.stdout) + self._plain(done.stderr)
+        if keep:
+            printed = "".join(line for line in printed.splitlines(keepends=True) if re.search(keep, line))
+        shown = " ".join(self._plain(argument) for argument in arguments)
+        code = f"(exit code {done.returncode})\n" if done.returncode else ""
+        self.transcript.append(f"$ {tool} {shown}\n{printed.rstrip()}\n{code}")
+        return done.stdout
+
+    def file(self, name: str, content: object) -> str:
+        """A file of JSON for a tool; its path."""
+        path = self.directory / name
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return str(path)
+
+    def produce(self, topic: str, counts: Mapping[int, int]) -> None:
+        """Write records to partitions, one batch for each partition."""
+        with Client(self.brokers.bootstrap_servers) as client, Producer(client) as producer:
+            for partition, count in counts.items():
+                for number in range(count):
+                    producer.send(topic, b"v%04d" % number, partition=partition)
+                producer.flush()
+
+    def until(self, what: str, condition: object) -> None:
+        """Wait for what the cluster says of itself."""
+        assert callable(condition)
+
+        def holds() -> bool:
+            status = self.brokers.status()
+            return status is not None and bool(condition(status))
+
+        wait_until(holds, what, poll_s=0.1)
+
+    def _plain(self, text: str) -> str:
+        text = _NOISE.sub("", text)
+        text = _ADDRESSES.sub(lambda found: f"host:{self._ports.get(found[1], found[1])}", text)
+        text = _TOPIC_IDS.sub("TopicId: ID", text)
+        text = _LOG_DIRECTORIES.sub('"logDir":"DIR"', text)
+        text = text.replace(str(self.directory), "DIR")
+        return _MOMENTS.sub("MOMENT", text)
