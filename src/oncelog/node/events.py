@@ -97,6 +97,8 @@ class MetadataLoaded:
     nodes: Sequence[TreeNode] | None
     session_lost: bool = False
     """True if it could not be read because the session has ended."""
+    refused: str | None = None
+    """The reason why this broker may not register again."""
 
 
 @dataclass(slots=True)

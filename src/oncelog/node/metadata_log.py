@@ -87,6 +87,8 @@ class MetadataLog:
         self._registered_epoch = metadata.broker_epoch
         """Epoch of the registration by this broker itself; another one in the image, or none, is the work of others."""
         self._leaves = False
+        self._refused: str | None = None
+        """The reason, once told, why this broker may not register again."""
 
     def park(self, task: Task, wait: CommitMetadata) -> None:
         """Keep ``task`` until its commit has an outcome."""
@@ -156,11 +158,12 @@ class MetadataLog:
         if event.session_lost:
             self.has_session = False
         if event.nodes is None:
+            self._tell_refusal(event.refused)
             self._deadlines.at(self._deadlines.now_ms + RETRY_MS, self._load_again)
             return
         joined = self._rejoining
         if joined:
-            self.has_session = True
+            self.has_session, self._refused = True, None
             self._outbox.effects.append(Report("info", "registered again in a new session of the coordination tree"))
         elif not self.has_session:
             self._load(rejoin=True)  # the session was lost while this was read
@@ -172,6 +175,13 @@ class MetadataLog:
         self._apply(delta_between(self._metadata.image, image))
         self._tell_outcomes()
         self._check_registration()
+
+    def _tell_refusal(self, refused: str | None) -> None:
+        """Report once why this broker may not register again. It serves what it has and goes on asking."""
+        if refused is not None and refused != self._refused:
+            self._refused = refused
+            message = f"not registered again: {refused}. It is tried again until then"
+            self._outbox.effects.append(Report("error", message))
 
     def lose_session(self) -> None:
         """The tree has ended this broker's session: commit nothing until it is registered in a new one."""

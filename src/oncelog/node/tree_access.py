@@ -68,5 +68,7 @@ def load(coordination: Coordination, effect: LoadMetadata, registration: Registr
         return MetadataLoaded(*coordination.snapshot())
     except SessionLost:
         return MetadataLoaded(0, None, session_lost=True)
-    except (Conflict, OutcomeUnknown, RegistrationRefused, TreeUnavailable):
+    except RegistrationRefused as error:
+        return MetadataLoaded(0, None, refused=str(error))
+    except (Conflict, OutcomeUnknown, TreeUnavailable):
         return MetadataLoaded(0, None)

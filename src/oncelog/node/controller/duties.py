@@ -31,6 +31,7 @@ from oncelog.core.controller.failover import (
 )
 from oncelog.core.controller.internal_topics import grow
 from oncelog.core.controller.tree_format import raise_format
+from oncelog.node.controller.report import ControllerReport
 from oncelog.node.events import Report
 
 if TYPE_CHECKING:
@@ -68,8 +69,12 @@ class ControllerDuties:
         self._waits = False
         self._imbalance_noted = False
         self._ending = False
-        self.elections = 0
+        self._report = ControllerReport()
+
+    @property
+    def elections(self) -> int:
         """Partitions that got another leader, or none, while this broker was the controller."""
+        return self._report.elections
 
     @property
     def is_controller(self) -> bool:
@@ -94,8 +99,9 @@ class ControllerDuties:
             if any(name in INTERNAL_TOPICS for name in (*delta.created, *delta.altered)):
                 self._brokers_changed = True
         if self.is_controller:
-            self._count_elections(delta, before)
+            self._report.follow(delta, before)
         self._act()
+        self._outbox.effects += self._report.take(settled=not self._under_way)
 
     def watched(self) -> list[BrokerId]:
         """The brokers whose deaths this one has to notice by a connection to them: the controller's all others, and
@@ -177,6 +183,7 @@ class ControllerDuties:
         if not self._failed:
             self._conflicts, self._limit_bytes = 0, COMMIT_BYTES
             self._act()
+            self._outbox.effects += self._report.take(settled=not self._under_way)
             return
         self._conflicts += 1
         self._limit_bytes = max(SMALLEST_COMMIT_BYTES, self._limit_bytes // 4)  # less of it is refused together
@@ -192,13 +199,6 @@ class ControllerDuties:
 
     def _is_unclean(self, topic: TopicImage) -> bool:
         return self._metadata.topic_config(topic).unclean_leader_election
-
-    def _count_elections(self, delta: ImageDelta, before: ClusterImage) -> None:
-        for name in delta.altered:
-            old = before.topics.get(name)
-            if old is not None:
-                pairs = zip(old.partitions, delta.image.topics[name].partitions, strict=False)
-                self.elections += sum(new.leader_epoch > was.leader_epoch for was, new in pairs)
 
     # The return to preferred leaders
 

@@ -1,0 +1,106 @@
+"""The controller's lines in the log: which brokers come and go, and how many leaders were elected because of whom.
+
+Elections are counted over the commits of a round and told once, when every partition is settled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from oncelog.base.ids import NO_BROKER, BrokerId
+from oncelog.node.events import Report
+
+if TYPE_CHECKING:
+    from oncelog.core.controller.image import ClusterImage, ImageDelta
+    from oncelog.core.controller.model import BrokerImage, PartitionImage
+
+
+class ControllerReport:
+    """See the module. Follows changes while this broker is the controller."""
+
+    def __init__(self) -> None:
+        self.elections = 0
+        """Partitions that got another leader, or none."""
+        self._causes: Counter[str] = Counter()
+        self._leaderless = 0
+        self._lines: list[Report] = []
+
+    def follow(self, delta: ImageDelta, before: ClusterImage) -> None:
+        """Note what a change means for operators."""
+        image = delta.image
+        if (image.controller_id, image.controller_epoch) != (before.controller_id, before.controller_epoch):
+            self._say(_succession(image))
+        if delta.brokers:
+            for broker_id in sorted({*image.brokers, *before.brokers}):
+                line = _coming_and_going(before.brokers.get(broker_id), image.brokers.get(broker_id))
+                if line is not None:
+                    self._say(line)
+        for name in delta.altered:
+            old = before.topics.get(name)
+            if old is not None:
+                for was, now in zip(old.partitions, image.topics[name].partitions, strict=False):
+                    if now.leader_epoch > was.leader_epoch:
+                        self._elected(was, now, image)
+
+    def _elected(self, was: PartitionImage, now: PartitionImage, image: ClusterImage) -> None:
+        self.elections += 1
+        self._causes[_cause(was, image)] += 1
+        self._leaderless += now.leader == NO_BROKER
+        self._leaderless -= was.leader == NO_BROKER and bool(self._leaderless)
+
+    def _say(self, message: str, level: str = "info") -> None:
+        self._lines.append(Report(level, message))
+
+    def take(self, *, settled: bool) -> list[Report]:
+        """The lines to be written now; elections among them once all is ``settled``."""
+        if settled and self._causes:
+            count = self._causes.total()
+            causes = ", ".join(f"{number} {cause}" for cause, number in self._causes.items())
+            self._say(f"elected leaders of {count} partition{'' if count == 1 else 's'}: {causes}")
+            if self._leaderless:
+                self._say(f"{self._leaderless} of them have no leader: no replica that may lead is alive", "warning")
+            self._causes.clear()
+            self._leaderless = 0
+        lines, self._lines = self._lines, []
+        return lines
+
+
+def _succession(image: ClusterImage) -> str:
+    up = ", ".join(map(str, sorted(image.brokers)))
+    return f"broker {image.controller_id} is the controller of epoch {image.controller_epoch}; brokers up: {up}"
+
+
+def _coming_and_going(was: BrokerImage | None, now: BrokerImage | None) -> str | None:
+    """The line about one broker, None if it is as before."""
+    if now is None:
+        assert was is not None
+        stopping = was.in_controlled_shutdown
+        return f"broker {was.broker_id} has left the cluster{', stopped' if stopping else ': its session has ended'}"
+    where = f"broker {now.broker_id} at {now.host}:{now.port}"
+    if was is None:
+        return f"{where} has joined the cluster{', fenced: its replicas may lack records' if now.fenced else ''}"
+    if was.epoch != now.epoch:
+        return f"{where} has registered again"
+    if was.fenced and not now.fenced:
+        return f"{where} is fenced no more"
+    if now.in_controlled_shutdown and not was.in_controlled_shutdown:
+        return f"{where} is stopping and gives its leaderships away"
+    return None
+
+
+def _cause(was: PartitionImage, image: ClusterImage) -> str:
+    """The cause of the election of a partition's next leader."""
+    leader: BrokerId = was.leader
+    if leader == NO_BROKER:
+        return "that had no leader"
+    broker = image.brokers.get(leader)
+    if broker is None:
+        return f"because broker {leader} has left"
+    if broker.epoch != was.leader_broker_epoch:
+        return f"because broker {leader} has registered again"
+    if broker.fenced:
+        return f"because broker {leader} is fenced"
+    if broker.in_controlled_shutdown:
+        return f"because broker {leader} is stopping"
+    return f"by choice, from broker {leader}"
