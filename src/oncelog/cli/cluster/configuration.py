@@ -24,7 +24,8 @@ OURS: Final = (
 """Keys that differ from broker to broker, or say where the cluster is."""
 TREE_FILE: Final = "coordination.db"
 """The tree of a broker that is alone, in its data directory."""
-_TREE: Final = "cluster.db"
+TREE: Final = "cluster.db"
+"""The tree of the cluster, in its directory."""
 _REPLICAS: Final = 3
 
 
@@ -46,7 +47,8 @@ def plan_brokers(directory: Path, brokers: int, base_port: int, values: Mapping[
         alone = directory / str(broker_id) / TREE_FILE
         if alone.exists():
             raise typer.BadParameter(
-                f"broker {broker_id} has been alone; take its topics along: mv {alone} {directory / _TREE}",
+                f"broker {broker_id} has been alone; take its topics along: "
+                f"oncelog cluster adopt {alone.parent} --data-dir {directory}",
                 param_hint="--data-dir",
             )
     directory.mkdir(parents=True, exist_ok=True)
@@ -63,7 +65,7 @@ def plan_brokers(directory: Path, brokers: int, base_port: int, values: Mapping[
             "node.id": str(broker_id),
             "listeners": f"PLAINTEXT://{HOST}:{port}",
             "log.dirs": str(plan.data_directory),
-            "oncelog.tree.path": str(directory / _TREE),
+            "oncelog.tree.path": str(directory / TREE),
         }
         plan.properties.write_text(properties_text({**values, **own}), encoding="utf-8")
         plans.append(plan)

@@ -1,0 +1,80 @@
+"""``oncelog cluster adopt``: a data directory with its tree becomes the first broker of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from oncelog.cli.cluster.adopt import move_in
+from oncelog.client.blocking import Client, Producer
+from oncelog.testing import Broker
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    """The directory of a broker that has a topic with a record, and was stopped."""
+    directory = tmp_path / "alone"
+    with (
+        Broker(data_dir=directory) as broker,
+        Client(broker.bootstrap_servers) as client,
+        Producer(client, create_topics=True) as producer,
+    ):
+        producer.send("t", b"kept")
+    return directory
+
+
+def end_offset(cluster: Path, broker_id: int = 1) -> int:
+    """The end of the topic, as the adopted broker tells it."""
+    tree = {"oncelog.tree.path": str(cluster / "cluster.db"), "node.id": str(broker_id)}
+    with Broker(tree, data_dir=cluster / str(broker_id)) as broker, Client(broker.bootstrap_servers) as client:
+        client.topic("t")
+        log = broker.data_dir / "t-0" / f"{0:020}.log"
+        return log.stat().st_size
+
+
+def test_topics_and_records_come_along(alone: Path, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster"
+    size = (alone / "t-0" / f"{0:020}.log").stat().st_size
+    assert move_in(alone, cluster) == cluster / "1"
+    assert not alone.exists()
+    assert not list((cluster / "1").glob("coordination.db*"))
+    assert end_offset(cluster) == size > 0
+
+
+def test_an_interrupted_adoption_is_gone_on_with(alone: Path, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster"
+    cluster.mkdir()
+    alone.rename(cluster / "1")
+    assert move_in(alone, cluster) == cluster / "1"
+    assert end_offset(cluster) > 0
+
+
+def test_a_broker_that_runs_is_left_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "alone"
+    with Broker(data_dir=directory), pytest.raises(typer.BadParameter, match="stop it first"):
+        move_in(directory, tmp_path / "cluster")
+    assert directory.exists()
+    assert not (tmp_path / "cluster").exists()
+
+
+@pytest.mark.parametrize("taken", ["1/x", "cluster.db"])
+def test_a_place_that_is_taken_is_left_alone(alone: Path, tmp_path: Path, taken: str) -> None:
+    there = tmp_path / "cluster" / taken
+    there.parent.mkdir(parents=True)
+    there.write_bytes(b"x")
+    with pytest.raises(typer.BadParameter, match="choose another --data-dir"):
+        move_in(alone, tmp_path / "cluster")
+    assert (alone / "coordination.db").exists()
+    assert there.read_bytes() == b"x"
+
+
+def test_what_is_no_brokers_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with pytest.raises(typer.BadParameter, match=r"was alone: it has no coordination\.db"):
+        move_in(tmp_path / "other", tmp_path / "cluster")
+    with pytest.raises(typer.BadParameter, match="does not exist"):
+        move_in(tmp_path / "absent", tmp_path / "cluster")
