@@ -8,8 +8,11 @@ from typing import Final
 
 from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
 from oncelog.base.security import Endpoint, SecurityProtocol
+from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
+from oncelog.core.controller.client_entities import ClientEntity
+from oncelog.core.controller.entity_writes import write_entities
 from oncelog.core.controller.image import ClusterImage, load_image
 from oncelog.core.controller.registration import Registration as Registration
 from oncelog.core.controller.registration import RegistrationRefused, register
@@ -25,6 +28,7 @@ from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
 
 DEFAULT_NODE_ID: Final = BrokerId(1)
 NO_ID: Final = bytes(16)
+INITIAL_USERS: Final = "oncelog.initial.users"
 _ATTEMPTS: Final = 50
 """Attempts to join while others join."""
 
@@ -78,7 +82,7 @@ def assemble(
         config = _config_of(settings, identity.meta)
         who = _registration(identity.meta, config, settings.listeners.registered(bound), logs)
         try:
-            coordination.commit(register(image, who, now_ms))
+            coordination.commit([*register(image, who, now_ms), *_initial_users(image, config)])
             break
         except RegistrationRefused as error:
             another = _another_identity(identity, image)
@@ -149,6 +153,23 @@ def _free_id(image: ClusterImage) -> BrokerId:
 
 def _config_of(settings: Settings, meta: MetaProperties) -> BrokerConfig:
     return BrokerConfig({**settings.config.static, "node.id": str(meta.node_id), "log.dirs": settings.data_directory})
+
+
+def _initial_users(image: ClusterImage, config: BrokerConfig) -> list[Operation]:
+    """Adding the configured users to a new cluster, in the commit that makes it; a user who is deleted later does not
+    come back with the next start. Raises StartRefused."""
+    text = config.get(INITIAL_USERS)
+    if text is None:
+        return []
+    from oncelog.core.sasl.initial_users import InitialUsersUnreadable, read_initial_users
+
+    try:
+        users = read_initial_users(text)
+    except InitialUsersUnreadable as error:
+        raise StartRefused(str(error)) from None
+    if image.cluster_id is not None:
+        return []
+    return write_entities(image, {ClientEntity(user=name): credentials for name, credentials in users.items()})
 
 
 def _registration(

@@ -6,9 +6,13 @@ import pytest
 
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.coordination.memory import MemoryTree
+from oncelog.core.controller.client_entities import ClientEntity
+from oncelog.core.controller.entity_writes import configs_of, write_entities
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.resources import ALL_BROKERS, ConfigResourceType, Resource, current, write_configs
 from oncelog.core.controller.topics import NewTopic, create_topics, delete_topics
+from oncelog.core.sasl.initial_users import initial_user_text
+from oncelog.core.sasl.scram_credentials import credential_of
 from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble
 from oncelog.node.settings import read_settings
 from oncelog.ports import Coordination
@@ -176,3 +180,29 @@ def test_a_log_whose_topic_was_made_anew_while_logs_were_recovered_is_set_aside(
     again = assemble(outside, settings, {"PLAINTEXT": ("localhost", 9092)}, now_ms=0, ready=made_anew)
     assert [report.message for report in again.reports] == ["t-0 belongs to no topic of this cluster, it is set aside"]
     assert again.node.logs.logs == {}
+
+
+def test_a_new_cluster_begins_with_the_configured_users_who_do_not_come_back_when_they_were_deleted() -> None:
+    credential = credential_of("SCRAM-SHA-512", "secret", b"salt", 4096)
+    settings = {"oncelog.initial.users": initial_user_text("al ice;=", "SCRAM-SHA-512", credential)}
+    files, tree = MemoryFiles(), MemoryTree()
+    session = tree.session()
+    joined(files, session, **settings)
+    image = load_image(session.subtree("/"))
+    alice = ClientEntity(user="al ice;=")
+    assert configs_of(image, alice) == {"SCRAM-SHA-512": credential.text()}
+    session.commit(write_entities(image, {alice: {}}))
+    session.close()
+    session = tree.session()
+    joined(files, session, **settings)
+    assert configs_of(load_image(session.subtree("/")), alice) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["alice", "=SCRAM-SHA-256:x", "alice=PLAIN:secret", "alice=SCRAM-SHA-256:salt=c2VjcmV0,iterations=1"]
+)
+def test_initial_users_that_cannot_be_read_refuse_the_start_without_being_quoted(text: str) -> None:
+    with pytest.raises(StartRefused, match=r"oncelog\.initial\.users: user 1 cannot be made") as refused:
+        joined(MemoryFiles(), MemoryTree().session(), **{"oncelog.initial.users": text})
+    assert "secret" not in str(refused.value)
+    assert "c2VjcmV0" not in str(refused.value)

@@ -164,6 +164,15 @@ OWN_KEYS: Final = (
         documentation="TLS handshakes under way at a time; the one that has taken the longest makes room for others.",
     ),
     ConfigKey(
+        "oncelog.initial.users",
+        PASSWORD,
+        None,
+        documentation=(
+            "Users with SCRAM credentials that a new cluster begins with: NAME=MECHANISM:CREDENTIAL, with semicolons "
+            "between them, as oncelog security init writes it. A cluster that is there already is not changed by it."
+        ),
+    ),
+    ConfigKey(
         "oncelog.tree.path",
         STRING,
         None,

@@ -1,0 +1,44 @@
+"""``oncelog.initial.users``: the users that a cluster begins with, so that somebody can log in to make the others.
+
+``NAME=MECHANISM:CREDENTIAL``, with semicolons between them; names are percent-encoded as in the tree. The text holds
+credentials, not passwords, and no error quotes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, unquote
+
+from oncelog.core.sasl.scram_credentials import HASHES, DamagedCredential, ScramCredential, read_credential
+
+_KEY: Final = "oncelog.initial.users"
+
+
+class InitialUsersUnreadable(Exception):
+    """The text is not a list of users; the message says where it is wrong."""
+
+
+def initial_user_text(name: str, mechanism: str, credential: ScramCredential) -> str:
+    """One user, as the key has it."""
+    return f"{quote(name, safe='')}={mechanism}:{credential.text()}"
+
+
+def read_initial_users(text: str) -> Mapping[str, Mapping[str, str]]:
+    """The credentials of each user by mechanism, as Apache Kafka keeps them. Raises InitialUsersUnreadable."""
+    found: dict[str, dict[str, str]] = {}
+    for number, entry in enumerate(filter(None, map(str.strip, text.split(";"))), 1):
+        name, _, rest = entry.partition("=")
+        mechanism, _, credential = rest.partition(":")
+        if not name or mechanism not in HASHES:
+            raise _unreadable(number, f"it is not NAME=MECHANISM:CREDENTIAL with {' or '.join(HASHES)}")
+        try:
+            text_of = read_credential(mechanism, credential).text()
+        except DamagedCredential as error:
+            raise _unreadable(number, str(error)) from None
+        found.setdefault(unquote(name), {})[mechanism] = text_of
+    return found
+
+
+def _unreadable(number: int, reason: str) -> InitialUsersUnreadable:
+    return InitialUsersUnreadable(f"{_KEY}: user {number} cannot be made: {reason}")
