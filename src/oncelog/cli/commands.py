@@ -20,6 +20,9 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
+EXTRAS: Final = {"pyspark": "spark", "pyarrow": "spark", "numpy": "spark", "cryptography": "security"}
+"""The extra that brings a package, of those that commands need."""
+
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]  # public in no version of typer alike
 
 
@@ -38,6 +41,9 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),
     "acl": SubCommand("oncelog.cli.acl:app", "List, allow, deny, remove and explain access control lists."),
+    "security": SubCommand(
+        "oncelog.cli.security:app", "Make certificates and properties for a secured broker (needs oncelog[security])."
+    ),
     "txn": SubCommand("oncelog.cli.txn:app", "Find, explain and end hanging transactions."),
     "log": SubCommand("oncelog.cli.log:app", "Look into a data directory, offline."),
     "sim": SubCommand("oncelog.cli.sim:sim", "Run the broker in a simulator, with faults drawn by seed."),
@@ -166,12 +172,10 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, ClientError):
         complain(str(error))
         return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in (
-        "pyspark",
-        "pyarrow",
-        "numpy",
-    ):
-        return complain(f"{error.name} is not installed; install it with: pip install 'oncelog[spark]'")
+    if isinstance(error, ModuleNotFoundError):
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is not None:
+            return complain(f"{error.name} is not installed; install it with: pip install 'oncelog[{extra}]'")
     if isinstance(error, OSError) and error.filename is not None:
         return complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
     raise error

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, client_settings
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
 from oncelog.cli.output import print_json
 
 
@@ -33,8 +33,9 @@ def export(
     """
     from oncelog.spark.export import export as run
 
-    options = {f"kafka.{name}": value for name, value in client_settings(properties, command_config).items()}
-    report = run(directory, topic, bootstrap, keep_partitions=keep_partitions, options=options)
+    servers, settings = connection_settings(bootstrap, properties, command_config)
+    options = {f"kafka.{name}": value for name, value in settings.items()}
+    report = run(directory, topic, servers, keep_partitions=keep_partitions, options=options)
     if as_json:
         print_json(report)
     elif report.job is None:

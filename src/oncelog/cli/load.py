@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, client_settings
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
 from oncelog.cli.output import print_json, print_table, progress
 from oncelog.cli.table_options import (
     AllowDataLoss,
@@ -77,8 +77,9 @@ def load(
         from_ms = None if from_time is None else parse_time_ms(from_time)
     except MomentError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from None
+    servers, settings = connection_settings(bootstrap, properties, command_config)
     options = source_options(
-        client_settings(properties, command_config),
+        settings,
         headers=headers,
         read_uncommitted=read_uncommitted,
         allow_data_loss=allow_data_loss,
@@ -87,7 +88,7 @@ def load(
     with load_progress(quiet=as_json) as on_event:
         report = run(
             topics,
-            bootstrap,
+            servers,
             to,
             from_ms=from_ms,
             rows_per_step=rows_per_step,

@@ -30,7 +30,12 @@ Properties = Annotated[
 ]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option("--command-config", metavar="FILE", help="A properties file with client settings; -X wins over it."),
+    typer.Option(
+        "--command-config",
+        envvar="ONCELOG_COMMAND_CONFIG",
+        metavar="FILE",
+        help="A properties file with client settings; -X wins over it.",
+    ),
 ]
 
 
@@ -45,8 +50,18 @@ def open_client(bootstrap: str, properties: list[str] | None = None, command_con
 
     settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}
     settings |= {"socket.connection.setup.timeout.ms": "5000", "unknown.topic.grace.ms": "400"}
-    settings |= client_settings(properties, command_config)
-    return Client(bootstrap, config=settings)
+    servers, given = connection_settings(bootstrap, properties, command_config)
+    return Client(servers, config=settings | given)
+
+
+def connection_settings(
+    bootstrap: str, properties: list[str] | None, command_config: Path | None
+) -> tuple[str, dict[str, str]]:
+    """The brokers to start from, and the other client settings. ``bootstrap.servers`` of ``--command-config`` or ``-X``
+    counts where ``--bootstrap-server`` is not given. Raises BadParameter for what cannot be read."""
+    settings = client_settings(properties, command_config)
+    servers = settings.pop("bootstrap.servers", bootstrap)
+    return (servers if bootstrap == DEFAULT_BOOTSTRAP else bootstrap), settings
 
 
 def client_settings(properties: list[str] | None, command_config: Path | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oncelog.cli.load import print_report
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, client_settings
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
 from oncelog.cli.output import print_json
 from oncelog.cli.table_options import (
     AllowDataLoss,
@@ -73,8 +73,9 @@ def stream(
     from oncelog.spark.jobs.stream_job import StreamRequest
     from oncelog.spark.jobs.stream_job import stream as run
 
+    servers, settings = connection_settings(bootstrap, properties, command_config)
     options = source_options(
-        client_settings(properties, command_config),
+        settings,
         headers=headers,
         read_uncommitted=read_uncommitted,
         allow_data_loss=allow_data_loss,
@@ -84,7 +85,7 @@ def stream(
     if not as_json:
         how.on_batch = _say
     with _stopped_by_signals(how.stop):
-        report = run(topics, bootstrap, to, how, options=options, shape=shape, quarantine_topic=quarantine_topic)
+        report = run(topics, servers, to, how, options=options, shape=shape, quarantine_topic=quarantine_topic)
     if as_json:
         print_json(report)
     else:

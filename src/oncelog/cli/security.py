@@ -1,0 +1,129 @@
+"""``oncelog security``: the files of a secured broker and its clients, made offline. Needs ``oncelog[security]``."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import typer
+
+from oncelog.cli.options import AsJson, new_app
+from oncelog.cli.output import print_json
+
+if TYPE_CHECKING:
+    from oncelog.security.setup import Made
+
+app = new_app("Make a private authority, certificates and properties for a secured broker and its clients.")
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A directory that oncelog security init made.")]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--host", metavar="NAME", help="A name or address by which clients reach the broker; repeat it."),
+]
+Days = Annotated[int, typer.Option("--days", min=1, max=3650, help="How long certificates are good for.")]
+_DAYS: Final = 397
+T = TypeVar("T")
+
+
+def _done(work: Callable[[], T]) -> T:
+    """The result of ``work``; a refusal is printed and ends the command."""
+    from oncelog.cli.commands import complain
+    from oncelog.security.setup import SetupRefused
+
+    try:
+        return work()
+    except SetupRefused as refusal:
+        raise typer.Exit(complain(str(refusal))) from None
+
+
+@app.command(
+    epilog="""
+Examples:
+
+  oncelog security init secured && oncelog serve --config secured/server.properties
+
+  oncelog security init /etc/oncelog --host log.example --host 192.0.2.7
+"""
+)
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory, or an empty one.")],
+    hosts: Hosts = None,
+    port: Annotated[
+        int, typer.Option(min=1, max=65534, help="The port for clients; other brokers come by the next one.")
+    ] = 9092,
+    user: Annotated[str, typer.Option(metavar="NAME", help="The first user, who may do everything.")] = "admin",
+    by_certificate: Annotated[
+        bool, typer.Option("--mtls", help="Clients log in by certificates (mutual TLS), not by passwords.")
+    ] = False,
+    days: Days = _DAYS,
+    as_json: AsJson = False,
+) -> None:
+    """Make the files of a broker with TLS, logins and access control lists, and of its first client.
+
+    The broker's certificate is for localhost, 127.0.0.1, ::1, this host's name and every --host. Without --host it
+    listens on this machine only. Nothing is overwritten; passwords are random.
+    """
+    from oncelog.security.setup import Wanted, set_up
+
+    wanted = Wanted(tuple(hosts or ()), port, user, by_certificate, datetime.timedelta(days=days))
+    made = _done(lambda: set_up(directory, wanted))
+    if as_json:
+        print_json(made)
+        return
+    _print_made(made)
+
+
+def _print_made(made: Made) -> None:
+    width = max(len(one.path) for one in made.files)
+    for one in made.files:
+        print(f"{one.path.ljust(width)}  {one.purpose}")
+    print(f"\nThe broker's certificate is for {', '.join(made.hosts)}, until {made.expires}.")
+    print(f"User:{made.user} may do everything, others what access control lists allow them. Next:\n")
+    print(f"  oncelog serve --config {made.directory}/server.properties")
+    print(f"  oncelog topic list --command-config {made.directory}/client.properties")
+
+
+@app.command(
+    epilog="""
+Examples:
+
+  oncelog security renew /etc/oncelog
+"""
+)
+def renew(directory: Directory, hosts: Hosts = None, days: Days = _DAYS, as_json: AsJson = False) -> None:
+    """Give the broker a new key and certificate of the same authority; one that runs takes it up without a restart.
+
+    Its names are those it has, unless --host names others.
+    """
+    from oncelog.security.setup import renew as renew_certificate
+
+    facts = _done(lambda: renew_certificate(directory, tuple(hosts or ()), datetime.timedelta(days=days)))
+    if as_json:
+        print_json({"hosts": facts.hosts, "expires": facts.expires.isoformat()})
+        return
+    print(f"renewed for {', '.join(facts.hosts)}, until {facts.expires:%Y-%m-%d}")
+
+
+@app.command(
+    epilog="""
+Examples:
+
+  oncelog security client /etc/oncelog billing
+"""
+)
+def client(
+    directory: Directory,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who the client is: User:NAME.")],
+    days: Days = _DAYS,
+    as_json: AsJson = False,
+) -> None:
+    """Make a certificate for another client, with its key, in DIR/NAME.pem."""
+    from oncelog.security.setup import issue_client
+
+    path = _done(lambda: issue_client(directory, name, datetime.timedelta(days=days)))
+    if as_json:
+        print_json({"path": str(path), "principal": f"User:{name}"})
+        return
+    print(f"{path}: the key and certificate of User:{name}")

@@ -1,0 +1,215 @@
+"""The texts of a secured broker's properties and of its clients', each line with the reason for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+CLIENTS: Final = "CLIENTS"
+"""Name of the listener for clients."""
+BROKERS: Final = "BROKERS"
+"""Name of the listener by which brokers reach each other."""
+BROKER_NAME: Final = "broker"
+"""The name in a broker's certificate, and so its principal."""
+MECHANISM: Final = "SCRAM-SHA-512"
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+MAPPING_RULES: Final = "RULE:^CN=([A-Za-z0-9._-]+)$/$1/,DEFAULT"
+"""The principal of a certificate whose name is nothing but ``CN=alice`` is ``User:alice``."""
+_SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+class Setting(NamedTuple):
+    """A line of a properties file."""
+
+    key: str
+    value: str
+    comment: str = ""
+    """Stands above the line; a setting without one belongs to the line before it."""
+
+
+def properties_text(heading: str, settings: Iterable[Setting], *, java: bool = True) -> str:
+    """A properties file. ``java``: with the escapes of Java's format; librdkafka's tools know none."""
+    lines = [f"# {line}" for line in heading.splitlines()]
+    for key, value, comment in settings:
+        if comment:
+            lines += ["", *(f"# {line}" for line in comment.splitlines())]
+        lines.append(f"{key}={escaped(value) if java else value}")
+    return "\n".join(lines) + "\n"
+
+
+def escaped(value: str) -> str:
+    """A value in Java's properties format: a backslash begins an escape there."""
+    return value.replace("\\", "\\\\")
+
+
+def jaas(module: str, options: Mapping[str, str]) -> str:
+    """A line of JAAS, as ``sasl.jaas.config`` takes it."""
+    written = (f"{name}={_quoted(value)}" for name, value in options.items())
+    return f"{' '.join((module, 'required', *written))};"
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLogin:
+    """The way a client of the files logs in: by password, or by certificate."""
+
+    user: str
+    ca_file: Path
+    password: str | None = field(default=None, repr=False)
+    identity_file: Path | None = None
+    """Its private key and certificate in one file; in place of a password."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol of the listener that this is for."""
+        return "SSL" if self.password is None else "SASL_SSL"
+
+
+def librdkafka_settings(login: ClientLogin, servers: str) -> list[Setting]:
+    """Settings of librdkafka, and so of its bindings, kcat and confluent-kafka."""
+    settings = [
+        Setting("bootstrap.servers", servers, "Where the broker is. Its certificate has to name this host."),
+        Setting("security.protocol", login.protocol, _why_protocol(login)),
+        Setting("ssl.ca.location", str(login.ca_file), "Brokers are trusted if this authority has signed for them."),
+    ]
+    if login.password is not None:
+        return [
+            *settings,
+            Setting("sasl.mechanism", MECHANISM, "How the password is proved without sending it."),
+            Setting("sasl.username", login.user, f"Who this client is: User:{login.user} in access control lists."),
+            Setting("sasl.password", login.password, "Keep this file to its owner."),
+        ]
+    why = f"Who this client is: the certificate of User:{login.user}, and its private key."
+    return [
+        *settings,
+        Setting("ssl.certificate.location", str(login.identity_file), why),
+        Setting("ssl.key.location", str(login.identity_file)),
+    ]
+
+
+def java_settings(login: ClientLogin, servers: str) -> list[Setting]:
+    """Settings of Java's clients and tools, of Kafka Connect and Streams, and of oncelog's own commands."""
+    settings = [
+        Setting("bootstrap.servers", servers, "Where the broker is. Its certificate has to name this host."),
+        Setting("security.protocol", login.protocol, _why_protocol(login)),
+        Setting("ssl.truststore.type", "PEM", "Brokers are trusted if this authority has signed for them."),
+        Setting("ssl.truststore.location", str(login.ca_file)),
+    ]
+    if login.password is not None:
+        module = jaas(_SCRAM_MODULE, {"username": login.user, "password": login.password})
+        return [
+            *settings,
+            Setting("sasl.mechanism", MECHANISM, "How the password is proved without sending it."),
+            Setting("sasl.jaas.config", module, f"Who this client is: User:{login.user} in access control lists."),
+        ]
+    why = f"Who this client is: the private key of User:{login.user} and its certificate, in one file."
+    return [
+        *settings,
+        Setting("ssl.keystore.type", "PEM", why),
+        Setting("ssl.keystore.location", str(login.identity_file)),
+    ]
+
+
+def spark_settings(login: ClientLogin, servers: str) -> list[Setting]:
+    """Options of Spark's sources and sinks, oncelog's and the Kafka connector's alike."""
+    return [each._replace(key=f"kafka.{each.key}") for each in java_settings(login, servers)]
+
+
+def _why_protocol(login: ClientLogin) -> str:
+    return "TLS, and a certificate to log in with." if login.password is None else "TLS, and a password to log in with."
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlan:
+    """The settings of a broker that the files say."""
+
+    hosts: tuple[str, ...]
+    """Names and addresses in its certificate; the first is the one that clients are told."""
+    port: int
+    listen: str
+    """The address to listen on."""
+    login: ClientLogin
+    identity_file: Path
+    data_directory: Path
+    initial_users: str | None = field(default=None, repr=False)
+
+
+def broker_settings(plan: BrokerPlan) -> list[Setting]:
+    """Settings of the broker: TLS everywhere, logins for clients, certificates between brokers, ACLs that decide."""
+    return [*_listener_settings(plan), *_store_settings(plan), *_login_settings(plan), *_access_settings(plan)]
+
+
+def _listener_settings(plan: BrokerPlan) -> list[Setting]:
+    def at(host: str) -> str:
+        name = f"[{host}]" if ":" in host else host
+        return f"{CLIENTS}://{name}:{plan.port},{BROKERS}://{name}:{plan.port + 1}"
+
+    return [
+        Setting("listeners", at(plan.listen), "Where the broker listens: a port for clients, one for other brokers."),
+        Setting("advertised.listeners", at(plan.hosts[0]), "What both are told: a name that the certificate has."),
+        Setting(
+            "listener.security.protocol.map",
+            f"{CLIENTS}:{plan.login.protocol},{BROKERS}:SSL",
+            "Nothing is sent in the clear: clients use TLS and log in, brokers show each other certificates.",
+        ),
+        Setting("inter.broker.listener.name", BROKERS),
+    ]
+
+
+def _store_settings(plan: BrokerPlan) -> list[Setting]:
+    return [
+        Setting(
+            "ssl.keystore.type",
+            "PEM",
+            "The broker's private key and certificate. The file may be replaced while the broker runs: see\n"
+            "oncelog security renew.",
+        ),
+        Setting("ssl.keystore.location", str(plan.identity_file)),
+        Setting("ssl.truststore.type", "PEM", "Certificates of others are trusted if this authority has signed them."),
+        Setting("ssl.truststore.location", str(plan.login.ca_file)),
+    ]
+
+
+def _login_settings(plan: BrokerPlan) -> list[Setting]:
+    required = "Nobody comes in without a certificate."
+    names = Setting(
+        "ssl.principal.mapping.rules",
+        MAPPING_RULES,
+        "A certificate for CN=alice is that of User:alice; any other name is taken as it stands.",
+    )
+    settings = [Setting(f"listener.name.{BROKERS.lower()}.ssl.client.auth", "required", required), names]
+    if plan.initial_users is None:
+        return [Setting(f"listener.name.{CLIENTS.lower()}.ssl.client.auth", "required"), *settings]
+    return [
+        Setting(
+            f"listener.name.{CLIENTS.lower()}.sasl.enabled.mechanisms",
+            MECHANISM,
+            "Clients log in by a password, which the broker never sees.",
+        ),
+        Setting(
+            "oncelog.initial.users",
+            plan.initial_users,
+            "The first user, made with the cluster at its first start and never again: what the password is\n"
+            "checked by, not the password. It makes the others, with kafka-configs or any AdminClient.",
+        ),
+        *settings,
+    ]
+
+
+def _access_settings(plan: BrokerPlan) -> list[Setting]:
+    return [
+        Setting(
+            "authorizer.class.name", AUTHORIZER, "Access control lists decide: what none of them allows is denied."
+        ),
+        Setting(
+            "super.users",
+            f"User:{plan.login.user};User:{BROKER_NAME}",
+            "These may do everything: the first user, and brokers among each other.",
+        ),
+        Setting("log.dirs", str(plan.data_directory), "Where the records are."),
+    ]
