@@ -4,6 +4,7 @@
 ``security.protocol``                      PLAINTEXT (default), SSL, SASL_PLAINTEXT, SASL_SSL
 ``sasl.mechanism`` (or ``sasl.mechanisms``) PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
 ``sasl.username``, ``sasl.password``       or Java's ``sasl.jaas.config`` of PlainLoginModule and ScramLoginModule
+``sasl.oauthbearer.token.endpoint.url``    ``file:///…``: a file with the token, read at each new connection
 ``sasl.oauthbearer.config``                with ``enable.sasl.oauthbearer.unsecure.jwt=true``, for tests only
 ``ssl.ca.location``, ``ssl.ca.pem``        default: what the system trusts; or Java's PEM ``ssl.truststore.location``
 ``ssl.certificate.location``, ``ssl.key.location``, ``ssl.key.password``; or Java's PEM ``ssl.keystore.location``
@@ -23,7 +24,9 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.sasl import OAUTHBEARER, SaslSettings, Token, TokenCallback
@@ -40,11 +43,12 @@ PROTOCOLS: Final = {
 _JAAS = re.compile(r"^\s*\S*\.(Plain|Scram)LoginModule\s+required\b(.*?);?\s*$", re.DOTALL)
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
 _OAUTH_OPTION = re.compile(r"(\w+)=(\S*)")
+_TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+_HANDLER: Final = "sasl.login.callback.handler.class"
+_MAX_TOKEN_BYTES: Final = 65536
 _REFUSED: Final = {
     "sasl.kerberos.service.name": "Kerberos is not supported",
-    "sasl.oauthbearer.method": "tokens come from a callback or sasl.oauthbearer.config",
-    "sasl.oauthbearer.token.endpoint.url": "tokens come from a callback or sasl.oauthbearer.config",
-    "sasl.login.callback.handler.class": "a Java class; tokens come from a callback",
+    "sasl.oauthbearer.method": "tokens come from a callback or a file (sasl.oauthbearer.token.endpoint.url)",
     "ssl.keystore.password": "only PEM stores are read, their password is ssl.key.password",
     "ssl.truststore.password": "only PEM stores are read, which have none",
     "ssl.crl.location": "revocation lists are not read",
@@ -115,6 +119,24 @@ class UnsecuredToken:
         return Token(f"{_segment({'alg': 'none'})}.{_segment(claims)}.", dict(self.extensions))
 
 
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """A file that holds a token, and is written again by others before that expires."""
+
+    path: Path
+
+    def __call__(self) -> Token:
+        """The token that is there now. Raises ConfigError."""
+        try:
+            with self.path.open("rb") as file:
+                text = file.read(_MAX_TOKEN_BYTES + 1).decode("ascii").strip()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{_TOKEN_URL} {self.path}: {_reason(error)}") from None
+        if not text or len(text) > _MAX_TOKEN_BYTES:
+            raise ConfigError(f"{_TOKEN_URL} {self.path}: it holds no token")
+        return Token(text)
+
+
 def parse_security(properties: Mapping[str, str], token: TokenCallback | None = None) -> SecuritySettings | None:
     """The security settings among all ``properties``; None for PLAINTEXT. Raises ConfigError naming what is wrong."""
     given = {name: value for name, value in properties.items() if name.startswith(("ssl.", "sasl.", "enable.s"))}
@@ -129,6 +151,9 @@ def parse_security(properties: Mapping[str, str], token: TokenCallback | None = 
     for key, reason in _REFUSED.items():
         if given.get(key):
             raise ConfigError(f"{key} is not supported: {reason}")
+    handler = given.get(_HANDLER, "")
+    if handler and handler.rpartition(".")[2] != "OAuthBearerLoginCallbackHandler":
+        raise ConfigError(f"{_HANDLER} is not supported: a Java class; tokens come from a callback or a file")
     return SecuritySettings(_tls(given) if with_tls else None, _sasl(given, token) if with_sasl else None)
 
 
@@ -170,7 +195,16 @@ def _sasl(given: Mapping[str, str], token: TokenCallback | None) -> SaslSettings
                 "sasl.oauthbearer.config makes unsigned tokens: enable.sasl.oauthbearer.unsecure.jwt=true"
             )
         token = _unsecured(given["sasl.oauthbearer.config"])
+    if mechanism == OAUTHBEARER and token is None and given.get(_TOKEN_URL):
+        token = _token_file(given[_TOKEN_URL])
     return SaslSettings(mechanism, username, password, token)
+
+
+def _token_file(url: str) -> TokenFile:
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise ConfigError(f"{_TOKEN_URL} is not supported but for files: file:///path")
+    return TokenFile(Path(unquote(parts.path)))
 
 
 def _jaas(text: str) -> tuple[str, str]:
