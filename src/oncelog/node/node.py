@@ -295,6 +295,10 @@ class Node:
         login = None if connection is None else connection.login
         return login is not None and (login.phase is Phase.EXCHANGE or bool(connection and connection.backlog))
 
+    def connections_of(self, principal: str) -> list[int]:
+        """The ids of the connections of a principal."""
+        return [number for number, connection in self._connections.items() if connection.principal == principal]
+
     def next_deadline_ms(self) -> int | None:
         """Time at which to hand in ``DeadlineReached``; None: never, unless something else happens."""
         return self._deadlines.next_ms()

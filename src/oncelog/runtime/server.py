@@ -240,6 +240,11 @@ class Server:
             self._release()
         return reason
 
+    def reload_certificates(self) -> None:
+        """Take up certificates that have changed at once, instead of with the next look."""
+        if self._acceptors is not None and self._acceptors.tls is not None:
+            self._acceptors.tls.reload()
+
     def halt(self) -> None:
         """Stop handling and answering at once: the first step of :meth:`abandon`, which may be taken in the middle of
         an event."""

@@ -15,13 +15,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from oncelog.base.security import PLAINTEXT_LISTENER
+from oncelog.base.units import SECOND_MS
 from oncelog.node.assembly import StartRefused
-from oncelog.runtime.clock import JumpingClock
+from oncelog.node.node import Node
+from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.server import Server, Settings, read_settings
+from oncelog.security.properties import BROKERS, CLIENTS
 from oncelog.testing.faults.control import Faults
 from oncelog.testing.faults.fault import Fault, Hit
 from oncelog.testing.loop import LoopEnded, LoopThread
 from oncelog.testing.port import LOOPBACK, ReservedPort
+from oncelog.testing.security.secured import Secured, make_security
 
 T = TypeVar("T")
 
@@ -35,12 +40,13 @@ _TIMEOUT_S: Final = 30.0
 _STOP_S: Final = 5.0
 
 
-class Broker:
+class Broker(Secured):
     """An in-process broker, started by ``with`` or :meth:`start`. Several may run at once. Thread-safe.
 
     ``config`` overrides Apache Kafka's configuration keys. With ``virtual_time`` the broker's clock can be moved on
     by :meth:`advance`: retention, session time-outs and expiry become tests without sleeps. :attr:`faults` injects
-    failures.
+    failures. ``security`` is ``"tls"``, ``"mtls"``, ``"scram"``, ``"plain"`` or ``"oauth"``: see :meth:`add_user`,
+    :meth:`allow`, :meth:`client_config` and :attr:`security`.
     """
 
     def __init__(
@@ -50,12 +56,15 @@ class Broker:
         data_dir: Path | str | None = None,
         port: int = 0,
         virtual_time: bool = False,
+        security: str | None = None,
     ) -> None:
         self._config = {**DEFAULTS, **(config or {})}
         self._own_directory = data_dir is None
         self._directory = Path(data_dir) if data_dir is not None else None
         self._wanted_port = port
         self._port: ReservedPort | None = None
+        self._link_port: ReservedPort | None = None
+        """The port of the listener for brokers, with security."""
         self._clock = JumpingClock() if virtual_time else None
         self._lock = threading.RLock()
         """Held while the broker starts or ends."""
@@ -66,6 +75,8 @@ class Broker:
         self._why_down = "the broker is not running"
         self.faults = Faults(self)
         """Failures to inject: see :class:`oncelog.testing.faults.control.Faults`."""
+        self._security = None if security is None else make_security(security, self, self._now_s)
+        self._owns_security = True
 
     def __enter__(self) -> Self:
         self.start()
@@ -92,6 +103,16 @@ class Broker:
         if self._port is None:
             raise RuntimeError("the broker has not been started")
         return self._port.number
+
+    @property
+    def link_port(self) -> int:
+        """The port by which brokers of a cluster reach this one."""
+        return self.port if self._link_port is None else self._link_port.number
+
+    @property
+    def link_servers(self) -> str:
+        """``host:port`` of :attr:`link_port`."""
+        return f"{LOOPBACK}:{self.link_port}"
 
     @property
     def data_dir(self) -> Path:
@@ -140,12 +161,14 @@ class Broker:
             self.start()
 
     def reset(self) -> None:
-        """Remove every topic, group, producer id and fault and close all connections; the port stays."""
+        """Remove every topic, group, producer id, user and fault and close all connections; the port stays."""
         with self._lock:
             self._is_wanted = False
             self.faults.clear()
             self._end_server()
             shutil.rmtree(self.data_dir, ignore_errors=True)
+            if self._security is not None and self._owns_security:
+                self._security.forget()
             self.start()
 
     def advance(self, milliseconds: int) -> None:
@@ -160,6 +183,18 @@ class Broker:
                 loop.call(server.advance(clock, milliseconds))
         except LoopEnded:
             return
+
+    # For the security.
+
+    def on_loops(self, work: Callable[[Server], None]) -> None:
+        """Call ``work`` on the loop of the broker, if it is up, and wait."""
+        self.on_loop(work)
+
+    def settle(self) -> None:
+        """Nothing to wait for: there are no other brokers."""
+
+    def _now_s(self) -> float:
+        return (WallClock() if self._clock is None else self._clock).now_ms() / SECOND_MS
 
     # For the faults.
 
@@ -201,7 +236,12 @@ class Broker:
     # Starting and ending, with the lock held.
 
     def _settings(self) -> Settings:
-        return read_settings(self._config, data_directory=str(self.data_dir), listen=(LOOPBACK, self.port))
+        directory = str(self.data_dir)
+        if self._security is None:
+            return read_settings(self._config, data_directory=directory, listen=(LOOPBACK, self.port))
+        listeners = f"{CLIENTS}://{LOOPBACK}:{self.port},{BROKERS}://{LOOPBACK}:{self.link_port}"
+        keys = {"listeners": listeners, **self._security.config(), **self._config}
+        return read_settings(keys, data_directory=directory)
 
     def _start_server(self) -> None:
         if self._port is None:
@@ -209,26 +249,39 @@ class Broker:
                 self._port = ReservedPort(self._wanted_port)
             except OSError as error:
                 raise StartRefused(f"cannot listen on {LOOPBACK}:{self._wanted_port}: {error.strerror}") from None
+            if self._security is not None:
+                self._link_port = ReservedPort()
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="oncelog-"))
         self._loop = LoopThread("oncelog-broker")
         try:
-            self._server = self._call(self._started(self._port))
+            self._server = self._call(self._started())
         except BaseException:
             self._end_loop()
             raise
 
-    def _new_server(self, bound: socket.socket) -> Server:
-        around = self.faults.interception.stand_around
-        return Server(self._settings(), clock=self._clock, bound=bound, assembled=around)
+    def _sockets_to_listen(self) -> dict[str, socket.socket]:
+        assert self._port is not None
+        if self._link_port is None:
+            return {PLAINTEXT_LISTENER: self._port.socket()}
+        return {CLIENTS: self._port.socket(), BROKERS: self._link_port.socket()}
 
-    async def _started(self, port: ReservedPort) -> Server:
-        bound = port.socket()
+    def _new_server(self, bound: Mapping[str, socket.socket]) -> Server:
+        return Server(self._settings(), clock=self._clock, bound=bound, assembled=self._equip)
+
+    def _equip(self, node: Node) -> None:
+        self.faults.interception.stand_around(node)
+        if self._security is not None and self._security.kind.has_sasl:
+            node.logins.credentials.added_passwords = self._security.passwords
+
+    async def _started(self) -> Server:
+        bound = self._sockets_to_listen()
         server = self._new_server(bound)
         try:
             await server.start()
         except BaseException:
-            bound.close()
+            for each in bound.values():
+                each.close()
             raise
         server.effect_runner.before_sync = self.faults.before_sync
         server.stopped.add_done_callback(lambda stopped: self._noticed(stopped.result()))
@@ -274,9 +327,12 @@ class Broker:
         self._loop = None
 
     def _forget(self) -> None:
-        if self._port is not None:
-            self._port.release()
-            self._port = None
+        for port in (self._port, self._link_port):
+            if port is not None:
+                port.release()
+        self._port = self._link_port = None
+        if self._security is not None and self._owns_security:
+            self._security.close()
         if self._own_directory and self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -34,11 +35,13 @@ class LoginCredentials:
         """The secret that this broker has written, or tries to."""
         self.key_sets: dict[str, VerifySignature] = {}
         """The public keys by which tokens are verified, by listener; the outside's."""
+        self.added_passwords: Mapping[str, str] = {}
+        """Passwords of PLAIN beside those of the configuration, which cannot change while the broker runs; a test's."""
 
     def exchange(self, settings: ListenerSasl, mechanism: str) -> Exchange:
         """A new exchange by a mechanism that the listener has."""
         if mechanism == PLAIN:
-            return Plain(settings.plain_passwords)
+            return Plain({**settings.plain_passwords, **self.added_passwords})
         if mechanism == OAUTHBEARER:
             assert settings.token_rules is not None
             return OAuthBearer(SignedTokens(settings.token_rules, partial(self.key_sets.get, settings.listener_name)))

@@ -81,6 +81,11 @@ class ListenersTls:
             raise StoreUnusable(f"this broker has no listener {listener_name} with TLS")
         return found.contexts.client
 
+    def reload(self) -> None:
+        """Take up at once what has changed. Reads files."""
+        for each in self.credentials.values():
+            each.reload()
+
     def close(self) -> None:
         """End the handshakes under way, and look for no more changes."""
         if self._timer is not None:

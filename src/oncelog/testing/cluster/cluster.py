@@ -18,22 +18,27 @@ from typing import Final, Self
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.coordination.shared_memory import SharedTree
+from oncelog.runtime.server import Server
 from oncelog.testing.broker import Broker
 from oncelog.testing.cluster.election import prefer
 from oncelog.testing.cluster.member import Member
+from oncelog.testing.security.secured import Secured, make_security
 
 _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.001
 
 
-class Cluster:
+class Cluster(Secured):
     """``Cluster(3)``: brokers 1, 2 and 3, started by ``with`` or :meth:`start`. To be used from one thread.
 
     ``config`` overrides Apache Kafka's configuration keys, for all of them. Topics get three replicas (or as many as
-    there are brokers), and acks=all needs two of three.
+    there are brokers), and acks=all needs two of three. ``security`` is that of :class:`oncelog.testing.Broker`, for
+    all of them, and for what they say to each other.
     """
 
-    def __init__(self, brokers: int = 3, config: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, brokers: int = 3, config: Mapping[str, str] | None = None, *, security: str | None = None
+    ) -> None:
         if brokers < 1:
             raise ValueError(f"{brokers} brokers are no cluster")
         self._count = brokers
@@ -43,6 +48,7 @@ class Cluster:
         self._cut: set[frozenset[int]] = set()
         """Pairs of brokers that are cut off from each other."""
         self._directory: Path | None = None
+        self._security = None if security is None else make_security(security, self, time.time)
 
     def __enter__(self) -> Self:
         self.start()
@@ -72,7 +78,7 @@ class Cluster:
         try:
             for broker_id in range(1, self._count + 1):
                 data_dir = directory / str(broker_id)
-                member = Member(broker_id, self._tree, self._config, data_dir, self._ports_cut_from)
+                member = Member(broker_id, self._tree, self._config, data_dir, self._ports_cut_from, self._security)
                 self._members[broker_id] = member
                 member.start()
             self._wait(self._all_know_all, "all brokers to know each other")
@@ -92,6 +98,8 @@ class Cluster:
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
+        if self._security is not None:
+            self._security.close()
 
     def kill(self, broker_id: int) -> None:
         """End a broker as ``kill -9`` does; the others hear of it at once, as its session ends with its process."""
@@ -159,13 +167,42 @@ class Cluster:
         """Make a replica that is in sync the leader of its partition; returns when it leads. It stays the preferred
         leader. Raises BrokerRefused, TimeoutError."""
         self._member(broker_id)
-        with Client(self.bootstrap_servers) as client:
+        with self._client() as client:
             prefer(client, TopicPartition(TopicName(topic), partition), broker_id)
         self._wait(
             lambda: self.leader(topic, partition) == broker_id, f"broker {broker_id} to lead {topic}-{partition}"
         )
 
+    # For the security.
+
+    @property
+    def link_servers(self) -> str:
+        """The addresses at which brokers reach each other."""
+        return ",".join(one.link_servers for one in self._members.values())
+
+    def on_loops(self, work: Callable[[Server], None]) -> None:
+        """Call ``work`` on the loop of each broker that is up and not frozen, and wait."""
+        for member in self._members.values():
+            if not member.is_frozen:
+                member.on_loop(work)
+
+    def settle(self) -> None:
+        """Wait until all brokers that are up and not frozen have the same changes of metadata. Raises TimeoutError."""
+        views = [one.metadata() for one in self._members.values()]
+        newest = max((view.position for view in views if view is not None), default=0)
+        self._wait(lambda: self._all_have(newest), "all brokers to know of it")
+
     # Inside.
+
+    def _all_have(self, position: int) -> bool:
+        views = (one.metadata() for one in self._members.values())
+        return all(view.position >= position for view in views if view is not None)
+
+    def _client(self) -> Client:
+        """A client that may do everything."""
+        if self._security is None:
+            return Client(self.bootstrap_servers)
+        return Client(self.link_servers, config=self._security.link_config())
 
     def _member(self, broker_id: int) -> Member:
         member = self._members.get(broker_id)
@@ -184,7 +221,7 @@ class Cluster:
     def _ports_cut_from(self, broker_id: int) -> list[int]:
         """The ports of the brokers that a broker is cut off from."""
         others = itertools.chain.from_iterable(pair - {broker_id} for pair in self._cut if broker_id in pair)
-        return [self._members[other].port for other in others]
+        return [self._members[other].link_port for other in others]
 
     def _spread_cuts(self) -> None:
         for broker_id, member in self._members.items():

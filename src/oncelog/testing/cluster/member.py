@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oncelog.coordination.shared_memory import SharedSession, SharedTree
 from oncelog.node.metadata import Metadata
@@ -14,6 +15,9 @@ from oncelog.runtime.broker_links import Dispatch
 from oncelog.runtime.server import Server
 from oncelog.testing.broker import Broker
 from oncelog.testing.cluster.network import CuttableSockets
+
+if TYPE_CHECKING:
+    from oncelog.testing.security.security import Security
 
 
 class Member(Broker):
@@ -26,9 +30,12 @@ class Member(Broker):
         config: Mapping[str, str],
         data_dir: Path,
         cut: Callable[[int], list[int]],
+        security: Security | None = None,
     ) -> None:
         super().__init__({**config, "node.id": str(broker_id)}, data_dir=data_dir)
         self.broker_id = broker_id
+        self._security = security  # the cluster's
+        self._owns_security = False
         self._tree = tree
         self._ports_cut = cut
         self._session: SharedSession | None = None
@@ -86,12 +93,11 @@ class Member(Broker):
         if sockets is not None and self._loop is not None and self.is_running:
             self._loop.begin(lambda: sockets.set_cut(cut))
 
-    def _new_server(self, bound: socket.socket) -> Server:
+    def _new_server(self, bound: Mapping[str, socket.socket]) -> Server:
         self._session = session = self._tree.session()
 
         def make_sockets(loop: asyncio.AbstractEventLoop, dispatch: Dispatch) -> CuttableSockets:
             self._sockets = CuttableSockets(loop, dispatch, self._ports_cut(self.broker_id))
             return self._sockets
 
-        around = self.faults.interception.stand_around
-        return Server(self._settings(), bound=bound, assembled=around, coordination=session, sockets=make_sockets)
+        return Server(self._settings(), bound=bound, assembled=self._equip, coordination=session, sockets=make_sockets)

@@ -1,0 +1,1 @@
+"""Security of in-process brokers: certificates, users, access control lists and tokens. See ``security``."""

@@ -1,0 +1,109 @@
+"""What a super user asks of the brokers: users, and access control lists, by the requests of Apache Kafka's tools."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from oncelog.base.acls import CLUSTER_NAME, WILDCARD, Operation, PatternType, Permission, ResourceType
+from oncelog.base.errors import ErrorCode
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused
+from oncelog.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
+
+ITERATIONS: Final = 4096
+_MECHANISMS: Final = {1: "sha256", 2: "sha512"}
+_TYPES: Final = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+}
+
+
+def set_password(client: Client, user: str, password: str) -> None:
+    """Give a user SCRAM credentials of both mechanisms; one request each, as a request may name a user once. Raises
+    BrokerRefused."""
+    for mechanism, name in _MECHANISMS.items():
+        salt = secrets.token_hex(16).encode()
+        salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, ITERATIONS)
+        upsertion = ScramCredentialUpsertion(
+            name=user, mechanism=mechanism, iterations=ITERATIONS, salt=salt, salted_password=salted
+        )
+        _alter_users(client, AlterUserScramCredentialsRequest(upsertions=[upsertion]), user)
+
+
+def remove_password(client: Client, user: str) -> None:
+    """Delete a user's SCRAM credentials. Raises BrokerRefused."""
+    for mechanism in _MECHANISMS:
+        deletion = ScramCredentialDeletion(name=user, mechanism=mechanism)
+        _alter_users(client, AlterUserScramCredentialsRequest(deletions=[deletion]), user)
+
+
+def _alter_users(client: Client, request: AlterUserScramCredentialsRequest, user: str) -> None:
+    response = client.request(request, broker="controller")
+    _check([(one.error_code, one.error_message) for one in response.results], f"credentials of user {user}")
+
+
+def acl_creations(
+    user: str,
+    operations: Sequence[str],
+    resources: Mapping[str, str | None],
+    *,
+    allowed: bool,
+    prefixed: bool,
+    host: str,
+) -> list[AclCreation]:
+    """The entries for a user: each operation on each resource, by type and name; no resources: on all there are.
+
+    Raises ValueError for an operation that is none.
+    """
+    named = [(_TYPES[kind], name) for kind, name in resources.items() if name is not None and kind in _TYPES]
+    if resources.get("cluster"):
+        named.append((ResourceType.CLUSTER, CLUSTER_NAME))
+    if not named:
+        named = [*((kind, WILDCARD) for kind in _TYPES.values()), (ResourceType.CLUSTER, CLUSTER_NAME)]
+    return [
+        AclCreation(
+            resource_type=kind,
+            resource_name=name,
+            resource_pattern_type=_pattern(kind, name, prefixed),
+            principal=f"User:{user}",
+            host=host,
+            operation=_operation(operation),
+            permission_type=Permission.ALLOW if allowed else Permission.DENY,
+        )
+        for operation in operations or ("all",)
+        for kind, name in named
+    ]
+
+
+def _pattern(kind: ResourceType, name: str, prefixed: bool) -> PatternType:
+    literal = not prefixed or name == WILDCARD or kind is ResourceType.CLUSTER
+    return PatternType.LITERAL if literal else PatternType.PREFIXED
+
+
+def _operation(name: str) -> Operation:
+    known = {each.name.lower(): each for each in Operation if each > Operation.ANY}
+    found = known.get(name.lower())
+    if found is None:
+        raise ValueError(f"{name!r} is no operation; {', '.join(known)} are")
+    return found
+
+
+def create_acls(client: Client, creations: Sequence[AclCreation]) -> None:
+    """Make entries. Raises BrokerRefused."""
+    response = client.request(CreateAclsRequest(creations=list(creations)), broker="controller")
+    _check([(one.error_code, one.error_message) for one in response.results], "access control lists")
+
+
+def _check(outcomes: Sequence[tuple[int, str | None]], what: str) -> None:
+    for code, message in outcomes:
+        if code != ErrorCode.NONE:
+            raise BrokerRefused(code, what, message)

@@ -1,0 +1,78 @@
+"""What a client has to be told to log in at an in-process broker: librdkafka's settings, or Java's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.security.properties import MECHANISM, jaas
+from oncelog.testing.security.kinds import PLAIN_MODULE, Kind
+
+_MODULES: Final = {
+    Kind.SCRAM: "org.apache.kafka.common.security.scram.ScramLoginModule",
+    Kind.PLAIN: PLAIN_MODULE,
+}
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user of the broker, and how it logs in: by one of these, as the broker's kind of security has it."""
+
+    name: str
+    password: str | None = field(default=None, repr=False)
+    identity: Path | None = None
+    """Its private key and certificate."""
+    token_file: Path | None = None
+    """A token of it, for clients that read one from a file."""
+
+
+def librdkafka_config(
+    kind: Kind, servers: str, ca: Path, user: User | None, token: Callable[[], tuple[str, float]]
+) -> dict[str, Any]:
+    """Settings of librdkafka, and of oncelog's own clients. All are texts, but ``oauth_cb``, which confluent-kafka
+    calls for a token and its expiry."""
+    config: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "security.protocol": kind.protocol,
+        "ssl.ca.location": str(ca),
+    }
+    if user is None:
+        return config
+    if user.identity is not None:
+        return {**config, "ssl.certificate.location": str(user.identity), "ssl.key.location": str(user.identity)}
+    if kind is Kind.OAUTH:
+        return {**config, "sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _config: token()}
+    mechanism = MECHANISM if kind is Kind.SCRAM else "PLAIN"
+    return {**config, "sasl.mechanism": mechanism, "sasl.username": user.name, "sasl.password": user.password}
+
+
+def java_config(kind: Kind, servers: str, ca: Path, user: User | None) -> dict[str, Any]:
+    """Settings of Java's clients and tools, of oncelog's own, and (after ``kafka.``) of Spark's sources and sinks."""
+    config = {
+        "bootstrap.servers": servers,
+        "security.protocol": kind.protocol,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(ca),
+    }
+    if user is None:
+        return config
+    if user.identity is not None:
+        return {**config, "ssl.keystore.type": "PEM", "ssl.keystore.location": str(user.identity)}
+    return {**config, **_java_login(kind, user)}
+
+
+def _java_login(kind: Kind, user: User) -> Mapping[str, str]:
+    if kind is Kind.OAUTH:
+        assert user.token_file is not None
+        return {
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": jaas(f"{_OAUTH}OAuthBearerLoginModule", {}),
+            "sasl.login.callback.handler.class": f"{_OAUTH}OAuthBearerLoginCallbackHandler",
+            "sasl.oauthbearer.jwt.retriever.class": f"{_OAUTH}FileJwtRetriever",
+            "sasl.oauthbearer.token.endpoint.url": user.token_file.as_uri(),
+        }
+    module = jaas(_MODULES[kind], {"username": user.name, "password": user.password or ""})
+    return {"sasl.mechanism": MECHANISM if kind is Kind.SCRAM else "PLAIN", "sasl.jaas.config": module}

@@ -1,0 +1,102 @@
+"""The kinds of security that an in-process broker may have, and the configuration keys of each.
+
+A broker has two listeners: CLIENTS, at its port, and BROKERS with certificates on both sides, at another one. By the
+second, brokers of a cluster reach each other, and tests administrate: its principal is a super user.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from oncelog.security.properties import (
+    AUTHORIZER,
+    BROKER_NAME,
+    BROKERS,
+    CLIENTS,
+    MAPPING_RULES,
+    MECHANISM,
+    jaas,
+)
+
+ISSUER: Final = "https://issuer.oncelog.test"
+AUDIENCE: Final = "oncelog"
+PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PLAIN_KEY: Final = f"listener.name.{CLIENTS.lower()}.plain.sasl.jaas.config"
+_CLIENTS: Final = f"listener.name.{CLIENTS.lower()}."
+_BROKERS: Final = f"listener.name.{BROKERS.lower()}."
+
+
+class Kind(Enum):
+    """How clients prove who they are; TLS is part of all of them."""
+
+    TLS = "tls"
+    """They do not: everybody is ``User:ANONYMOUS`` and may do everything."""
+    MTLS = "mtls"
+    """By certificates (mutual TLS)."""
+    SCRAM = "scram"
+    """By passwords, with SCRAM-SHA-512 or -256."""
+    PLAIN = "plain"
+    """By passwords, with PLAIN."""
+    OAUTH = "oauth"
+    """By signed tokens, with OAUTHBEARER."""
+
+    @classmethod
+    def of(cls, name: str) -> Kind:
+        """The kind of this name. Raises ValueError."""
+        try:
+            return cls(name)
+        except ValueError:
+            raise ValueError(f"security={name!r} is not one; {', '.join(each.value for each in cls)} are") from None
+
+    @property
+    def has_sasl(self) -> bool:
+        """True if clients log in by SASL."""
+        return self in (Kind.SCRAM, Kind.PLAIN, Kind.OAUTH)
+
+    @property
+    def has_users(self) -> bool:
+        """True if clients say who they are."""
+        return self is not Kind.TLS
+
+    @property
+    def protocol(self) -> str:
+        """``security.protocol`` of a client."""
+        return "SASL_SSL" if self.has_sasl else "SSL"
+
+
+def broker_config(kind: Kind, directory: Path, key_set: Path) -> dict[str, str]:
+    """The keys of a broker whose stores and key set are in these places."""
+    config = {
+        "listener.security.protocol.map": f"{CLIENTS}:{kind.protocol},{BROKERS}:SSL",
+        "inter.broker.listener.name": BROKERS,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+        "ssl.keystore.type": "PEM",
+        f"{_CLIENTS}ssl.keystore.location": str(directory / "clients.pem"),
+        f"{_BROKERS}ssl.keystore.location": str(directory / "brokers.pem"),
+        f"{_BROKERS}ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": MAPPING_RULES,
+    }
+    if kind.has_users:
+        config |= {"authorizer.class.name": AUTHORIZER, "super.users": f"User:{BROKER_NAME}"}
+    return config | _login_config(kind, key_set)
+
+
+def _login_config(kind: Kind, key_set: Path) -> dict[str, str]:
+    mechanisms = f"{_CLIENTS}sasl.enabled.mechanisms"
+    if kind is Kind.MTLS:
+        return {f"{_CLIENTS}ssl.client.auth": "required"}
+    if kind is Kind.SCRAM:
+        return {mechanisms: f"{MECHANISM},SCRAM-SHA-256"}
+    if kind is Kind.PLAIN:
+        return {mechanisms: "PLAIN", PLAIN_KEY: jaas(PLAIN_MODULE, {})}
+    if kind is Kind.OAUTH:
+        return {
+            mechanisms: "OAUTHBEARER",
+            f"{_CLIENTS}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": key_set.as_uri(),
+            f"{_CLIENTS}oauthbearer.sasl.oauthbearer.expected.issuer": ISSUER,
+            f"{_CLIENTS}oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
+        }
+    return {}

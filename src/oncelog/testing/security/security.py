@@ -1,0 +1,261 @@
+"""Security of an in-process broker, or of all brokers of a cluster: certificates, users, and what they may do.
+
+Everything is there when the brokers start, within milliseconds: a private authority, certificates, and for tokens an
+issuer. Users and access control lists are made by a super user's requests, as they would be elsewhere, and are known to
+all brokers when a method returns. They go with a reset, as topics do.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from oncelog.client.blocking.client import Client
+from oncelog.runtime.server import Server
+from oncelog.testing.security.administration import (
+    acl_creations,
+    create_acls,
+    remove_password,
+    set_password,
+)
+from oncelog.testing.security.certificates import Certificates
+from oncelog.testing.security.client_config import User, java_config, librdkafka_config
+from oncelog.testing.security.issuer import TokenIssuer
+from oncelog.testing.security.kinds import Kind, broker_config
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_LIFETIME_S: Final = 3600.0
+
+
+class SecuredHost(Protocol):
+    """The broker or the cluster that the security is of."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect."""
+
+    @property
+    def link_servers(self) -> str:
+        """Where brokers connect to each other."""
+
+    def on_loops(self, work: Callable[[Server], None]) -> None:
+        """Call ``work`` on the loop of each broker that is up, and wait."""
+
+    def settle(self) -> None:
+        """Wait until all brokers that are up know the same."""
+
+
+class Security:
+    """See the module. ``broker.security`` and ``cluster.security``."""
+
+    def __init__(self, kind: Kind, host: SecuredHost, now_s: Callable[[], float]) -> None:
+        self.kind = kind
+        self._host = host
+        self._now_s = now_s
+        self._directory: Path | None = None
+        self._certificates: Certificates | None = None
+        self._issuer: TokenIssuer | None = None
+        self._users: dict[str, User] = {}
+        self.passwords: dict[str, str] = {}
+        """Of PLAIN; read by the brokers at each login."""
+
+    # Of users.
+
+    def add_user(self, name: str, password: str | None = None) -> None:
+        """Make a user, who may do nothing until :meth:`allow` says so; or give one another password. Without one it is
+        the name with ``-secret``. Raises ValueError where there are no users or no passwords."""
+        self._check_name(name)
+        if password is not None and self.kind not in (Kind.SCRAM, Kind.PLAIN):
+            raise ValueError(f"with security={self.kind.value!r} users have no passwords")
+        secret = password or f"{name}-secret"
+        if self.kind is Kind.MTLS:
+            self._users[name] = User(name, identity=self._there.client(name))
+        elif self.kind is Kind.OAUTH:
+            self._users[name] = User(name, token_file=self._token_file(name))
+        else:
+            self._users[name] = User(name, secret)
+            if self.kind is Kind.PLAIN:
+                self.passwords[name] = secret
+            else:
+                self._administrate(lambda client: set_password(client, name, secret))
+
+    def revoke(self, user: str) -> None:
+        """Take a user away and close its connections: its password is none any more; a certificate or a token, which
+        nobody takes back, is let in but may do nothing."""
+        self._user(user)
+        del self._users[user]
+        if self.kind is Kind.SCRAM:
+            self._administrate(lambda client: remove_password(client, user))
+        elif self.kind is Kind.PLAIN:
+            del self.passwords[user]
+        else:
+            self.deny(user)
+        self._host.on_loops(lambda server: _disconnect(server, f"User:{user}"))
+
+    def allow(
+        self,
+        user: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        cluster: bool = False,
+        prefixed: bool = False,
+        host: str = "*",
+    ) -> None:
+        """Let a user do something: ``allow("alice", "read", topic="clicks", group="*")``. No operation: all of them; no
+        resource: everything there is. ``prefixed``: everything whose name begins so."""
+        resources = {"topic": topic, "group": group, "transactional_id": transactional_id}
+        self._add_acls(user, operations, resources, cluster, prefixed, host, allowed=True)
+
+    def deny(
+        self,
+        user: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        cluster: bool = False,
+        prefixed: bool = False,
+        host: str = "*",
+    ) -> None:
+        """Deny a user something, whatever else allows it; see :meth:`allow`."""
+        resources = {"topic": topic, "group": group, "transactional_id": transactional_id}
+        self._add_acls(user, operations, resources, cluster, prefixed, host, allowed=False)
+
+    def _add_acls(
+        self,
+        user: str,
+        operations: tuple[str, ...],
+        resources: dict[str, str | None],
+        cluster: bool,
+        prefixed: bool,
+        host: str,
+        *,
+        allowed: bool,
+    ) -> None:
+        if cluster:
+            resources["cluster"] = "yes"
+        entries = acl_creations(user, operations, resources, allowed=allowed, prefixed=prefixed, host=host)
+        self._check_users()
+        self._administrate(lambda client: create_acls(client, entries))
+
+    def client_config(self, user: str | None = None, *, java: bool = False) -> dict[str, Any]:
+        """A client's settings to log in as ``user``: librdkafka's names, or Java's. With ``security="tls"`` there is
+        nobody to log in as."""
+        known = None if user is None else self._user(user)
+        servers, ca = self._host.bootstrap_servers, self._there.ca
+        if java:
+            return java_config(self.kind, servers, ca, known)
+        return librdkafka_config(self.kind, servers, ca, known, lambda: self._fresh_token(user or ""))
+
+    # Of certificates and tokens.
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate of the authority that clients have to trust, in PEM."""
+        return self._there.ca
+
+    def expire_certificate(self) -> None:
+        """Let the brokers' certificate be one that has expired: new connections of clients fail. :meth:`rotate` ends
+        it."""
+        self._there.expire()
+        self._host.on_loops(Server.reload_certificates)
+
+    def rotate(self) -> None:
+        """Give the brokers a new key and certificate of the same authority; connections that are there stay."""
+        self._there.renew()
+        self._host.on_loops(Server.reload_certificates)
+
+    def token(self, user: str, expires_in: float = _LIFETIME_S, **claims: object) -> str:
+        """A signed token of a user, who need not exist: ``expires_in`` seconds from now, or before now. ``claims`` are
+        added, or replace its own: ``aud="other"``. Raises ValueError without ``security="oauth"``."""
+        if self._issuer is None:
+            raise ValueError("tokens need security='oauth' and a broker that has been started")
+        return self._issuer.token(user, expires_in, **claims)
+
+    # For the brokers.
+
+    def config(self) -> dict[str, str]:
+        """The brokers' configuration. Files are made at the first call."""
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="oncelog-security-"))
+            self._certificates = Certificates(self._directory)
+            if self.kind is Kind.OAUTH:
+                self._issuer = TokenIssuer(self._now_s)
+                self._issuer.write_key_set(self._directory / "keys.json")
+        return broker_config(self.kind, self._directory, self._directory / "keys.json")
+
+    def link_config(self) -> dict[str, Any]:
+        """The settings of a super user's client, at the brokers' own listener."""
+        stores = self._there
+        return {
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(stores.ca),
+            "ssl.certificate.location": str(stores.brokers),
+        }
+
+    def forget(self) -> None:
+        """After a reset: no users, and a certificate that is good."""
+        self._users.clear()
+        self.passwords.clear()
+        if self._certificates is not None:
+            self._certificates.renew()
+
+    def close(self) -> None:
+        """Remove all files."""
+        self._users.clear()
+        self.passwords.clear()
+        self._certificates = self._issuer = None
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    # Inside.
+
+    @property
+    def _there(self) -> Certificates:
+        if self._certificates is None:
+            raise RuntimeError("the broker has not been started")
+        return self._certificates
+
+    def _user(self, name: str) -> User:
+        self._check_users()
+        known = self._users.get(name)
+        if known is None:
+            raise ValueError(f"there is no user {name!r}; add_user() makes one")
+        return known
+
+    def _check_users(self) -> None:
+        if not self.kind.has_users:
+            raise ValueError(f"with security={self.kind.value!r} nobody says who they are: there are no users")
+
+    def _check_name(self, name: str) -> None:
+        self._check_users()
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"{name!r} cannot be a user's name here: letters, digits and ._- make one")
+
+    def _administrate(self, work: Callable[[Client], object]) -> None:
+        with Client(self._host.link_servers, config=self.link_config()) as client:
+            work(client)
+        self._host.settle()
+
+    def _token_file(self, name: str) -> Path:
+        assert self._directory is not None
+        path = self._directory / f"{name}.jwt"
+        path.write_text(self.token(name), encoding="ascii")
+        return path
+
+    def _fresh_token(self, user: str) -> tuple[str, float]:
+        return self.token(user), self._now_s() + _LIFETIME_S
+
+
+def _disconnect(server: Server, principal: str) -> None:
+    for connection_id in server.node.connections_of(principal):
+        connection = server.effect_runner.connections.get(connection_id)
+        if connection is not None:
+            connection.abort()
