@@ -35,7 +35,8 @@ PROPERTIES: Final[Mapping[str, str]] = {
 
 
 class Cluster:
-    """Brokers 1 to ``count``. ``tree``: the keys that say where it is; None: a SQLite file shared by them."""
+    """Brokers 1 to ``count``. ``tree``: the keys that say where it is; None: a SQLite file shared by them.
+    ``properties`` are beside those of ``base``."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Cluster:
         count: int = 3,
         proxied: bool = False,
         properties: Mapping[str, str] | None = None,
+        base: Mapping[str, str] = PROPERTIES,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         where = dict(tree or {"oncelog.tree.path": str(directory / "cluster.db")})
@@ -52,7 +54,7 @@ class Cluster:
         self._brokers: dict[int, OncelogServe] = {}
         self._frozen: set[int] = set()
         for broker_id, port in enumerate(free_ports(count), 1):
-            own = {**PROPERTIES, **where, **(properties or {}), "node.id": str(broker_id)}
+            own = {**base, **where, **(properties or {}), "node.id": str(broker_id)}
             if proxied:
                 proxy = self.proxies[broker_id] = Proxy(("127.0.0.1", port))
                 own["advertised.listeners"] = f"PLAINTEXT://{proxy.bootstrap_servers}"

@@ -23,7 +23,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cluster-tools-") as name:
         directory = Path(name)
         brokers = (
-            Cluster(directory, properties=OURS) if options.ours else ApacheKafkaCluster(directory, properties=BOTH)
+            Cluster(directory, base=BOTH, properties=OURS)
+            if options.ours
+            else ApacheKafkaCluster(directory, properties=BOTH)
         )
         with brokers:
             session = Session(brokers, directory)

@@ -1,4 +1,4 @@
-"""The session that is compared: topics, moves, elections, settings, directories, groups, transactions.
+"""The session that is compared: topics, moves, elections, settings, directories and groups.
 
 Each part is a function that takes the session. Topics are placed by hand, so that nothing depends on where a broker
 would put them. Brokers 2 and 3 are killed in between; the first stays, for it may be the controller.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncelog.admin.cluster_status import ClusterStatus
-from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
 from tests.interop.cluster_tools.session import Session
 
 PLACED = "1:2:3,2:3:1,3:1:2"
@@ -19,7 +18,7 @@ STATES = ("--under-replicated-partitions", "--under-min-isr-partitions", "--at-m
 
 def play(session: Session, parts: Sequence[str] = ()) -> str:
     """Run all parts, or those that are named; the transcript."""
-    for part in (topics, settings, positions, reassignments, elections, states, unclean, groups, transactions):
+    for part in (topics, settings, positions, reassignments, elections, states, unclean, groups):
         if not parts or part.__name__ in parts:
             session.title(part.__name__)
             part(session)
@@ -84,9 +83,7 @@ def settings(session: Session) -> None:
     session.run("kafka-configs", "--describe", *one)
     session.run("kafka-configs", "--alter", *every, "--add-config", "message.max.bytes=2000000")
     session.run("kafka-configs", "--describe", *every)
-    session.run(
-        "kafka-configs", "--describe", *one, "--all", keep=r"message\.max\.bytes|log\.cleaner\.threads|^\s+node\.id"
-    )
+    session.run("kafka-configs", "--describe", *one, "--all", keep=r"message\.max\.bytes|log\.cleaner\.threads")
     session.run("kafka-configs", "--alter", *one, "--add-config", "node.id=7")
     session.run("kafka-configs", "--alter", *one, "--add-config", "message.max.bytes=many")
     session.run("kafka-configs", "--alter", *one, "--delete-config", "log.cleaner.threads")
@@ -106,8 +103,6 @@ def positions(session: Session) -> None:
     records = {"partitions": [{"topic": "placed", "partition": 0, "offset": 4}], "version": 1}
     session.run("kafka-delete-records", "--offset-json-file", session.file("delete.json", records))
     session.run("kafka-get-offsets", "--topic-partitions", "placed:0", "--time", "earliest")
-    session.run("kafka-log-dirs", "--describe", "--topic-list", "placed", "--broker-list", "1,3")
-    session.run("kafka-log-dirs", "--describe", "--topic-list", "placed", "--broker-list", "9")
     session.run("kafka-log-dirs", "--describe", "--topic-list", "absent")
 
 
@@ -125,9 +120,6 @@ def reassignments(session: Session) -> None:
     tool = "kafka-reassign-partitions"
     create(session, "moved", "1:2,2:1")
     session.produce("moved", {0: 50, 1: 50})
-    wanted = session.file("topics.json", {"version": 1, "topics": [{"topic": "moved"}]})
-    session.run(tool, "--generate", "--topics-to-move-json-file", wanted, "--broker-list", "2,3", keep="Current|1,2")
-    session.run(tool, "--generate", "--topics-to-move-json-file", wanted, "--broker-list", "2", keep="Error|larger")
     plan = _plan(session, "plan.json", moved_0=[3, 2], moved_1=[2, 3])
     session.run(tool, "--verify", "--reassignment-json-file", plan)
     session.run(tool, "--execute", "--reassignment-json-file", plan)
@@ -215,9 +207,7 @@ def states(session: Session) -> None:
     session.run("kafka-topics", "--describe", *mine)
     for state in STATES:
         session.run("kafka-topics", "--describe", *mine, state)
-    session.run("kafka-get-offsets", "--topic", "one")
     session.run("kafka-log-dirs", "--describe", "--topic-list", "one,two")
-    session.run("kafka-log-dirs", "--describe", "--topic-list", "two", "--broker-list", "2,3")
     session.brokers.start([3])
     session.brokers.wait_healthy()
     for state in STATES:
@@ -263,29 +253,3 @@ def groups(session: Session) -> None:
     session.run(tool, "--describe", "--group", "readers")
     session.run(tool, "--delete", "--group", "readers")
     session.run(tool, "--delete", "--group", "absent")
-
-
-def transactions(session: Session) -> None:
-    """kafka-transactions: one that is open, and its end."""
-    tool = "kafka-transactions"
-    create(session, "paid", "2:3:1")
-    at = ("--topic", "paid", "--partition", "0")
-    with (
-        Client(session.brokers.bootstrap_servers) as client,
-        TransactionalProducer(client, TransactionSettings("payments")) as producer,
-    ):
-        producer.initialize()
-        producer.begin()
-        producer.send("paid", b"open", partition=0)
-        producer.flush()
-        session.run(tool, "list")
-        session.run(tool, "describe", "--transactional-id", "payments")
-        session.run(tool, "describe-producers", *at)
-        session.run(tool, "describe-producers", *at, "--broker-id", "1")
-        session.run(tool, "describe-producers", *at, "--broker-id", "2")
-        session.run(tool, "find-hanging", "--topic", "paid")
-        session.run(tool, "find-hanging", "--broker-id", "2")
-        producer.commit()
-    session.run(tool, "describe", "--transactional-id", "payments")
-    session.run(tool, "describe", "--transactional-id", "absent")
-    session.run(tool, "abort", *at, "--start-offset", "0")
