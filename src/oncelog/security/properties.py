@@ -141,7 +141,8 @@ class BrokerPlan:
 
 def broker_settings(plan: BrokerPlan) -> list[Setting]:
     """Settings of the broker: TLS everywhere, logins for clients, certificates between brokers, ACLs that decide."""
-    return [*_listener_settings(plan), *_store_settings(plan), *_login_settings(plan), *_access_settings(plan)]
+    strict = Setting("oncelog.require.security", "true", "A listener that lets in anybody is refused.")
+    return [strict, *_listener_settings(plan), *_store_settings(plan), *_login_settings(plan), *_access_settings(plan)]
 
 
 def _listener_settings(plan: BrokerPlan) -> list[Setting]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +90,27 @@ def test_settings_travel_to_other_processes_and_show_no_secrets() -> None:
     assert pickle.loads(pickle.dumps(config)) == config
     assert "secret" not in repr(config)
     assert "hidden" not in repr(config)
+
+
+def test_a_token_comes_from_a_file_as_it_is_at_each_connection(tmp_path: Path) -> None:
+    path = tmp_path / "a token.jwt"
+    path.write_text("first\n", encoding="ascii")
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    settings = parse_security(given | {"sasl.oauthbearer.token.endpoint.url": path.as_uri()})
+    assert settings is not None
+    assert settings.sasl is not None
+    assert settings.sasl.token is not None
+    assert settings.sasl.token().value == "first"
+    path.write_text("second", encoding="ascii")
+    assert settings.sasl.token().value == "second"
+    for text in ("", "x" * 70_000):
+        path.write_text(text, encoding="ascii")
+        with pytest.raises(ConfigError, match="it holds no token"):
+            settings.sasl.token()
+
+
+@pytest.mark.parametrize("url", ["https://issuer.example/token", "file://elsewhere/token", "token.jwt"])
+def test_a_place_of_tokens_that_is_no_file_is_refused(url: str) -> None:
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.token\.endpoint\.url is not supported"):
+        parse_security(given | {"sasl.oauthbearer.token.endpoint.url": url})
