@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.certificates import Authority
 from tests.scenario.runtime.test_process import ready_line, serve
 from tests.waiting import HANG_S
 
@@ -36,7 +37,12 @@ class Running(NamedTuple):
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    process = serve(tmp_path, "--http", "127.0.0.1:0", "-o", "offsets.topic.num.partitions=2")
+    identity = Authority().broker().write(tmp_path)
+    (tmp_path / "server.properties").write_text(
+        "listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0\noffsets.topic.num.partitions=2\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={identity}\n"
+    )
+    process = serve(tmp_path, "--http", "127.0.0.1:0", "--config", str(tmp_path / "server.properties"), listen=None)
     try:
         found = re.search(r"http://(\S+)/metrics", ready_line(process))
         listening = re.search(r"ready on (\S+)", ready_line(process))

@@ -159,6 +159,7 @@ _VERSIONS: Final = Ask(_SOFTWARE, 3)
 CONVERSATIONS: Final = (
     Conversation("plain", SASL, [*_log_in(), _METADATA]),
     Conversation("plain, version 0 of the token", SASL, [*_log_in(version=0), _METADATA]),
+    Conversation("plain, version 1 of the token", SASL, [*_log_in(version=1), _METADATA]),
     Conversation("plain after versions", SASL, [_VERSIONS, *_log_in(), _METADATA]),
     Conversation("wrong password", SASL, _log_in("alice", "wrong")),
     Conversation("unknown user", SASL, _log_in("nobody", "wrong")),

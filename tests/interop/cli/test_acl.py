@@ -17,7 +17,7 @@ from tests.peers.apache_kafka import KafkaTools
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=["oncelog", "apache-kafka"])
+@pytest.fixture(params=["oncelog", pytest.param("apache-kafka", marks=pytest.mark.java)])
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """A broker with an authorizer, whose anonymous connections are super users."""
     if request.param == "oncelog":
@@ -87,6 +87,7 @@ ACTIONS = (
 )
 
 
+@pytest.mark.java
 def test_kafka_acls_prints_the_same_against_both() -> None:
     kafka, _ = secured()
     with kafka, Broker(PROPERTIES) as broker:

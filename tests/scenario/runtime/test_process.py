@@ -15,9 +15,10 @@ from tests.waiting import HANG_S
 pytestmark = pytest.mark.slow
 
 
-def serve(directory, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "oncelog", "serve", "--data-dir", str(directory), "--listen", "127.0.0.1:0"]
-    return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def serve(directory, *options: str, listen: str | None = "127.0.0.1:0") -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "oncelog", "serve", "--data-dir", str(directory)]
+    where = [] if listen is None else ["--listen", listen]
+    return subprocess.Popen([*command, *where, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def ready_line(process) -> str:

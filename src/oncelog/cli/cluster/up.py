@@ -157,10 +157,12 @@ def _watch(processes: BrokerProcesses, plans: list[BrokerPlan]) -> None:
     """Tell of brokers that end, until none is left."""
     from oncelog.cli.cluster.processes import Ended
 
-    while processes.running():
+    left = len(plans)
+    while left:
         event = processes.next_event()
         if isinstance(event, Ended):
             _tell_end(event, plans)
+            left -= 1
     _say("no broker is left")
 
 
