@@ -122,7 +122,7 @@ class ZooKeeperClient:
 
     def sync(self) -> None:
         """Read from now on what was committed before. Raises TreeUnavailable and SessionLost, as all reads do."""
-        self._answered(self._client.sync_async(self._real("/")))
+        self._ask(self._client.sync_async, "/")
 
     def get(self, path: str) -> tuple[bytes, Stat] | None:
         """A node's value, or None."""
@@ -141,15 +141,16 @@ class ZooKeeperClient:
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Names of a node's children, in no order; ``watch`` is called once when they change."""
-        return self._answered(self._client.get_children_async(self._real(path), watch)) or []
+        return self._ask(self._client.get_children_async, path, watch) or []
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """The metadata of a node, or None; ``watch`` is called once when it is created, changed or deleted."""
-        stat = self._answered(self._client.exists_async(self._real(path), watch))
+        stat = self._ask(self._client.exists_async, path, watch)
         return None if stat is None else _stat(stat)
 
     def ensure(self, paths: Sequence[str]) -> None:
         """Create lasting nodes that do not exist, parents first, with what the chroot needs above them."""
+        self._require_connection()
         parts = self._chroot.split("/")
         above = ["/".join(parts[: length + 1]) for length in range(1, len(parts))]
         for path in (*above, *map(self._real, paths)):
@@ -160,10 +161,7 @@ class ZooKeeperClient:
     def transact(self, operations: Sequence[Operation | CreateNext]) -> str:
         """Carry out all operations or none; the last path, if it was created. Raises Refused, TreeUnavailable,
         OutcomeUnknown, SessionLost."""
-        if self.lost:
-            raise SessionLost("ZooKeeper has ended the session")
-        if not self.connected:
-            raise TreeUnavailable("there is no connection to ZooKeeper")
+        self._require_connection()
         transaction = self._client.transaction()
         for operation in operations:
             self._add(transaction, operation)
@@ -197,15 +195,26 @@ class ZooKeeperClient:
     def _side_by_side(self, paths: Iterable[str], ask: Callable[[str], Any]) -> Iterator[tuple[str, Any]]:
         left = iter(paths)
         while part := list(islice(left, _PIPELINED)):
+            self._require_connection()
             for path, asked in [(path, ask(self._real(path))) for path in part]:
                 yield path, self._answered(asked)
 
-    def _answered(self, asked: Any) -> Any:
-        """The answer to what was asked, None where there is no such node."""
+    def _require_connection(self) -> None:
+        """Raise SessionLost or TreeUnavailable where there is none. Called before kazoo is: it keeps what it cannot
+        send, and after some hundred calls the next one would not come back."""
         if self.lost:
             raise SessionLost("ZooKeeper has ended the session")
         if not self.connected:
             raise TreeUnavailable("there is no connection to ZooKeeper")
+
+    def _ask(self, ask: Callable[..., Any], path: str, *more: object) -> Any:
+        """Ask kazoo about a node; the answer, None where there is no such node."""
+        self._require_connection()
+        return self._answered(ask(self._real(path), *more))
+
+    def _answered(self, asked: Any) -> Any:
+        """The answer to what was asked, None where there is no such node."""
+        self._require_connection()
         try:
             return asked.get(timeout=self._timeout_s)
         except exceptions.NoNodeError:
