@@ -24,21 +24,20 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(params=[[], ["--mtls"]], ids=["password", "certificate"])
 def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """The files of a broker that runs."""
-    port = next(one for one in iter(lambda: free_ports(1)[0], None) if one < 65535)
     directory = tmp_path / "secured"
-    assert invoke(["security", "init", str(directory), "--port", str(port), *request.param]) == 0
-    command = [
-        str(Path(sys.executable).with_name("oncelog")),
-        "serve",
-        "--config",
-        str(directory / "server.properties"),
-    ]
-    process = Process(command, tmp_path / "broker.log")
+    assert invoke(["security", "init", str(directory), "--port", str(free_ports(1)[0]), *request.param]) == 0
+    program = str(Path(sys.executable).with_name("oncelog"))
+    process = Process([program, "serve", "--config", str(directory / "server.properties")], tmp_path / "broker.log")
     try:
-        wait_until(lambda: " ready on " in process.log_tail() or not process.running, process.log_tail)
+        wait_until(lambda: is_ready(process) or not process.running, process.log_tail)
+        assert is_ready(process), process.log_tail()
         yield directory
     finally:
         process.kill()
+
+
+def is_ready(process: Process) -> bool:
+    return " ready on " in process.log_tail()
 
 
 def read(path: Path) -> dict[str, str]:
