@@ -58,7 +58,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What somebody may do to a resource. ``lists`` are all entries for it; ``super_users`` None: the broker does not
+    """The rights of somebody on a resource. ``lists`` are all entries for it; ``super_users`` None: the broker does not
     tell."""
 
     resource_type: ResourceType
@@ -157,7 +157,7 @@ def explain(
     host: str,
     operations: Sequence[Operation] = (),
 ) -> Explanation:
-    """What ``principal``, connected from ``host``, may do to a resource: the operations given, or all that it has.
+    """The rights of ``principal``, connected from ``host``, on a resource: the operations given, or all that it has.
     Raises BrokerRefused if the lists may not be seen."""
     found = list_acls(client, AclFilter(resource_type, name, PatternType.MATCH))
     settings = _settings(client)
@@ -172,7 +172,7 @@ def explain(
 
 
 def _settings(client: Client) -> AuthorizerSettings | None:
-    """What a broker tells of its authorizer beside the lists; None: nothing, or the asking one may not see it."""
+    """A broker's settings of its authorizer beside the lists; None: it has none, or the client may not see them."""
     client.retrying(client.refresh)
     broker = next(iter(sorted(client.view.brokers)), None)
     try:

@@ -55,7 +55,7 @@ class Ruling(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerSettings:
-    """What holds beside the lists: ``super.users`` and ``allow.everyone.if.no.acl.found``."""
+    """The settings that hold beside the lists: ``super.users`` and ``allow.everyone.if.no.acl.found``."""
 
     super_users: frozenset[str] = frozenset()
     allow_everyone: bool = False

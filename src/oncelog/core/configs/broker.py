@@ -111,7 +111,7 @@ class BrokerConfig:
         return name in self.static or name in self.dynamic_default or name in self.dynamic
 
     def without_secrets(self) -> dict[str, str]:
-        """What the file and the command line gave, without the values that are never shown."""
+        """The texts of the file and the command line, without the values that are never shown."""
         return {name: text for name, text in self.static.items() if _may_be_shown(name)}
 
     def synonyms(self, name: str) -> list[Synonym]:
@@ -195,7 +195,7 @@ def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list
 
 
 def listener_prefix(listener_name: str) -> str:
-    """What the keys begin with that are set for one listener."""
+    """The prefix of keys that are set for one listener."""
     return f"{LISTENER_PREFIX}{listener_name.lower()}."
 
 

@@ -41,7 +41,7 @@ MAX_LIST_BYTES: Final = MAX_COMMIT_BYTES - 50_000
 """The list of one pattern is one node, and changing it one commit, with room for a last entry."""
 _ENTRIES_A_COMMIT: Final = 1_000
 _LIST_BYTES: Final = 300
-"""Of a list without its path and its entries: the operation, the JSON around them, the check beside it."""
+"""Bytes of a list without its path and its entries: the operation, the JSON around them, the check beside it."""
 
 TOO_MANY: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 TOO_MANY_REMOVED: Final = Refusal(

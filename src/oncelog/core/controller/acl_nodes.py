@@ -25,7 +25,8 @@ from oncelog.base.tree import Create
 from oncelog.core.controller.layout import DamagedFact, dumps, loads
 
 LITERAL_ACLS: Final = "/kafka-acl"
-"""Its version rises when a list becomes empty and its node goes, as that of ``layout.DELETED_TOPICS`` does."""
+"""Parent of the lists. Its version rises when a list becomes empty and its node goes, as that of
+``layout.DELETED_TOPICS`` does."""
 EXTENDED_ACLS: Final = "/kafka-acl-extended"
 PREFIXED_ACLS: Final = f"{EXTENDED_ACLS}/prefixed"
 

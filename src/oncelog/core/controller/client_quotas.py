@@ -65,7 +65,7 @@ class QuotaAlteration:
 
 
 def quota_entity(named: Sequence[tuple[str, str | None]]) -> QuotaEntity:
-    """What a request names, each type once and as it was named last, in Apache Kafka's order."""
+    """The entity that a request names, each type once and as it was named last, in Apache Kafka's order."""
     by_type = dict(named)
     known = [(kind, by_type.pop(kind)) for kind in _TYPES if kind in by_type]
     return (*known, *by_type.items())

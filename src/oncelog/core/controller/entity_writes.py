@@ -14,7 +14,7 @@ from oncelog.core.controller.image import ClusterImage
 
 
 def configs_of(image: ClusterImage, entity: ClientEntity) -> Mapping[str, str]:
-    """What ``entity`` sets itself: quotas and credentials; empty when nothing."""
+    """The configs that ``entity`` sets itself: quotas and credentials; empty when nothing."""
     found = image.client_entities.get(entity)
     return {} if found is None else found.configs
 

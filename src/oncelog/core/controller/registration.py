@@ -68,7 +68,7 @@ class Registration:
     """Epoch of the registration in which its last run ended cleanly."""
     tree_formats: TreeFormats = KNOWN_FORMATS
     endpoints: tuple[Endpoint, ...] = ()
-    """Its listeners; empty: one, PLAINTEXT, at ``host`` and ``port``."""
+    """Listeners of the broker; empty: one, PLAINTEXT, at ``host`` and ``port``."""
 
     def again(self) -> Registration:
         """The registration of the same process in a new session: what its last run left does not matter any more."""

@@ -52,7 +52,7 @@ class Rate:
         self._samples: list[_Sample] = []
         self._current = 0
         self.last_ms = 0
-        """Of the newest value."""
+        """Time of the newest value."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Count a value; a negative one takes back what was recorded before."""
@@ -66,7 +66,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """What was recorded, a second."""
+        """The recorded amount a second."""
         window_ms = self.window_ms(now_ms)  # which empties old samples
         return sum(sample.value for sample in self._samples) / (window_ms / SECOND_MS)
 
