@@ -1,4 +1,4 @@
-"""The jars that come through Maven: Apache Kafka, Kafka Streams and Connect, Spark's Kafka connector, Spark's Avro.
+"""The jars that come through Maven: Apache Kafka of today and of old, Streams and Connect, Spark's connector and Avro.
 
 `ONCELOG_KAFKA_JARS` and `ONCELOG_ECOSYSTEM_JARS` name directories that have them already. Streams and Connect are apart
 for the seventy megabytes of RocksDB that come with them.
@@ -71,6 +71,17 @@ KAFKA: Final = _project(
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
     f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
 )
+OLD_KAFKA: Final = {
+    version: _project(f"Apache Kafka {version}", f"kafka-{version}", "", f"org.apache.kafka:kafka_{scala}:{version}")
+    for version, scala in (
+        ("0.8.2.2", "2.11"),
+        ("0.9.0.1", "2.11"),
+        ("0.10.2.2", "2.11"),
+        ("1.0.2", "2.11"),
+        ("3.9.1", "2.13"),
+    )
+}
+"""Brokers, clients and tools of the releases that worked with ZooKeeper, by release. They run on Java 17."""
 ECOSYSTEM: Final = _project(
     f"Kafka Streams and Connect {KAFKA_VERSION}",
     f"ecosystem-{KAFKA_VERSION}",
