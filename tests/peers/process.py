@@ -15,6 +15,7 @@ from typing import Final
 
 from tests.waiting import HANG_S
 
+_METADATA_V0: Final = struct.pack(">hhihi", 3, 0, 1, -1, 0)
 _METADATA_V1: Final = struct.pack(">hhihi", 3, 1, 1, -1, -1)
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -41,11 +42,13 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def answers_metadata(host: str, port: int, timeout_s: float = HANG_S) -> bool:
-    """Whether a broker there names at least one live broker: it is ready for clients."""
+def answers_metadata(host: str, port: int, timeout_s: float = HANG_S, *, old: bool = False) -> bool:
+    """Whether a broker there names at least one live broker: it is ready for clients. An ``old`` one, of 0.8 or 0.9,
+    names none before it has a topic: it has to answer."""
+    request = _METADATA_V0 if old else _METADATA_V1
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
-            connection.sendall(struct.pack(">i", len(_METADATA_V1)) + _METADATA_V1)
+            connection.sendall(struct.pack(">i", len(request)) + request)
             answer = b""
             while len(answer) < 12:
                 more = connection.recv(4096)
@@ -54,7 +57,7 @@ def answers_metadata(host: str, port: int, timeout_s: float = HANG_S) -> bool:
                 answer += more
     except OSError:
         return False
-    return int.from_bytes(answer[8:12], "big", signed=True) > 0
+    return old or int.from_bytes(answer[8:12], "big", signed=True) > 0
 
 
 class Process:
@@ -83,9 +86,9 @@ class Process:
         """Whether the child has not ended."""
         return self._child.poll() is None
 
-    def wait_ready(self, host: str, port: int, poll_s: float = 0.01) -> float:
+    def wait_ready(self, host: str, port: int, poll_s: float = 0.01, *, old: bool = False) -> float:
         """Wait until the broker names itself; seconds since the start of the process."""
-        while not answers_metadata(host, port):
+        while not answers_metadata(host, port, old=old):
             elapsed = time.monotonic() - self._started
             if not self.running or elapsed > HANG_S:
                 raise RuntimeError(f"no broker at {host}:{port} after {elapsed:.1f} s:\n{self.log_tail()}")
