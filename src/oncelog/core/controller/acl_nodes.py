@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from oncelog.base.acls import (
     AclEntry,
@@ -22,7 +22,7 @@ from oncelog.base.acls import (
     kafka_word,
 )
 from oncelog.base.tree import Create
-from oncelog.core.controller.layout import DamagedFact, dumps, loads
+from oncelog.core.controller.layout import DamagedFact, dumps, loads, node_name
 
 LITERAL_ACLS: Final = "/kafka-acl"
 """Parent of the lists. Its version rises when a list becomes empty and its node goes, as that of
@@ -103,6 +103,4 @@ def _entry_json(entry: AclEntry) -> dict[str, str]:
 
 
 def _node_name(name: str) -> str:
-    if name in (".", ".."):  # ZooKeeper takes them for steps of a path
-        return name.replace(".", "%2E")
-    return quote(name, safe="*")
+    return node_name(name, safe="*")

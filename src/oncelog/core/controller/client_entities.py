@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from oncelog.core.controller import layout
 from oncelog.core.controller.model import ConfigImage
@@ -19,8 +19,6 @@ DEFAULT: Final = ""
 """Name of the default entity of a type. No entity has an empty name: Apache Kafka refuses it."""
 DEFAULT_NODE: Final = "<default>"
 CLIENTS: Final = "clients"
-_DOTS: Final = {".": "%2E", "..": "%2E%2E"}
-"""Apache Kafka leaves dots as they are; ZooKeeper takes no node of these names."""
 
 
 class ClientEntity(NamedTuple):
@@ -35,8 +33,11 @@ ClientEntities = Mapping[ClientEntity, ConfigImage]
 
 
 def sanitise(name: str) -> str:
-    """``name`` as Apache Kafka's ``Sanitizer`` writes it: percent-encoded but for letters, digits and ``.-_``."""
-    return _DOTS.get(name) or quote(name, safe="").replace("~", "%7E")
+    """``name`` as Apache Kafka's ``Sanitizer`` writes it: percent-encoded but for letters, digits and ``.-_``.
+
+    Apache Kafka leaves ``.`` and ``..`` as they are, and cannot have them then.
+    """
+    return layout.node_name(name).replace("~", "%7E")
 
 
 def desanitise(text: str) -> str:

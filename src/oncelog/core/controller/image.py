@@ -260,7 +260,7 @@ class _Replay:
         if value is None:
             configs.pop(name, None)
         else:
-            configs[name] = ConfigImage(MappingProxyType(layout.read_config(path, value)), version)
+            configs[name] = ConfigImage(MappingProxyType(layout.read_config(path, value)), version, node)
 
     def _acls(self, pattern: ResourcePattern, change: Change | TreeNode) -> None:
         acls = self._map("acls")

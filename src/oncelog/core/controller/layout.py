@@ -338,13 +338,27 @@ def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId,
         raise DamagedFact(path, value) from error
 
 
+def node_name(name: str, safe: str = "") -> str:
+    """A name that anybody chose, as a node has it: percent-encoded but for letters, digits, ``.-_~`` and ``safe``.
+
+    ZooKeeper takes ``.`` and ``..`` for steps of a path, so they are encoded too; ``urllib``'s ``quote`` leaves them.
+    """
+    return _DOTS.get(name) or quote(name, safe=safe)
+
+
+_DOTS: Final = {".": "%2E", "..": "%2E%2E"}
+
+
 def entity_name(entity: str) -> str:
-    """The name of a config node for a broker, group or subscription; ``""`` (all) is ``<default>``."""
-    return quote(entity, safe="") if entity else DEFAULT_BROKER
+    """The name of a config node for a broker, group or subscription; ``""`` (all) is ``<default>``.
+
+    Trees of format 2 and before may have ``.`` and ``..`` unencoded: ``ConfigImage.node`` says where a config stands.
+    """
+    return node_name(entity) if entity else DEFAULT_BROKER
 
 
 def entity_of(name: str) -> str:
-    """The broker, group or subscription that :func:`entity_name` named ``name``."""
+    """The broker, group or subscription that :func:`entity_name` named ``name``, now or before it encoded dots."""
     return "" if name == DEFAULT_BROKER else unquote(name)
 
 

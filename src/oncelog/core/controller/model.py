@@ -128,3 +128,5 @@ class ConfigImage:
 
     configs: Mapping[str, str]
     version: int
+    node: str = ""
+    """The name of the node that holds them, below that of their kind."""

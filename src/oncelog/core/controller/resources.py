@@ -73,9 +73,10 @@ def current(image: ClusterImage, resource: Resource) -> Current:
         ConfigResourceType.GROUP: (image.group_configs, layout.GROUP_CONFIGS),
         ConfigResourceType.CLIENT_METRICS: (image.client_metrics_configs, layout.CLIENT_METRICS_CONFIGS),
     }[ConfigResourceType(resource.type)]
-    path = f"{parent}/{layout.entity_name(resource.name)}"
     entity = entities.get(resource.name)
-    return Current(path, {}, ABSENT) if entity is None else Current(path, entity.configs, entity.version)
+    if entity is None:
+        return Current(f"{parent}/{layout.entity_name(resource.name)}", {}, ABSENT)
+    return Current(f"{parent}/{entity.node}", entity.configs, entity.version)
 
 
 def write_configs(now: Current, configs: Mapping[str, str]) -> Operation:

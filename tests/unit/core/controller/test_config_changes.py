@@ -6,10 +6,11 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
-from oncelog.base.tree import Check
+from oncelog.base.tree import Check, Create, Set
 from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.controller import layout
 from oncelog.core.controller.config_changes import Alteration, ChangeType, ConfigChange, alter_configs
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.image import Change, ClusterImage
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.resources import ConfigResourceType, Resource, current
 from oncelog.core.controller.topics import NewTopic
@@ -53,6 +54,18 @@ def test_incremental_changes_leave_the_other_keys_alone(image: ClusterImage) -> 
         "cleanup.policy": "compact",
         "segment.ms": "7",
     }
+
+
+@pytest.mark.parametrize(("name", "node"), [(".", "%2E"), ("..", "%2E%2E")])
+def test_a_group_whose_name_is_a_step_of_a_path(image: ClusterImage, name: str, node: str) -> None:
+    resource = Resource(ConfigResourceType.GROUP, name)
+    alteration = Alteration(resource, [ConfigChange("consumer.session.timeout.ms", "50000")])
+    [write] = decide(image, alteration).operations
+    assert write == Create(f"/config/groups/{node}", layout.config_value({"consumer.session.timeout.ms": "50000"}))
+    old_tree = image.apply([Change(f"/config/groups/{name}", layout.config_value({}), 3)]).image
+    [write] = decide(old_tree, alteration).operations
+    assert isinstance(write, Set)
+    assert (write.path, write.expected_version) == (f"/config/groups/{name}", 3)  # where it has stood all the time
 
 
 def test_a_replacement_puts_back_what_it_does_not_name(image: ClusterImage) -> None:

@@ -119,8 +119,10 @@ def test_a_damaged_fact_is_named(path: str, value: bytes) -> None:
 
 
 def test_names_of_entities_survive_the_path() -> None:
-    for name in ("", "g", "a/b", "<default>", "ü %", "."):
-        assert layout.entity_of(layout.entity_name(name)) == name
+    for name in ("", "g", "a/b", "<default>", "ü %", ".", "..", "...", "%2E"):
+        node = layout.entity_name(name)
+        assert layout.entity_of(node) == name
+        assert node not in (".", "..")  # ZooKeeper refuses them
 
 
 @pytest.mark.slow
