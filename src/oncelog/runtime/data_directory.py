@@ -14,6 +14,8 @@ from oncelog.runtime.clock import SystemEntropy
 from oncelog.runtime.files import DirectoryInUse, DiskFiles
 
 TREE_FILE: Final = "coordination.db"
+ADOPTED_TREE: Final = f"adopted-{TREE_FILE}"
+"""The tree of a broker that was alone, after ``oncelog cluster adopt`` has copied it into ZooKeeper."""
 
 
 class Tree(Protocol):
@@ -73,6 +75,7 @@ def _open_tree(settings: Settings) -> Tree:
     config = settings.config
     path, connect = config.get("oncelog.tree.path"), config.get("zookeeper.connect")
     timeout_ms = int(config.get("zookeeper.session.timeout.ms"))
+    _check_own_tree(Path(settings.data_directory), path, connect)
     if connect is None:
         return SqliteTree(path or Path(settings.data_directory) / TREE_FILE, timeout_ms)
     if path is not None:
@@ -86,3 +89,21 @@ def _open_tree(settings: Settings) -> Tree:
             "zookeeper.connect is set, but kazoo is not installed: pip install oncelog[cluster]"
         ) from None
     return ZooKeeperTree(connect, timeout_ms, config.get("zookeeper.connection.timeout.ms"))
+
+
+def _check_own_tree(directory: Path, path: str | None, connect: str | None) -> None:
+    """Raise StartRefused where the topics of the directory are not those of the tree that is configured: their logs
+    would be set aside."""
+    own = directory / TREE_FILE
+    if connect is None and path is None:
+        if (directory / ADOPTED_TREE).exists() and not own.exists():
+            raise StartRefused(
+                f"the topics of {directory} are those of a cluster in ZooKeeper since oncelog cluster adopt: "
+                "set zookeeper.connect"
+            )
+    elif own.exists() and (path is None or own.resolve() != Path(path).resolve()):
+        option = "--data-dir DIR" if connect is None else f"--zookeeper {connect}"
+        raise StartRefused(
+            f"the broker of {directory} has been alone, its topics are in {own}; take them along: "
+            f"oncelog cluster adopt {directory} {option}"
+        )

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 import typer
 
-from oncelog.cli.cluster.adopt import move_in
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.cli.cluster.adopt import move_in, move_to_zookeeper
 from oncelog.client.blocking import Client, Producer
+from oncelog.client.blocking.client import LATEST
+from oncelog.node.assembly import StartRefused
 from oncelog.testing import Broker
+from tests.peers.process import free_ports
+from tests.peers.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.slow
+
+_PATHS = itertools.count(1)
+
+
+@pytest.fixture
+def connect(zookeeper: ZooKeeper) -> str:
+    """An empty path in ZooKeeper."""
+    return f"{zookeeper.connect}/adopt/{next(_PATHS)}"
 
 
 @pytest.fixture
@@ -78,3 +92,54 @@ def test_what_is_no_brokers_directory_is_refused(tmp_path: Path) -> None:
         move_in(tmp_path / "other", tmp_path / "cluster")
     with pytest.raises(typer.BadParameter, match="does not exist"):
         move_in(tmp_path / "absent", tmp_path / "cluster")
+
+
+def refusal(config: dict[str, str], directory: Path) -> str:
+    """The line with which a broker on the directory does not start."""
+    refused = Broker(config, data_dir=directory)
+    with pytest.raises(StartRefused) as caught:
+        refused.start()
+    refused.stop()
+    return str(caught.value)
+
+
+def test_into_zookeeper_with_topics_and_records(alone: Path, connect: str) -> None:
+    assert f"cluster adopt {alone} --zookeeper {connect}" in refusal({"zookeeper.connect": connect}, alone)
+    assert move_to_zookeeper(alone, connect) > 10
+    assert "set zookeeper.connect" in refusal({}, alone)
+    assert not list(alone.glob("coordination.db*"))
+    with (
+        Broker({"zookeeper.connect": connect}, data_dir=alone) as broker,
+        Client(broker.bootstrap_servers) as client,
+        Producer(client) as producer,
+    ):
+        producer.send("t", b"next")
+        producer.flush()
+        partition = TopicPartition(TopicName("t"), 0)
+        assert client.list_offsets({partition: LATEST})[partition].offset == 2  # behind what was written before
+
+
+def test_into_zookeeper_once_more_after_all_was_copied(alone: Path, connect: str) -> None:
+    count = move_to_zookeeper(alone, connect)
+    (alone / "adopted-coordination.db").rename(alone / "coordination.db")  # killed before it was set aside
+    assert move_to_zookeeper(alone, connect) == count
+    assert (alone / "adopted-coordination.db").exists()
+
+
+def test_into_a_cluster_that_is_there_already(alone: Path, connect: str, tmp_path: Path) -> None:
+    with Broker({"zookeeper.connect": connect}, data_dir=tmp_path / "other"):
+        pass
+    with pytest.raises(typer.BadParameter, match=r"is that of cluster \S+, the directory belongs to "):
+        move_to_zookeeper(alone, connect)
+    assert (alone / "coordination.db").exists()
+
+
+def test_into_a_zookeeper_that_is_not_there(
+    alone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.cli.cluster.adopt._SESSION_MS", 200)
+    [port] = free_ports(1)
+    with pytest.raises(typer.Exit):
+        move_to_zookeeper(alone, f"127.0.0.1:{port}/x")
+    assert f"cannot reach ZooKeeper at 127.0.0.1:{port}" in capsys.readouterr().err
+    assert (alone / "coordination.db").exists()

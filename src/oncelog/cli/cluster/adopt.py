@@ -1,41 +1,70 @@
-"""``oncelog cluster adopt``: a broker that was alone becomes the first of a cluster on this machine, with its topics.
+"""``oncelog cluster adopt``: a broker that was alone becomes the first of a cluster, with its topics.
 
-The order is that of a crash: the data directory takes its place first, its tree after it. Whoever finds the tree still
-in the directory goes on from there; ``oncelog cluster up`` refuses to start until then.
+On this machine (``oncelog cluster up``) the data directory takes its place first, its tree after it. Into ZooKeeper the
+tree is copied, and the file renamed after that; the directory stays where it is. Both orders are those of a crash: who
+finds the tree still in the directory goes on from there, and no broker starts on a tree elsewhere until then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from oncelog.cli.cluster.configuration import TREE, TREE_FILE
 from oncelog.cli.cluster.up import DEFAULT_DIRECTORY
 
+_SESSION_MS: Final = 18_000
+"""Apache Kafka's default of ``zookeeper.session.timeout.ms``."""
+
 
 def adopt(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory of the broker.")],
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", metavar="DIR", help="Where the cluster keeps everything; created if missing.")
-    ] = DEFAULT_DIRECTORY,
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help=f"Where a cluster on this machine keeps everything; made if missing. [default: {DEFAULT_DIRECTORY}]",
+        ),
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option("--zookeeper", metavar="CONNECT", help="The cluster is in ZooKeeper: host:port,host:port/path."),
+    ] = None,
 ) -> None:
     """Make a broker that was alone the first of a cluster; its topics are the cluster's.
 
-    The broker must be stopped. Its directory is moved (on one file system), not copied. Interrupted, the command goes
-    on where it was when it is run again. The internal topics get more replicas by themselves when other brokers are
-    there; `oncelog topic reassign` gives them to yours.
+    The broker must be stopped. Without --zookeeper the cluster is one on this machine, and the directory is moved there
+    (on one file system), not copied. With it the directory stays, and what the broker knows of its topics goes to a
+    path in ZooKeeper that is empty or absent. Interrupted, the command goes on where it was when it is run again. The
+    internal topics get more replicas by themselves when other brokers are there; `oncelog topic reassign` gives them
+    to yours.
 
     \b
     Examples:
       oncelog cluster adopt oncelog-data
       oncelog cluster up
+      oncelog cluster adopt oncelog-data --zookeeper zk1:2181,zk2:2181,zk3:2181/oncelog
+      oncelog serve --data-dir oncelog-data -o zookeeper.connect=zk1:2181,zk2:2181,zk3:2181/oncelog
     """
+    if zookeeper is not None:
+        if data_dir is not None:
+            raise typer.BadParameter("the cluster is either on this machine or in ZooKeeper", param_hint="--data-dir")
+        count = move_to_zookeeper(directory.absolute(), zookeeper)
+        typer.echo(
+            f"{count:,} nodes are in ZooKeeper, and the topics of {directory} are those of the cluster in ZooKeeper: "
+            f"oncelog serve --data-dir {directory} -o zookeeper.connect={zookeeper}"
+        )
+        return
+    place_of_all = data_dir or DEFAULT_DIRECTORY
     try:
-        place = move_in(directory.absolute(), data_dir.absolute())
+        place = move_in(directory.absolute(), place_of_all.absolute())
     except OSError as error:
-        raise typer.BadParameter(f"cannot move {directory} to {data_dir}: {error.strerror or error}") from None
+        raise typer.BadParameter(f"cannot move {directory} to {place_of_all}: {error.strerror or error}") from None
     typer.echo(f"{directory} is now {place}, and its topics are those of the cluster: oncelog cluster up")
 
 
@@ -56,15 +85,63 @@ def move_in(directory: Path, cluster: Path) -> Path:
             raise typer.BadParameter(f"{place} exists already; choose another --data-dir")
         cluster.mkdir(parents=True, exist_ok=True)
         directory.rename(place)
-    for lock in place.glob(f"{TREE_FILE}.*"):
-        lock.unlink()
+    _remove_locks(place)
     (place / TREE_FILE).rename(tree)
     return place
 
 
+def move_to_zookeeper(directory: Path, connect: str) -> int:
+    """Copy the tree of a data directory into ZooKeeper, and set its file aside; the number of nodes. Raises
+    BadParameter, or Exit with 1 when ZooKeeper cannot be reached: the directory is as before then."""
+    from oncelog.cli.cluster.tree_copy import CopyRefused, copy_tree
+    from oncelog.coordination.sqlite import SqliteTree
+    from oncelog.ports import OutcomeUnknown, SessionLost, TreeUnavailable
+    from oncelog.runtime.data_directory import ADOPTED_TREE
+
+    try:
+        from oncelog.coordination.zookeeper import ZooKeeperTree
+    except ModuleNotFoundError:
+        raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
+    with _alone(directory):
+        try:
+            with (
+                closing(SqliteTree(directory / TREE_FILE)) as tree,
+                closing(tree.session()) as source,
+                closing(ZooKeeperTree(connect, _SESSION_MS).session()) as target,
+            ):
+                count = copy_tree(source, target, _tell_progress)
+        except CopyRefused as refused:
+            raise typer.BadParameter(f"cannot adopt {directory}: {refused}") from None
+        except (OutcomeUnknown, SessionLost, TreeUnavailable) as error:
+            typer.echo(f"oncelog: {error}; {directory} is as before: run the command again", err=True)
+            raise typer.Exit(1) from None
+        (directory / TREE_FILE).rename(directory / ADOPTED_TREE)
+        _remove_locks(directory)
+    return count
+
+
+def _tell_progress(done: int, total: int) -> None:
+    typer.echo(f"oncelog: {done:,} of {total:,} nodes", err=True)
+
+
 def _settle(directory: Path) -> int:
-    """Make the tree one file, and see that nobody uses it; the id of the broker."""
-    from oncelog.coordination.sqlite import SqliteTree, TreeUnusable
+    """Make the tree one file; the id of the broker."""
+    from oncelog.coordination.sqlite import SqliteTree
+
+    with _alone(directory) as broker_id:
+        SqliteTree(directory / TREE_FILE).close()  # what is in its write-ahead log goes into the file
+    return broker_id
+
+
+def _remove_locks(directory: Path) -> None:
+    for lock in directory.glob(f"{TREE_FILE}.*"):
+        lock.unlink()
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[int]:
+    """Hold the directory of a broker that was alone, and is stopped; its id. Raises BadParameter."""
+    from oncelog.coordination.sqlite import TreeUnusable
     from oncelog.runtime.files import DirectoryInUse, DiskFiles
     from oncelog.storage.errors import UnusableDirectory
     from oncelog.storage.meta_properties import read_meta_properties
@@ -76,13 +153,11 @@ def _settle(directory: Path) -> int:
         files.lock()
     except DirectoryInUse as error:
         raise typer.BadParameter(f"{error}; stop it first") from None
-    try:
-        properties = read_meta_properties(files)
-        if properties is None:
-            raise typer.BadParameter(f"{directory} is not a data directory: it has no meta.properties")
-        SqliteTree(directory / TREE_FILE).close()  # what is in its write-ahead log goes into the file
-    except (TreeUnusable, UnusableDirectory) as error:
-        raise typer.BadParameter(str(error)) from None
-    finally:
-        files.close()
-    return properties.node_id
+    with closing(files):
+        try:
+            properties = read_meta_properties(files)
+            if properties is None:
+                raise typer.BadParameter(f"{directory} is not a data directory: it has no meta.properties")
+            yield properties.node_id
+        except (TreeUnusable, UnusableDirectory) as error:
+            raise typer.BadParameter(str(error)) from None
