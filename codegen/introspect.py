@@ -14,6 +14,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from codegen.model import Api, Field, Struct, VersionRange
+from codegen.old_versions import add_old_versions
 from codegen.primitives import KIO_TYPES
 from codegen.tables import EXTENSIONS, RESPONSE_NAMES, TIME_SUFFIX
 
@@ -48,6 +49,7 @@ def read_api(module: str) -> Api:
             struct.fields.extend(EXTENSIONS.get((module, name), ()))
             if api.structs.setdefault(name, struct) != struct:
                 raise ValueError(f"{module}: request and response each have a {name} of their own")
+    add_old_versions(api)
     return api
 
 

@@ -26,6 +26,8 @@ class VersionRange(NamedTuple):
         """The Python expression that is true in this range, for a version known to be in ``within``."""
         if self.first <= within.first:
             return None if self.last >= within.last else f"version <= {self.last}"
+        if self.first == self.last < within.last:
+            return f"version == {self.first}"
         return f"version >= {self.first}" if self.last >= within.last else f"{self.first} <= version <= {self.last}"
 
 
@@ -73,6 +75,8 @@ class Api:
     response: str
     versions: VersionRange
     first_flexible: int | None
+    baseline: int = 0
+    """The first version that Apache Kafka 4 has (KIP-896), where older ones are read and written too."""
     structs: dict[str, Struct] = field(default_factory=dict)
 
     @property

@@ -20,12 +20,12 @@ class WireApi(NamedTuple):
 
 
 WIRE_APIS: Final = (
-    WireApi(0, "Produce", "produce", 3, 13, 9),
-    WireApi(1, "Fetch", "fetch", 4, 18, 12),
-    WireApi(2, "ListOffsets", "list_offsets", 1, 11, 6),
+    WireApi(0, "Produce", "produce", 0, 13, 9),
+    WireApi(1, "Fetch", "fetch", 0, 18, 12),
+    WireApi(2, "ListOffsets", "list_offsets", 0, 11, 6),
     WireApi(3, "Metadata", "metadata", 0, 13, 9),
-    WireApi(8, "OffsetCommit", "offset_commit", 2, 10, 8),
-    WireApi(9, "OffsetFetch", "offset_fetch", 1, 10, 6),
+    WireApi(8, "OffsetCommit", "offset_commit", 0, 10, 8),
+    WireApi(9, "OffsetFetch", "offset_fetch", 0, 10, 6),
     WireApi(10, "FindCoordinator", "find_coordinator", 0, 6, 3),
     WireApi(11, "JoinGroup", "join_group", 0, 9, 6),
     WireApi(12, "Heartbeat", "heartbeat", 0, 4, 4),

@@ -38,6 +38,9 @@ class Message:
     API_KEY: ClassVar[int]
     MIN_VERSION: ClassVar[int]
     MAX_VERSION: ClassVar[int]
+    BASELINE_VERSION: ClassVar[int] = 0
+    """The first version that Apache Kafka 4 has (KIP-896), and our client speaks. Those before it, of old clients and
+    brokers, carry records in other formats."""
     FIRST_FLEXIBLE_VERSION: ClassVar[int]
     """``NEVER_FLEXIBLE`` where no version is."""
     MAX_ELEMENTS: ClassVar[int]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import importlib
+import importlib.util
 import io
 import random
 import types
@@ -15,9 +16,11 @@ import typing
 import uuid
 from typing import Any
 
+from codegen.old_versions import OLD_VERSIONS
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
+from oncelog.wire.apis import WireApi
 from oncelog.wire.message import Message
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -43,6 +46,15 @@ def kio_root(module: str, version: int, direction: str) -> Any:
         for value in vars(namespace).values()
         if dataclasses.is_dataclass(value) and getattr(value, "__type__").name == direction  # noqa: B009 - kio's name
     )
+
+
+def kio_versions(api: WireApi) -> range:
+    """The versions that kio has: without those of ``codegen.old_versions``."""
+    old = OLD_VERSIONS.get(api.module)
+    first = api.min_version
+    while old is not None and importlib.util.find_spec(f"kio.schema.{api.module}.v{first}") is None:
+        first += 1
+    return range(first, api.max_version + 1)
 
 
 def our_class(module: str, name: str) -> Any:

@@ -34,11 +34,12 @@ class Versions:
         if theirs is None:
             raise UnsupportedRequest(f"the broker does not have {name}; it is too old or configured without it")
         highest = min(theirs[1], message.MAX_VERSION if at_most is None else min(at_most, message.MAX_VERSION))
-        lowest = max(theirs[0], message.MIN_VERSION)
+        ours = max(message.MIN_VERSION, message.BASELINE_VERSION)
+        lowest = max(theirs[0], ours)
         if highest < lowest:
             raise UnsupportedRequest(
                 f"{name}: the broker has versions {theirs[0]} to {theirs[1]}, "
-                f"this client {message.MIN_VERSION} to {message.MAX_VERSION if at_most is None else at_most}"
+                f"this client {ours} to {message.MAX_VERSION if at_most is None else at_most}"
             )
         return highest
 
