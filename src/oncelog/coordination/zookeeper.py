@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Final
 
 from oncelog.base.tree import MAX_COMMIT_BYTES, commit_size
 from oncelog.coordination.changes import Ended, Listener
 from oncelog.coordination.paths import check_path
+from oncelog.coordination.zookeeper_access import ZooKeeperAccess
 from oncelog.coordination.zookeeper_client import Address, ZooKeeperClient
 from oncelog.coordination.zookeeper_link import ZooKeeperLink
 from oncelog.ports import CommitTooLarge, Operation, OutcomeUnknown, SessionLost, TreeNode, TreeUnavailable
+
+_AS_ANYBODY: Final = ZooKeeperAccess()
 
 
 class ZooKeeperTree:
     """A tree in ZooKeeper, by its address."""
 
-    def __init__(self, connect: str, session_timeout_ms: int, connection_timeout_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int | None = None,
+        access: ZooKeeperAccess = _AS_ANYBODY,
+    ) -> None:
         """``connect`` is ``host:port,host:port/path``; the path, if any, is created when it does not exist."""
+        self._access = access
         self._address = Address.parse(connect)
         self._session_timeout_ms = session_timeout_ms
         self._connection_timeout_ms = connection_timeout_ms or session_timeout_ms
@@ -37,7 +48,9 @@ class ZooKeeperTree:
     def begin(self, former: list[int]) -> ZooKeeperLink:
         """Begin a session in place of former ones, whose list is empty then. Raises TreeUnavailable."""
         wake = threading.Event()
-        client = ZooKeeperClient(self._address, self._session_timeout_ms, self._connection_timeout_ms, wake.set)
+        client = ZooKeeperClient(
+            self._address, self._access, self._session_timeout_ms, self._connection_timeout_ms, wake.set
+        )
         try:
             link = ZooKeeperLink(client, wake, former)
         except (OutcomeUnknown, SessionLost, TreeUnavailable) as error:

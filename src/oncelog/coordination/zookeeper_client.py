@@ -1,4 +1,5 @@
-"""A connection to ZooKeeper through kazoo, and nothing of the coordination tree: the only module that imports kazoo.
+"""A connection to ZooKeeper through kazoo, and nothing of the coordination tree. Beside this module only
+``zookeeper_connection``, which makes kazoo's client, imports kazoo.
 
 The rule: every call comes back. Without a connection it fails at once; one that is not answered within the session's
 time-out has failed as if the connection had been lost. kazoo begins a new session by itself when one has expired;
@@ -7,7 +8,6 @@ time-out has failed as if the connection had been lost. kazoo begins a new sessi
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,16 +16,19 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kazoo import exceptions
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
 
 from oncelog.base.tree import OutcomeUnknown, SessionLost, TreeUnavailable
+from oncelog.coordination.zookeeper_access import ZooKeeperAccess
+from oncelog.coordination.zookeeper_connection import acl_of, failure_of, make_client
 from oncelog.ports import Check, Create, Delete, Operation, Set
 
 _PIPELINED: Final = 500
 """Reads that are on the way at a time."""
-_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _NO_ANSWER: Final = (exceptions.ConnectionLoss, exceptions.ConnectionClosedError, KazooTimeoutError)
+_FORBIDDEN: Final = (exceptions.NoAuthError, exceptions.AuthFailedError, exceptions.InvalidACLError)
 
 Watch = Callable[[object], None]
 """Called with an event of kazoo's, from its own thread, once; also when the connection is lost. To wait for one thing
@@ -86,26 +89,41 @@ class ZooKeeperClient:
     """One connection with one session. See the module."""
 
     def __init__(
-        self, address: Address, session_timeout_ms: int, connection_timeout_ms: int, changed: Callable[[], None]
+        self,
+        address: Address,
+        access: ZooKeeperAccess,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        changed: Callable[[], None],
     ) -> None:
         """Connect. ``changed`` is called, from any thread, when the connection has come back or the session has ended.
         Raises TreeUnavailable."""
         self.lost = False
         """True once the session has ended."""
         self._chroot = address.chroot
+        self._access = access
         self._timeout_s = session_timeout_ms / 1000
         self._changed = changed
-        self._client = KazooClient(
-            address.hosts, timeout=self._timeout_s, connection_retry=dict(_RECONNECT), logger=_logger()
-        )
+        self._login_refused = False
+        self._client = _make_client(address, access, self._timeout_s)
         self._client.add_listener(self._state_changed)
         try:
             self._client.start(connection_timeout_ms / 1000)
+            # Connected is said before the login is done; this is answered after it.
+            self._client.exists_async("/").get(timeout=self._timeout_s)
         except (KazooTimeoutError, exceptions.KazooException) as error:
+            reason = self._why_not(error)
             self.stop()
-            within = f"within {connection_timeout_ms / 1000:g} s"
-            raise TreeUnavailable(f"cannot reach ZooKeeper at {address.hosts} {within}: {error}") from None
+            raise TreeUnavailable(
+                f"cannot use ZooKeeper at {address.hosts} within {connection_timeout_ms / 1000:g} s: {reason}"
+            ) from None
         self.session_id: int = self._client.client_id[0]
+
+    def _why_not(self, error: Exception) -> str:
+        """The reason for which there is no connection, for an operator."""
+        if self._login_refused:
+            return "it refuses the user or the password of oncelog.zookeeper.sasl.jaas.config"
+        return failure_of(self._client) or str(error) or type(error).__name__
 
     @property
     def connected(self) -> bool:
@@ -155,8 +173,9 @@ class ZooKeeperClient:
         above = ["/".join(parts[: length + 1]) for length in range(1, len(parts))]
         for path in (*above, *map(self._real, paths)):
             if self._answered(self._client.exists_async(path)) is None:
+                acl = acl_of(self._access, path.removeprefix(self._chroot))
                 with suppress(exceptions.NodeExistsError):  # another broker was faster
-                    self._answered(self._client.create_async(path, b""))
+                    self._answered(self._client.create_async(path, b"", acl))
 
     def transact(self, operations: Sequence[Operation | CreateNext]) -> str:
         """Carry out all operations or none; the last path, if it was created. Raises Refused, TreeUnavailable,
@@ -172,6 +191,8 @@ class ZooKeeperClient:
         except _NO_ANSWER as error:
             raise OutcomeUnknown(f"the connection to ZooKeeper was lost in a commit: {error!r}") from error
         for index, result in enumerate(results):
+            if isinstance(result, _FORBIDDEN):
+                raise TreeUnavailable(_forbidden(result))
             if isinstance(result, Exception) and not isinstance(result, exceptions.RolledBackError):
                 raise Refused(index, _reason(result))
         return results[-1] if isinstance(results[-1], str) else ""
@@ -179,9 +200,9 @@ class ZooKeeperClient:
     def _add(self, transaction: Any, operation: Operation | CreateNext) -> None:
         match operation:
             case Create(path, value, ephemeral):
-                transaction.create(self._real(path), bytes(value), ephemeral=ephemeral)
+                transaction.create(self._real(path), bytes(value), acl_of(self._access, path), ephemeral=ephemeral)
             case CreateNext(prefix, value):
-                transaction.create(self._real(prefix), value, sequence=True)
+                transaction.create(self._real(prefix), value, acl_of(self._access, prefix), sequence=True)
             case Set(path, value, version):
                 transaction.set_data(self._real(path), bytes(value), version)
             case Delete(path, version):
@@ -221,33 +242,41 @@ class ZooKeeperClient:
             return None
         except exceptions.SessionExpiredError as error:
             raise SessionLost("ZooKeeper has ended the session") from error
+        except _FORBIDDEN as error:
+            raise TreeUnavailable(_forbidden(error)) from None
         except _NO_ANSWER as error:
             raise TreeUnavailable(f"ZooKeeper does not answer: {error!r}") from error
 
     def _state_changed(self, state: str) -> None:
         """Called by kazoo's own thread, which nothing may hold up."""
         if state == KazooState.LOST:
+            self._login_refused = self._client.client_state == KeeperState.AUTH_FAILED
             self.lost = True
         if state != KazooState.SUSPENDED:
             self._changed()
 
 
-def _logger() -> logging.Logger:
-    """A log for kazoo, which says the same of each attempt to connect."""
-    logger = logging.getLogger("oncelog.zookeeper")
-    if not logger.filters:
-        logger.addFilter(_Repeats())
-    return logger
+def _make_client(address: Address, access: ZooKeeperAccess, timeout_s: float) -> Any:
+    try:
+        return make_client(address.hosts, access, timeout_s)
+    except ModuleNotFoundError as error:
+        raise TreeUnavailable(
+            f"a login at ZooKeeper needs {error.name}, which is not installed: pip install oncelog[cluster]"
+        ) from None
 
 
-class _Repeats(logging.Filter):
-    """Leaves out a message that is the same as the one before."""
-
-    _last = ""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        last, self._last = self._last, record.getMessage()
-        return self._last != last
+def _forbidden(error: Exception) -> str:
+    if isinstance(error, exceptions.InvalidACLError):
+        return (
+            "ZooKeeper knows nobody whom a node's ACL could name: zookeeper.set.acl=true needs a login, or a "
+            "certificate that the server asks for"
+        )
+    if isinstance(error, exceptions.AuthFailedError):
+        return "ZooKeeper refuses the login"
+    return (
+        "ZooKeeper does not let this broker read or change the tree: its nodes belong to others; use the certificate "
+        "or the login that they were created with, or change their ACLs"
+    )
 
 
 def _stat(stat: Any) -> Stat:

@@ -81,14 +81,14 @@ def _open_tree(settings: Settings) -> Tree:
     if path is not None:
         raise StartRefused("zookeeper.connect and oncelog.tree.path: the coordination tree is in one of them, set one")
     try:
-        from oncelog.coordination.zookeeper import ZooKeeperTree
+        from oncelog.runtime.zookeeper import open_zookeeper_tree
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise
         raise StartRefused(
             "zookeeper.connect is set, but kazoo is not installed: pip install oncelog[cluster]"
         ) from None
-    return ZooKeeperTree(connect, timeout_ms, config.get("zookeeper.connection.timeout.ms"))
+    return open_zookeeper_tree(config, connect, timeout_ms)
 
 
 def _check_own_tree(directory: Path, path: str | None, connect: str | None) -> None:

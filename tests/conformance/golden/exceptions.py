@@ -9,6 +9,7 @@ from oncelog.core.configs.documentation import NO_EFFECT
 from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
 from oncelog.core.configs.own_keys import OWN_KEYS
 from oncelog.core.configs.topic_keys import TOPIC_KEYS
+from oncelog.core.configs.zookeeper_keys import ZOOKEEPER_KEYS
 from oncelog.handlers.registry import BY_KEY
 
 FEATURES_OF_OTHER_APIS: Final = frozenset(
@@ -36,7 +37,7 @@ CONFIGS_OF_THE_PROCESS: Final = frozenset(
         "log.dirs",
         "node.id",
         "process.roles",
-        *(key.name for key in OWN_KEYS),
+        *(key.name for key in (*OWN_KEYS, *ZOOKEEPER_KEYS)),
     }
 )
 """Broker keys that name its addresses, directories and quorum, and keys of our own."""

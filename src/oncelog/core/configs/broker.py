@@ -22,6 +22,7 @@ from oncelog.core.configs.own_keys import OWN_KEYS
 from oncelog.core.configs.quota_keys import QUOTA_KEYS
 from oncelog.core.configs.sasl_keys import SASL_KEYS
 from oncelog.core.configs.server_keys import SERVER_KEYS
+from oncelog.core.configs.zookeeper_keys import ZOOKEEPER_KEYS
 
 BROKER_KEYS: Final = {
     key.name: key
@@ -34,6 +35,7 @@ BROKER_KEYS: Final = {
         *AUTHORIZER_KEYS,
         *QUOTA_KEYS,
         *OWN_KEYS,
+        *ZOOKEEPER_KEYS,
         *INERT_KEYS,
     )
 }

@@ -182,32 +182,4 @@ OWN_KEYS: Final = (
             "network file system. Where it is not set: coordination.db in the data directory."
         ),
     ),
-    ConfigKey(
-        "zookeeper.connect",
-        STRING,
-        None,
-        non_empty,
-        documentation=(
-            "ZooKeeper servers that hold the coordination tree, of brokers on several hosts: host:port,host:port/path. "
-            "The path, if any, is created when it does not exist. It needs kazoo: pip install oncelog[cluster]."
-        ),
-    ),
-    ConfigKey(
-        "zookeeper.connection.timeout.ms",
-        INT,
-        None,
-        documentation=(
-            "How long to wait for a connection to ZooKeeper; zookeeper.session.timeout.ms where it is not set."
-        ),
-    ),
-    ConfigKey(
-        "zookeeper.session.timeout.ms",
-        INT,
-        "18000",
-        at_least(1000),
-        documentation=(
-            "The time after which the coordination tree, whichever it is, ends the session of a broker that it does "
-            "not hear of. The end of a process on the tree's own host is noticed at once."
-        ),
-    ),
 )

@@ -16,6 +16,7 @@ from oncelog.core.configs.kinds import ConfigError
 PEM: Final = "PEM"
 STORE_TYPES: Final = ("JKS", "PKCS12", PEM)
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_ENDPOINT_KEY: Final = "ssl.endpoint.identification.algorithm"
 _OLD_VERSIONS: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 
 
@@ -74,7 +75,7 @@ def tls_settings(config: BrokerConfig, listener_name: str, protocol: SecurityPro
     return TlsSettings(
         key_store=_key_store(
             StoreSettings(
-                type=_store_type("ssl.keystore.type", value("ssl.keystore.type")),
+                type=store_type("ssl.keystore.type", value("ssl.keystore.type")),
                 location=value("ssl.keystore.location") or None,
                 password=value("ssl.keystore.password"),
                 certificates=value("ssl.keystore.certificate.chain"),
@@ -84,21 +85,22 @@ def tls_settings(config: BrokerConfig, listener_name: str, protocol: SecurityPro
         ),
         trust_store=_trust_store(
             StoreSettings(
-                type=_store_type("ssl.truststore.type", value("ssl.truststore.type")),
+                type=store_type("ssl.truststore.type", value("ssl.truststore.type")),
                 location=value("ssl.truststore.location") or None,
                 password=value("ssl.truststore.password"),
                 certificates=value("ssl.truststore.certificates"),
             )
         ),
         client_auth=client_auth,
-        versions=_versions(value("ssl.enabled.protocols")),
+        versions=tls_versions("ssl.enabled.protocols", value("ssl.enabled.protocols")),
         cipher_suites=tuple(filter(None, value("ssl.cipher.suites") or ())),
-        check_host_name=_check_host_name(value("ssl.endpoint.identification.algorithm")),
+        check_host_name=check_host_name(_ENDPOINT_KEY, value(_ENDPOINT_KEY)),
         mapping_rules=str(value("ssl.principal.mapping.rules")),
     )
 
 
-def _store_type(key: str, text: str) -> str:
+def store_type(key: str, text: str) -> str:
+    """A store's type in capitals. Raises ConfigError for one that is not read."""
     if text.upper() not in STORE_TYPES:
         raise ConfigError.of_value(
             key, text, f"Stores of this type are not read, those of {', '.join(STORE_TYPES)} are"
@@ -158,9 +160,9 @@ def _refused(key: str, sentence: str) -> ConfigError:
     return ConfigError(sentence, key=key)
 
 
-def _versions(enabled: tuple[str, ...]) -> tuple[str, ...]:
-    """The versions of TLS that are let in; older ones, which Java knows, are left out: nobody may be given them."""
-    key = "ssl.enabled.protocols"
+def tls_versions(key: str, enabled: tuple[str, ...]) -> tuple[str, ...]:
+    """The versions of TLS that ``key`` lets in; older ones, which Java knows, are left out: nobody may be given them.
+    Raises ConfigError."""
     unknown = [each for each in enabled if each not in (*VERSIONS, *_OLD_VERSIONS)]
     if unknown:
         raise ConfigError.of_value(key, enabled, f"{unknown[0]} is no version of TLS, {' and '.join(VERSIONS)} are")
@@ -170,8 +172,8 @@ def _versions(enabled: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def _check_host_name(algorithm: str | None) -> bool:
+def check_host_name(key: str, algorithm: str | None) -> bool:
+    """True where an endpoint identification algorithm asks for host names to be verified. Raises ConfigError."""
     if algorithm is not None and algorithm.lower() not in ("https", "none", ""):
-        key = "ssl.endpoint.identification.algorithm"
         raise ConfigError.of_value(key, algorithm, "https verifies host names, an empty value does not")
     return (algorithm or "").lower() == "https"

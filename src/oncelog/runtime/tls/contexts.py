@@ -58,6 +58,18 @@ def make_contexts(settings: TlsSettings) -> Contexts:
     return Contexts(server, client, ends_s)
 
 
+def make_client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """A context to connect with, to others than brokers; it shows a certificate if there is one. Raises
+    StoreUnusable."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _limit(context, settings)
+    if settings.key_store.is_given:
+        _load_keys(context, read_key_store(settings.key_store))
+    _trust(context, read_trust_store(settings.trust_store) if settings.trust_store.is_given else None, server=False)
+    context.check_hostname = settings.check_host_name
+    return context
+
+
 def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
     versions, suites = settings.versions, settings.cipher_suites
     of_1_3 = [each for each in suites if each in _SUITES_OF_1_3]

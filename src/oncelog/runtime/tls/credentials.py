@@ -7,6 +7,7 @@ broker goes on with what it had, and says so. Files count as changed when their 
 from __future__ import annotations
 
 import logging
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from oncelog.base.units import SECOND_MS
 from oncelog.node.listeners.principal_mapping import PrincipalMapping
 from oncelog.node.listeners.tls import StoreUnusable, TlsSettings
 from oncelog.node.settings import ConfigError
-from oncelog.runtime.tls.contexts import Contexts, make_contexts
+from oncelog.runtime.tls.contexts import Contexts, make_client_context, make_contexts
 
 _LOG: Final = logging.getLogger("oncelog.broker")
 WARN_BEFORE_S: Final = 30 * 24 * 3600
@@ -76,6 +77,29 @@ class Credentials:
             when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends_s))
             verb = "expires" if left_s >= 0 else "has expired"
             _LOG.warning("the certificate of listener %s %s: %s", self.listener_name, verb, when)
+
+
+class ClientCredentials:
+    """The TLS of connections that this process makes to one peer: a context for each, made anew when the files of the
+    stores have changed. Files that cannot be used change nothing, and are said in the log. Any thread may ask."""
+
+    def __init__(self, peer: str, settings: TlsSettings) -> None:
+        """``peer`` is its name in the log. Raises StoreUnusable."""
+        self._peer = peer
+        self._settings = settings
+        self._stamp = _stamp(settings)
+        self._context = make_client_context(settings)
+
+    def context(self) -> ssl.SSLContext:
+        """The context of the next connection."""
+        stamp = _stamp(self._settings)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._context = make_client_context(self._settings)
+            except StoreUnusable as error:
+                _LOG.error("connections to %s keep the certificates they have: %s", self._peer, error)
+        return self._context
 
 
 def _stamp(settings: TlsSettings) -> _Stamp:

@@ -1,0 +1,113 @@
+"""How a broker connects to ZooKeeper, from the keys that Apache Kafka had for it; nothing is read from files here.
+
+What would protect something and is not honoured is refused: lists of revoked certificates, other login modules than
+DIGEST-MD5's, ACLs without anybody whom they could name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final
+
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.controller.layout import BROKER_CONFIGS, LOGIN_SECRET, USER_CONFIGS
+from oncelog.core.sasl.jaas import JaasError, parse_jaas
+from oncelog.node.listeners.tls import PEM, StoreSettings, TlsSettings, check_host_name, store_type, tls_versions
+
+SENSITIVE: Final = (USER_CONFIGS, BROKER_CONFIGS, LOGIN_SECRET)
+"""Nodes, with all below, that hold credentials and passwords."""
+_PREFIX: Final = "zookeeper.ssl."
+_SOCKET: Final = "zookeeper.clientCnxnSocket"
+_NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
+_JAAS: Final = "oncelog.zookeeper.sasl.jaas.config"
+_DIGEST: Final = "oncelog.zookeeper.auth.digest"
+_EXTENSIONS: Final = {".pem": PEM, ".p12": "PKCS12", ".pfx": "PKCS12"}
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperSettings:
+    """See the module."""
+
+    tls: TlsSettings | None = None
+    """None: plain TCP."""
+    sasl: tuple[str, str] | None = field(default=None, repr=False)
+    """User and password, by SASL."""
+    digest: tuple[str, str] | None = field(default=None, repr=False)
+    """User and password, by ZooKeeper's own scheme."""
+    set_acl: bool = False
+
+
+def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
+    """The settings of the connection to ZooKeeper. Raises ConfigError."""
+    tls = _tls(config) if config.get(f"{_PREFIX}client.enable") else None
+    settings = ZooKeeperSettings(tls, _sasl(config), _digest(config), bool(config.get("zookeeper.set.acl")))
+    has_certificate = tls is not None and tls.key_store.is_given
+    if settings.set_acl and not (settings.sasl or settings.digest or has_certificate):
+        raise ConfigError(
+            "zookeeper.set.acl is true, but nothing says who the broker is in ZooKeeper: set "
+            f"{_JAAS}, {_DIGEST}, or zookeeper.ssl.client.enable=true with {_PREFIX}keystore.location",
+            key="zookeeper.set.acl",
+        )
+    return settings
+
+
+def _tls(config: BrokerConfig) -> TlsSettings:
+    socket_class = config.get(_SOCKET)
+    if socket_class not in (None, "", _NETTY):
+        raise ConfigError.of_value(_SOCKET, socket_class, f"zookeeper.ssl.client.enable=true needs {_NETTY}")
+    for key in ("crl.enable", "ocsp.enable"):
+        if config.get(_PREFIX + key):
+            raise ConfigError.of_value(_PREFIX + key, True, "Revoked certificates are not looked up here")
+    versions = config.get(f"{_PREFIX}enabled.protocols") or (config.get(f"{_PREFIX}protocol"),)
+    return TlsSettings(
+        key_store=_store(config, "keystore"),
+        trust_store=_store(config, "truststore"),
+        versions=tls_versions(f"{_PREFIX}enabled.protocols", versions),
+        cipher_suites=tuple(filter(None, config.get(f"{_PREFIX}cipher.suites") or ())),
+        check_host_name=check_host_name(
+            f"{_PREFIX}endpoint.identification.algorithm",
+            config.get(f"{_PREFIX}endpoint.identification.algorithm"),
+        ),
+    )
+
+
+def _store(config: BrokerConfig, name: str) -> StoreSettings:
+    def value(key: str) -> Any:
+        return config.get(f"{_PREFIX}{name}.{key}") or None
+
+    location, password = value("location"), value("password")
+    given = value("type")
+    kind = _EXTENSIONS.get(PurePath(location or "").suffix.lower(), "JKS") if given is None else given
+    kind = store_type(f"{_PREFIX}{name}.type", kind)
+    if location is None and password is not None:
+        raise ConfigError(f"{_PREFIX}{name}.password is set, but {_PREFIX}{name}.location is not")
+    is_pem = kind == PEM
+    return StoreSettings(kind, location, None if is_pem else password, key_password=password if is_pem else None)
+
+
+def _sasl(config: BrokerConfig) -> tuple[str, str] | None:
+    text = config.get(_JAAS)
+    if not text:
+        return None
+    try:
+        module = parse_jaas(text)
+    except JaasError as error:
+        raise ConfigError(f"{_JAAS}: {error}") from None
+    if module.short_name != "DigestLoginModule":
+        raise ConfigError(f"{_JAAS}: {module.short_name} is not supported, only DigestLoginModule is (no Kerberos)")
+    missing = [name for name in ("username", "password") if not module.options.get(name)]
+    if missing:
+        raise ConfigError(f"{_JAAS}: {missing[0]} is missing")
+    return module.options["username"], module.options["password"]
+
+
+def _digest(config: BrokerConfig) -> tuple[str, str] | None:
+    text = config.get(_DIGEST)
+    if not text:
+        return None
+    user, colon, password = text.partition(":")
+    if not user or not colon or not password:
+        raise ConfigError(f"{_DIGEST} is not of the form USER:PASSWORD")
+    return user, password

@@ -1,0 +1,36 @@
+"""The coordination tree in ZooKeeper as a broker's configuration says: where it is, TLS, and who the broker is there.
+
+Imported only where ``zookeeper.connect`` is set: it needs kazoo.
+"""
+
+from __future__ import annotations
+
+from oncelog.coordination.zookeeper import ZooKeeperTree
+from oncelog.coordination.zookeeper_access import Login, ZooKeeperAccess
+from oncelog.node.assembly import StartRefused
+from oncelog.node.listeners.tls import StoreUnusable
+from oncelog.node.settings import BrokerConfig, ConfigError
+from oncelog.node.zookeeper_settings import SENSITIVE, zookeeper_settings
+from oncelog.runtime.tls.credentials import ClientCredentials
+
+
+def open_zookeeper_tree(config: BrokerConfig, connect: str, session_timeout_ms: int) -> ZooKeeperTree:
+    """The tree at ``connect``; nothing is connected yet. Raises StartRefused."""
+    try:
+        access = zookeeper_access(config)
+    except (ConfigError, StoreUnusable) as error:
+        raise StartRefused(f"zookeeper.connect is set, but ZooKeeper cannot be asked: {error}") from None
+    return ZooKeeperTree(connect, session_timeout_ms, config.get("zookeeper.connection.timeout.ms"), access)
+
+
+def zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
+    """TLS and logins for connections to ZooKeeper. Raises ConfigError, StoreUnusable."""
+    settings = zookeeper_settings(config)
+    tls = None if settings.tls is None else ClientCredentials("ZooKeeper", settings.tls).context
+    return ZooKeeperAccess(
+        tls,
+        None if settings.sasl is None else Login(*settings.sasl),
+        None if settings.digest is None else Login(*settings.digest),
+        settings.set_acl,
+        SENSITIVE,
+    )

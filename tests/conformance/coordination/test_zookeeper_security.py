@@ -1,0 +1,187 @@
+"""ZooKeeper that asks who comes: TLS both ways, logins by SASL and by digest, and nodes that are not for everybody."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from oncelog.coordination.zookeeper import ZooKeeperSession, ZooKeeperTree
+from oncelog.coordination.zookeeper_access import ZooKeeperAccess
+from oncelog.node.settings import BrokerConfig
+from oncelog.ports import Create, TreeUnavailable
+from oncelog.runtime.zookeeper import zookeeper_access
+from tests.certificates import Authority, Identity
+from tests.peers.zookeeper import ZooKeeper
+
+pytestmark = pytest.mark.slow
+
+TIMEOUT_MS: Final = 6_000
+SHORT_MS: Final = 1_000
+AUTHORITY: Final = Authority()
+PASSWORD: Final = "log-secret-1"
+SASL: Final = f'org.apache.zookeeper.server.auth.DigestLoginModule required username="broker" password="{PASSWORD}";'
+
+Properties = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    users = {"broker": PASSWORD, "other": "other-secret"}
+    with ZooKeeper(tmp_path_factory.mktemp("secured"), AUTHORITY, users) as server:
+        yield server
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Callable[..., Properties]:
+    """Makes the properties of a connection with TLS."""
+
+    def make(identity: Identity | None = None, authority: Authority = AUTHORITY) -> Properties:
+        trusted = tmp_path / "zookeeper.pem"
+        trusted.write_text(authority.pem)
+        values = {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+            "zookeeper.ssl.truststore.location": str(trusted),
+        }
+        if identity is not None:
+            values["zookeeper.ssl.keystore.location"] = str(identity.write(tmp_path))
+        return values
+
+    return make
+
+
+def access(values: Properties) -> ZooKeeperAccess:
+    return zookeeper_access(BrokerConfig(values))
+
+
+def tree(connect: str, values: Properties, timeout_ms: int = TIMEOUT_MS) -> ZooKeeperTree:
+    return ZooKeeperTree(connect, TIMEOUT_MS, timeout_ms, access(values))
+
+
+@pytest.fixture
+def sessions() -> Iterator[list[ZooKeeperSession]]:
+    opened: list[ZooKeeperSession] = []
+    yield opened
+    for session in opened:
+        session.close()
+
+
+def reads_as_anybody(server: ZooKeeper, path: str) -> bytes:
+    client = KazooClient(server.connect)
+    client.start()
+    try:
+        value: bytes = client.get(path)[0]
+        return value
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_a_tree_is_used_over_tls(
+    server: ZooKeeper, tls: Callable[..., Properties], version: str, sessions: list[ZooKeeperSession]
+) -> None:
+    path = f"/{uuid4()}"
+    values = tls(AUTHORITY.broker()) | {"zookeeper.ssl.enabled.protocols": version}
+    sessions += [tree(server.secure_connect + path, values).session() for _ in range(2)]
+    nodes = [Create(f"/n{number}", b"x" * 10_000) for number in range(30)]
+    position = sessions[0].commit(nodes)
+    assert sessions[1].position() == position
+    assert len(sessions[1].subtree("/")) == len(nodes)
+    assert reads_as_anybody(server, f"{path}/n3") == b"x" * 10_000
+
+
+class TestRefused:
+    def test_a_server_that_the_trust_store_does_not_know(
+        self, server: ZooKeeper, tls: Callable[..., Properties]
+    ) -> None:
+        with pytest.raises(TreeUnavailable, match="its certificate is not accepted: unable to get local issuer"):
+            tree(server.secure_connect, tls(authority=Authority()), SHORT_MS).session()
+
+    def test_a_server_of_another_name(
+        self, server: ZooKeeper, tls: Callable[..., Properties], sessions: list[ZooKeeperSession]
+    ) -> None:
+        connect = f"127.1:{server.secure_port}/{uuid4()}"  # the same address, and not in the certificate
+        with pytest.raises(TreeUnavailable, match="not accepted: Hostname mismatch"):
+            tree(connect, tls(), SHORT_MS).session()
+        sessions.append(tree(connect, tls() | {"zookeeper.ssl.endpoint.identification.algorithm": ""}).session())
+
+    def test_a_certificate_that_the_server_does_not_know(
+        self, server: ZooKeeper, tls: Callable[..., Properties]
+    ) -> None:
+        values = tls(Authority("Other").broker())
+        with pytest.raises(TreeUnavailable, match="within 1 s"):
+            tree(server.secure_connect, values, SHORT_MS).session()
+
+    def test_a_port_without_tls(self, server: ZooKeeper, tls: Callable[..., Properties]) -> None:
+        with pytest.raises(TreeUnavailable, match="TLS"):
+            tree(f"localhost:{server.port}", tls(), SHORT_MS).session()
+
+    def test_a_wrong_password(self, server: ZooKeeper) -> None:
+        values = {"oncelog.zookeeper.sasl.jaas.config": SASL.replace(PASSWORD, "wrong")}
+        with pytest.raises(TreeUnavailable, match="it refuses the user or the password") as refused:
+            tree(server.connect, values).session()
+        assert "wrong" not in str(refused.value)
+
+    def test_acls_where_nobody_has_said_who_it_is(self, server: ZooKeeper) -> None:
+        with pytest.raises(TreeUnavailable, match="knows nobody whom a node's ACL could name"):
+            ZooKeeperTree(f"{server.connect}/{uuid4()}", TIMEOUT_MS, None, ZooKeeperAccess(owns_nodes=True)).session()
+
+
+LOGINS: Final = {
+    "sasl": {"oncelog.zookeeper.sasl.jaas.config": SASL},
+    "digest": {"oncelog.zookeeper.auth.digest": f"broker:{PASSWORD}"},
+    "certificate": {},
+}
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_nodes_belong_to_the_brokers(
+    server: ZooKeeper, tls: Callable[..., Properties], login: str, sessions: list[ZooKeeperSession]
+) -> None:
+    """What Apache Kafka 3.9 does: everybody reads, but for credentials, configs of brokers (and our journal)."""
+    path = f"/{uuid4()}"
+    values = LOGINS[login] | {"zookeeper.set.acl": "true"}
+    connect = server.connect
+    if login == "certificate":
+        connect, values = server.secure_connect, values | tls(AUTHORITY.broker())
+    sessions += [tree(connect + path, values).session() for _ in range(2)]
+    paths = ["/config", "/config/users", "/config/users/alice", "/config/brokers", "/brokers", "/config/topics"]
+    sessions[0].commit([Create(each, b"secret") for each in paths])
+    sessions[1].commit([Create("/controller", b"1", ephemeral=True)])
+    for readable in ("", "/config", "/config/topics", "/brokers", "/controller"):
+        reads_as_anybody(server, path + readable)
+    hidden = ("/config/users", "/config/users/alice", "/config/brokers", "/oncelog_tree", "/oncelog_tree/changes")
+    for each in (*hidden, "/oncelog_tree/changes/c0000000000"):
+        with pytest.raises(NoAuthError):
+            reads_as_anybody(server, path + each)
+    anybody = KazooClient(server.connect)
+    anybody.start()
+    for operation in (lambda: anybody.set(f"{path}/brokers", b""), lambda: anybody.delete(f"{path}/config/topics")):
+        with pytest.raises(NoAuthError):
+            operation()
+    anybody.stop()
+    anybody.close()
+    with pytest.raises(TreeUnavailable, match="does not let this broker read or change the tree"):
+        tree(server.connect + path, {"oncelog.zookeeper.auth.digest": "broker:wrong"}).session()
+
+
+def test_neither_password_nor_value_is_logged(
+    server: ZooKeeper, caplog: pytest.LogCaptureFixture, sessions: list[ZooKeeperSession]
+) -> None:
+    caplog.set_level(1)
+    logging.getLogger("oncelog.zookeeper").setLevel(1)
+    values = LOGINS["sasl"] | LOGINS["digest"]
+    session = tree(f"{server.connect}/{uuid4()}", values).session()
+    sessions.append(session)
+    session.commit([Create("/a", b"a-value-of-a-node")])
+    assert PASSWORD not in caplog.text
+    assert "a-value-of-a-node" not in caplog.text
+    assert PASSWORD not in repr(access(values))
