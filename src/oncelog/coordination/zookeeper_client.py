@@ -100,7 +100,7 @@ class ZooKeeperClient:
         Raises TreeUnavailable."""
         self.lost = False
         """True once the session has ended."""
-        self._chroot = address.chroot
+        self._hosts, self._chroot = address.hosts, address.chroot
         self._access = access
         self._timeout_s = session_timeout_ms / 1000
         self._changed = changed
@@ -112,18 +112,18 @@ class ZooKeeperClient:
             # Connected is said before the login is done; this is answered after it.
             self._client.exists_async("/").get(timeout=self._timeout_s)
         except (KazooTimeoutError, exceptions.KazooException) as error:
-            reason = self._why_not(error)
+            reason = self._why_not(error, connection_timeout_ms)
             self.stop()
-            raise TreeUnavailable(
-                f"cannot use ZooKeeper at {address.hosts} within {connection_timeout_ms / 1000:g} s: {reason}"
-            ) from None
+            raise TreeUnavailable(reason) from None
         self.session_id: int = self._client.client_id[0]
 
-    def _why_not(self, error: Exception) -> str:
-        """The reason for which there is no connection, for an operator."""
+    def _why_not(self, error: Exception, waited_ms: int) -> str:
+        """The reason for which there is no session, for an operator."""
+        servers = f"ZooKeeper at {self._hosts}"
         if self._login_refused:
-            return "it refuses the user or the password of oncelog.zookeeper.sasl.jaas.config"
-        return failure_of(self._client) or str(error) or type(error).__name__
+            return f"{servers} refuses the user or the password of oncelog.zookeeper.sasl.jaas.config"
+        reason = failure_of(self._client) or str(error) or type(error).__name__
+        return f"cannot reach {servers} within {waited_ms / 1000:g} s: {reason}"
 
     @property
     def connected(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
@@ -18,7 +18,6 @@ from oncelog.node.listeners.tls import PEM, StoreSettings, TlsSettings, check_ho
 
 SENSITIVE: Final = (USER_CONFIGS, BROKER_CONFIGS, LOGIN_SECRET)
 """Nodes, with all below, that hold credentials and passwords."""
-_PREFIX: Final = "zookeeper.ssl."
 _SOCKET: Final = "zookeeper.clientCnxnSocket"
 _NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 _JAAS: Final = "oncelog.zookeeper.sasl.jaas.config"
@@ -41,13 +40,13 @@ class ZooKeeperSettings:
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
     """The settings of the connection to ZooKeeper. Raises ConfigError."""
-    tls = _tls(config) if config.get(f"{_PREFIX}client.enable") else None
+    tls = _tls(config) if config.get("zookeeper.ssl.client.enable") else None
     settings = ZooKeeperSettings(tls, _sasl(config), _digest(config), bool(config.get("zookeeper.set.acl")))
     has_certificate = tls is not None and tls.key_store.is_given
     if settings.set_acl and not (settings.sasl or settings.digest or has_certificate):
         raise ConfigError(
             "zookeeper.set.acl is true, but nothing says who the broker is in ZooKeeper: set "
-            f"{_JAAS}, {_DIGEST}, or zookeeper.ssl.client.enable=true with {_PREFIX}keystore.location",
+            f"{_JAAS}, {_DIGEST}, or zookeeper.ssl.client.enable=true with zookeeper.ssl.keystore.location",
             key="zookeeper.set.acl",
         )
     return settings
@@ -57,32 +56,38 @@ def _tls(config: BrokerConfig) -> TlsSettings:
     socket_class = config.get(_SOCKET)
     if socket_class not in (None, "", _NETTY):
         raise ConfigError.of_value(_SOCKET, socket_class, f"zookeeper.ssl.client.enable=true needs {_NETTY}")
-    for key in ("crl.enable", "ocsp.enable"):
-        if config.get(_PREFIX + key):
-            raise ConfigError.of_value(_PREFIX + key, True, "Revoked certificates are not looked up here")
-    versions = config.get(f"{_PREFIX}enabled.protocols") or (config.get(f"{_PREFIX}protocol"),)
+    for key in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
+        if config.get(key):
+            raise ConfigError.of_value(key, True, "Revoked certificates are not looked up here")
+    versions = config.get("zookeeper.ssl.enabled.protocols") or (config.get("zookeeper.ssl.protocol"),)
     return TlsSettings(
-        key_store=_store(config, "keystore"),
-        trust_store=_store(config, "truststore"),
-        versions=tls_versions(f"{_PREFIX}enabled.protocols", versions),
-        cipher_suites=tuple(filter(None, config.get(f"{_PREFIX}cipher.suites") or ())),
+        key_store=_store(
+            config,
+            "zookeeper.ssl.keystore.location",
+            "zookeeper.ssl.keystore.type",
+            "zookeeper.ssl.keystore.password",
+        ),
+        trust_store=_store(
+            config,
+            "zookeeper.ssl.truststore.location",
+            "zookeeper.ssl.truststore.type",
+            "zookeeper.ssl.truststore.password",
+        ),
+        versions=tls_versions("zookeeper.ssl.enabled.protocols", versions),
+        cipher_suites=tuple(filter(None, config.get("zookeeper.ssl.cipher.suites") or ())),
         check_host_name=check_host_name(
-            f"{_PREFIX}endpoint.identification.algorithm",
-            config.get(f"{_PREFIX}endpoint.identification.algorithm"),
+            "zookeeper.ssl.endpoint.identification.algorithm",
+            config.get("zookeeper.ssl.endpoint.identification.algorithm"),
         ),
     )
 
 
-def _store(config: BrokerConfig, name: str) -> StoreSettings:
-    def value(key: str) -> Any:
-        return config.get(f"{_PREFIX}{name}.{key}") or None
-
-    location, password = value("location"), value("password")
-    given = value("type")
-    kind = _EXTENSIONS.get(PurePath(location or "").suffix.lower(), "JKS") if given is None else given
-    kind = store_type(f"{_PREFIX}{name}.type", kind)
+def _store(config: BrokerConfig, location_key: str, type_key: str, password_key: str) -> StoreSettings:
+    location, password = config.get(location_key) or None, config.get(password_key) or None
+    by_extension = _EXTENSIONS.get(PurePath(location or "").suffix.lower(), "JKS")
+    kind = store_type(type_key, config.get(type_key) or by_extension)
     if location is None and password is not None:
-        raise ConfigError(f"{_PREFIX}{name}.password is set, but {_PREFIX}{name}.location is not")
+        raise ConfigError(f"{password_key} is set, but {location_key} is not")
     is_pem = kind == PEM
     return StoreSettings(kind, location, None if is_pem else password, key_password=password if is_pem else None)
 

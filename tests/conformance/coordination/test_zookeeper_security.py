@@ -126,7 +126,7 @@ class TestRefused:
 
     def test_a_wrong_password(self, server: ZooKeeper) -> None:
         values = {"oncelog.zookeeper.sasl.jaas.config": SASL.replace(PASSWORD, "wrong")}
-        with pytest.raises(TreeUnavailable, match="it refuses the user or the password") as refused:
+        with pytest.raises(TreeUnavailable, match="refuses the user or the password") as refused:
             tree(server.connect, values).session()
         assert "wrong" not in str(refused.value)
 
