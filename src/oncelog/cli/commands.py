@@ -40,6 +40,7 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     "produce": SubCommand("oncelog.cli.produce:produce", "Write records from stdin or files to a topic."),
     "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),
+    "explain": SubCommand("oncelog.cli.explain:app", "Explain why a group, topic, producer or transaction is stuck."),
     "acl": SubCommand("oncelog.cli.acl:app", "List, allow, deny, remove and explain access control lists."),
     "security": SubCommand(
         "oncelog.cli.security:app", "Make certificates and properties for a secured broker (needs oncelog[security])."

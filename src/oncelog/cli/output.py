@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Protocol
 
 
@@ -17,7 +17,7 @@ def to_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Enum):
-        return value.name
+        return value.value if isinstance(value, StrEnum) else value.name
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: to_json(one) for name, one in value._asdict().items()}
     if isinstance(value, Mapping):

@@ -8,6 +8,8 @@ that there is no such offset; it is not an error.
 Clients see what they can read: up to the high watermark, with read_committed up to the last stable offset. Where the
 answer depends on appended records that are on their way to the disk, it waits for those, for ``timeout_ms`` (from
 version 10 on) or ``request.timeout.ms``: their producer was told of them, with acks=1.
+
+Tools that compare replicas ask with replica id −2: then a broker tells the bounds of its own copy, led or not.
 """
 
 from __future__ import annotations
@@ -68,6 +70,8 @@ KNOWN_SINCE: Final = {
 
 CLIENT: Final = -1
 """The replica id of everybody who is no broker."""
+DEBUGGING: Final = -2
+"""The replica id of tools that compare replicas: a broker answers for its own copy, led or not."""
 SEARCHES_PER_SLICE: Final = 50
 """Each may look at some hundred records."""
 READ_UNCOMMITTED: Final = 0
@@ -175,6 +179,8 @@ def _look_up(
         return ErrorCode.UNSUPPORTED_VERSION
     leader = context.partitions.leader_log(partition, asked[0].current_leader_epoch)
     if isinstance(leader, ErrorCode):
+        if request.replica_id == DEBUGGING and leader is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return _bound_of_copy(partition, asked[0], context)
         return leader
     try:
         outcome = yield from _find(leader, timestamp, request)
@@ -183,6 +189,18 @@ def _look_up(
     if outcome is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
         return ErrorCode.LEADER_NOT_AVAILABLE
     return outcome
+
+
+def _bound_of_copy(partition: TopicPartition, asked: ListOffsetsPartition, context: Context) -> Outcome:
+    """The first or the next offset of a partition that this broker copies."""
+    follower = context.partitions.follower_log(partition, asked.current_leader_epoch)
+    if isinstance(follower, ErrorCode):
+        return follower
+    if asked.timestamp == LATEST:
+        return -1, follower.log.log_end_offset, follower.leader_epoch
+    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, follower.log.log_start_offset, follower.leader_epoch
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> Offset:

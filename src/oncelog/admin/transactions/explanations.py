@@ -83,7 +83,7 @@ def explain_topic(client: Client, topic: str, partition: int | None = None, *, o
         if unanswered:
             text = "Nothing is held in what could be looked at; not everything could."
         return Explanation(subject, [Chain(subject, [text])], [], unanswered)
-    return _explained(client, subject, held, bounds, [], unanswered, options)
+    return explain_held(client, subject, held, bounds, [], unanswered, options)
 
 
 def explain_group(client: Client, group: str, *, options: str = "") -> Explanation:
@@ -112,12 +112,12 @@ def explain_group(client: Client, group: str, *, options: str = "") -> Explanati
             first.append(said)
         if stuck:
             held.append(one)
-    waits, offsets = _pending(client, group, {*committed, *assigned}, bounds)
+    waits, offsets = group_pending(client, group, {*committed, *assigned}, bounds)
     first += waits
     held += offsets
     if not held:
         first.append("No transaction holds it.")
-    return _explained(client, f"group {group}", held, bounds, first, unanswered, options)
+    return explain_held(client, f"group {group}", held, bounds, first, unanswered, options)
 
 
 def explain_id(client: Client, transactional_id: str, *, options: str = "") -> Explanation:
@@ -140,10 +140,10 @@ def explain_id(client: Client, transactional_id: str, *, options: str = "") -> E
     if not held:
         first.append("No partition has a transaction of it open; it holds nobody.")
     every = [one for one in found.transactions if one.where in set(held)]
-    return _explained(client, subject, held, bounds, first, [*found.unanswered, *unanswered], options, every)
+    return explain_held(client, subject, held, bounds, first, [*found.unanswered, *unanswered], options, every)
 
 
-def _explained(
+def explain_held(
     client: Client,
     subject: str,
     held: Sequence[TopicPartition],
@@ -194,7 +194,7 @@ def _chain(held: Held, options: str) -> Chain:
     )
 
 
-def _pending(
+def group_pending(
     client: Client, group: str, known: set[TopicPartition], bounds: dict[TopicPartition, Bounds]
 ) -> tuple[list[str], list[TopicPartition]]:
     """Sentences about a group that waits for its own offsets, and their partition, whose ``bounds`` are added."""

@@ -1,0 +1,100 @@
+"""Findings: the causes that a group, a partition or a producer is stuck for, each with its evidence. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from oncelog.admin.transactions.broker_requests import Unanswered
+from oncelog.admin.transactions.cluster_scan import HangingRow
+
+Evidence = dict[str, str | int | float | bool | None]
+
+
+class Severity(StrEnum):
+    """How bad a finding is; in the order of a report."""
+
+    STUCK = "stuck"
+    """This stops something, now."""
+    RISK = "risk"
+    """This may stop something, or does so where a setting is what most clients have."""
+    NOTE = "note"
+    """This is no fault, though it may look like one."""
+
+
+class Cause(StrEnum):
+    """The causes that are told apart, by the names that scripts see."""
+
+    NO_LEADER = "no-leader"
+    UNDER_MIN_ISR = "under-min-isr"
+    UNDER_REPLICATED = "under-replicated"
+    SLOW_FOLLOWER = "slow-follower"
+    TOPIC_GONE = "topic-gone"
+    HELD_BY_TRANSACTION = "held-by-transaction"
+    PENDING_OFFSETS = "pending-offsets"
+    COORDINATOR_UNAVAILABLE = "coordinator-unavailable"
+    REBALANCING = "rebalancing"
+    REBALANCES_REPEATEDLY = "rebalances-repeatedly"
+    NO_MEMBERS = "no-members"
+    NOT_ASSIGNED = "not-assigned"
+    NOTHING_COMMITTED = "nothing-committed"
+    BEHIND_RETENTION = "behind-retention"
+    BEYOND_END = "beyond-end"
+    MEMBER_DOES_NOT_COMMIT = "member-does-not-commit"
+    PARTITION_DOES_NOT_ADVANCE = "partition-does-not-advance"
+    LARGE_BATCH = "large-batch"
+    QUOTA = "quota"
+    NOT_PERMITTED = "not-permitted"
+    COMPACTED_HOLE = "compacted-hole"
+    ONLY_MARKERS_LEFT = "only-markers-left"
+    READS_UNCOMMITTED = "reads-uncommitted"
+    BUSY = "busy"
+    IDLE = "idle"
+    FINE = "fine"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause. ``about`` is the partition, group or member it concerns; ``sentences`` go from what is seen to why.
+
+    ``since_ms``: the moment from which on it is known to hold; None where nothing tells. ``affected``: who else is
+    stopped by it. ``clears``: when, and by what, it ends without anybody's doing. ``advice`` comes before ``commands``.
+    """
+
+    cause: Cause
+    severity: Severity
+    about: str
+    sentences: list[str]
+    evidence: Evidence = field(default_factory=dict)
+    since_ms: int | None = None
+    affected: list[str] = field(default_factory=list)
+    clears: str = ""
+    advice: str = ""
+    commands: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything found out about a subject, the worst first.
+
+    ``summary`` is the first sentence of a report. ``unknown``: what cannot be told from outside, and what would.
+    ``transactions`` are those behind HELD_BY_TRANSACTION.
+    """
+
+    subject: str
+    summary: str
+    findings: list[Finding]
+    unknown: list[str] = field(default_factory=list)
+    transactions: list[HangingRow] = field(default_factory=list)
+    unanswered: list[Unanswered] = field(default_factory=list)
+
+    @property
+    def is_stuck(self) -> bool:
+        """True if something is stopped."""
+        return any(one.severity is Severity.STUCK for one in self.findings)
+
+
+def worst_first(findings: list[Finding]) -> list[Finding]:
+    """Findings in the order of a report: by severity, otherwise as they were found."""
+    order = list(Severity)
+    return sorted(findings, key=lambda one: order.index(one.severity))

@@ -1,0 +1,264 @@
+"""The causes for which a group does not advance, seen from its coordinator and its offsets. Pure.
+
+A group is looked at as a whole first (no members, rebalancing, permissions), then each of its partitions, and at last
+the partitions that have records to read and stand still, together with the member that owns them: what all of a
+member's partitions do says more than one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from oncelog.admin.explain.findings import Cause, Finding, Severity
+from oncelog.admin.explain.group_facts import GroupFacts
+from oncelog.admin.explain.group_history import Generation
+from oncelog.admin.explain.standstill import standstill_findings
+from oncelog.admin.explain.words import counted
+from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.base.ids import TopicPartition
+from oncelog.records.internal.group_records import MemberMetadata
+
+_REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
+MANY_REBALANCES: Final = 4
+"""In the time looked at; a deployment of one member makes two."""
+CONSTANT_REBALANCES: Final = 8
+"""So many keep a group from its work."""
+
+
+def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
+    """Everything that holds the group up, or looks as if it did. ``options`` name the cluster in the commands."""
+    whole = [_not_permitted(facts, options), _no_members(facts), _rebalancing(facts), _rebalances_repeatedly(facts)]
+    positions = [found for where in facts.partitions for found in _position(facts, where, options)]
+    return [*(one for one in whole if one is not None), *positions, *standstill_findings(facts, options)]
+
+
+def _not_permitted(facts: GroupFacts, options: str) -> Finding | None:
+    if not facts.denied:
+        return None
+    first = facts.denied[0]
+    said = [f"{one.principal} may not {one.operation} {one.resource} ({one.reason})." for one in facts.denied]
+    kind, _, name = first.resource.partition(" ")
+    who, operation = first.principal.partition(":")[2], first.operation.lower()
+    return Finding(
+        Cause.NOT_PERMITTED,
+        Severity.STUCK,
+        first.principal,
+        said,
+        clears="It clears when an administrator allows it.",
+        advice="To see the entries that decide, and to add one:",
+        commands=[
+            f"oncelog acl explain --{kind} {name} --principal {who} --operation {operation}{options}",
+            f"oncelog acl allow {who} {operation} --{kind} {name}{options}",
+        ],
+    )
+
+
+def _no_members(facts: GroupFacts) -> Finding | None:
+    if facts.description.members:
+        return None
+    behind = sum(facts.to_read(where) > 0 for where in facts.partitions)
+    last = facts.history.generations[-1] if facts.history is not None and facts.history.generations else None
+    said = ["It has no members: nobody reads for it, or its consumers assign their partitions themselves."]
+    since_ms = None
+    if last is not None and not last.members:
+        since_ms = last.at_ms
+        said.append(f"Its last member left at {moment_text(since_ms)}, {duration_text(facts.now_ms - since_ms)} ago.")
+    if behind:
+        said.append(f"It has records to read in {counted(behind, 'partition')}.")
+    return Finding(
+        Cause.NO_MEMBERS,
+        Severity.STUCK if behind else Severity.NOTE,
+        facts.description.group,
+        said,
+        since_ms=since_ms,
+        clears="It clears when a consumer of the group is started.",
+    )
+
+
+def _rebalancing(facts: GroupFacts) -> Finding | None:
+    described = facts.description
+    if described.state not in _REBALANCING:
+        return None
+    said = [f"It is rebalancing ({described.state}): until all members have joined, nobody may commit."]
+    timeout_ms = max((one.rebalance_timeout_ms for one in _known_members(facts)), default=0)
+    clears = "It clears by itself when every member has joined again"
+    if timeout_ms > 0:
+        clears += f", at the latest after {duration_text(timeout_ms)} (max.poll.interval.ms of its members), without "
+        clears += "those that have not"
+    return Finding(
+        Cause.REBALANCING,
+        Severity.STUCK,
+        described.group,
+        said,
+        evidence={"state": described.state, "members": len(described.members)},
+        affected=[one.client_id for one in described.members],
+        clears=f"{clears}.",
+    )
+
+
+def _known_members(facts: GroupFacts) -> tuple[MemberMetadata, ...]:
+    generations = facts.history.generations if facts.history is not None else []
+    return generations[-1].members if generations else ()
+
+
+def _rebalances_repeatedly(facts: GroupFacts) -> Finding | None:
+    generations = facts.history.generations if facts.history is not None else []
+    times = sum(bool(one.members) for one in generations)
+    if times < MANY_REBALANCES:
+        return None
+    since = duration_text(facts.now_ms - generations[0].at_ms)
+    first, last = generations[0].number, generations[-1].number
+    said = [f"It has rebalanced {counted(times, 'time')} within {since}: generations {first:,} to {last:,}."]
+    joined, left = changes(generations)
+    if not joined and not left:
+        said.append(
+            "The members stayed the same: they join again because what they subscribe to changes (topics or partitions "
+            "are added, a pattern matches more), or because each commit comes too late."
+        )
+    culprit = joined.most_common(1) or left.most_common(1)
+    evidence: dict[str, str | int | float | bool | None] = {"rebalances": times}
+    if culprit:
+        (client_id, host), count = culprit[0]
+        evidence |= {"client_id": client_id, "host": host, "joined_anew": count}
+        said.append(
+            f"Client {client_id!r} on {host.lstrip('/')} came as a new member {counted(count, 'time')}: it starts "
+            "again and again, loses its connection, or takes longer between two polls than max.poll.interval.ms."
+        )
+        said.append("Its log says which; with group.instance.id a restart of it would not rebalance the others.")
+    return Finding(
+        Cause.REBALANCES_REPEATEDLY,
+        Severity.STUCK if times >= CONSTANT_REBALANCES else Severity.RISK,
+        facts.description.group,
+        said,
+        evidence=evidence,
+        since_ms=generations[0].at_ms,
+        affected=sorted({one.client_id for one in facts.description.members}),
+        clears="It clears when no member comes or goes.",
+    )
+
+
+Who = tuple[str, str]
+"""Client id and host."""
+
+
+def changes(generations: list[Generation]) -> tuple[Counter[Who], Counter[Who]]:
+    """How often clients came as new members, and how often members went, from one generation to the next."""
+    joined: Counter[Who] = Counter()
+    left: Counter[Who] = Counter()
+    for before, after in pairwise(generations):
+        known, now = {one.member_id for one in before.members}, {one.member_id for one in after.members}
+        joined.update((one.client_id, one.client_host) for one in after.members if one.member_id not in known)
+        left.update((one.client_id, one.client_host) for one in before.members if one.member_id not in now)
+    return joined, left
+
+
+def _position(facts: GroupFacts, where: TopicPartition, options: str) -> Iterator[Finding]:
+    """Findings about the group's offset in a partition that has a leader."""
+    partition, position = facts.partitions[where], facts.committed.get(where)
+    bounds = partition.bounds
+    if bounds is None:
+        return
+    if position is None:
+        yield _nothing_committed(facts, where)
+    elif partition.log_start is not None and position < partition.log_start:
+        yield _behind_retention(facts, where, position, partition.log_start, options)
+    elif position > bounds.end_offset:
+        yield _beyond_end(facts, where, position, bounds.end_offset, options)
+    elif position > bounds.last_stable_offset:
+        yield Finding(
+            Cause.READS_UNCOMMITTED,
+            Severity.NOTE,
+            str(where),
+            [
+                f"In {where} it is at offset {position:,}, beyond the last stable offset "
+                f"{bounds.last_stable_offset:,}: it reads uncommitted records, and no transaction holds it."
+            ],
+        )
+    elif where in facts.only_markers:
+        yield Finding(
+            Cause.ONLY_MARKERS_LEFT,
+            Severity.NOTE,
+            str(where),
+            [
+                f"In {where} it is at offset {position:,} of {bounds.last_stable_offset:,}, and has read everything: "
+                "what lies between is how transactions ended, which no consumer sees. Its lag is not 0, and nothing is "
+                "missing."
+            ],
+            evidence={"position": position, "last_stable_offset": bounds.last_stable_offset},
+        )
+    batch = facts.next_batches.get(where)
+    if batch is not None and position is not None and batch.first_offset > position:
+        yield Finding(
+            Cause.COMPACTED_HOLE,
+            Severity.NOTE,
+            str(where),
+            [
+                f"In {where} the next record after offset {position:,} is {batch.first_offset:,}: what lies between "
+                "has been compacted away, or belongs to transactions. No record is lost to the group; its lag counts "
+                "offsets, not records."
+            ],
+            evidence={"position": position, "next_record": batch.first_offset},
+        )
+
+
+def _nothing_committed(facts: GroupFacts, where: TopicPartition) -> Finding:
+    owner = facts.owners.get(where)
+    who = "" if owner is None else f" by member {owner.client_id!r}"
+    return Finding(
+        Cause.NOTHING_COMMITTED,
+        Severity.NOTE,
+        str(where),
+        [f"In {where} nothing has been committed yet{who}: where it reads, only the member knows."],
+        clears="It clears with its first commit.",
+    )
+
+
+def _behind_retention(facts: GroupFacts, where: TopicPartition, position: int, start: int, options: str) -> Finding:
+    return Finding(
+        Cause.BEHIND_RETENTION,
+        Severity.STUCK,
+        str(where),
+        [
+            f"In {where} it is at offset {position:,}, and the log begins at {start:,} now: retention, or somebody "
+            f"with DeleteRecords, has removed {counted(start - position, 'offset')} that it has not read.",
+            "A consumer that reads on from there is told OFFSET_OUT_OF_RANGE: it goes where auto.offset.reset says "
+            "(earliest, or latest, which skips everything there is), or it stops where that is none.",
+        ],
+        evidence={"position": position, "log_start": start, "removed": start - position},
+        since_ms=_committed_at(facts, where),
+        clears="It clears when the group goes on from an offset that is there. What was removed cannot be read again.",
+        advice="To go on with the first record there is (stop the members first):",
+        commands=[_reset(facts, where, "--to-earliest", options)],
+    )
+
+
+def _beyond_end(facts: GroupFacts, where: TopicPartition, position: int, end: int, options: str) -> Finding:
+    return Finding(
+        Cause.BEYOND_END,
+        Severity.STUCK,
+        str(where),
+        [
+            f"In {where} it is at offset {position:,}, and the log ends at {end:,}: the topic was deleted and made "
+            "anew, records were lost in an unclean election, or the offset comes from another cluster.",
+            f"It will not see records {end:,} to {position - 1:,}, whatever they are, unless its auto.offset.reset "
+            "takes it back.",
+        ],
+        evidence={"position": position, "end": end},
+        since_ms=_committed_at(facts, where),
+        clears="It seems to clear when the log has grown past that offset, with everything before it unread.",
+        advice="To go on with the first record there is, or with the next to come (stop the members first):",
+        commands=[_reset(facts, where, "--to-earliest", options), _reset(facts, where, "--to-latest", options)],
+    )
+
+
+def _committed_at(facts: GroupFacts, where: TopicPartition) -> int | None:
+    found = None if facts.history is None else facts.history.last_move(where)
+    return None if found is None else found.at_ms
+
+
+def _reset(facts: GroupFacts, where: TopicPartition, to: str, options: str) -> str:
+    place = f"{where.topic}:{where.partition}"
+    return f"oncelog group reset-offsets {facts.description.group} --topic {place} {to} --execute{options}"

@@ -1,0 +1,189 @@
+"""The facts of a group that tell why it does not advance: its members, its offsets, what comes next, its history.
+
+The coordinator is asked first; while it does not answer, nothing else is known. History, quotas and permissions need
+rights of their own; where they are lacking the facts say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.admin import acls
+from oncelog.admin.explain.group_history import GroupHistory, read_history
+from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
+from oncelog.admin.groups import GroupDescription, MemberRow, describe_group
+from oncelog.admin.transactions.broker_requests import Unanswered
+from oncelog.admin.transactions.partition_offsets import readable_before
+from oncelog.base.acls import Operation, ResourceType
+from oncelog.base.ids import TopicPartition
+from oncelog.base.units import KIB, MIB
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.offsets import committed_offsets
+from oncelog.client.errors import ClientError
+from oncelog.records.batch import read_header
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.record import read_records
+from oncelog.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+MOST_LOOKED_INTO: Final = 20
+"""Partitions whose next batch is looked at: the ones with the most to read."""
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+_CLIENT_ID: Final = "client-id"
+_EXACT, _DEFAULT = 0, 1
+_LOOK_BYTES: Final = 64 * KIB
+_MOST_DECODED: Final = MIB
+
+
+@dataclass(frozen=True, slots=True)
+class NextBatch:
+    """The batch that a consumer gets next. ``first_offset``: its first record at or after the position."""
+
+    base_offset: int
+    first_offset: int
+    size_bytes: int
+    record_count: int
+
+    @property
+    def bytes_a_record(self) -> float:
+        """Mean size of its records, as they are stored."""
+        return self.size_bytes / max(1, self.record_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """An operation that the principal asked about may not do. ``reason`` says which entry, or that there is none."""
+
+    principal: str
+    resource: str
+    operation: str
+    reason: str
+
+
+@dataclass(slots=True)
+class GroupFacts:
+    """A group with its partitions. Offsets are the next to read. ``history`` None: ``no_history`` says why."""
+
+    description: GroupDescription
+    now_ms: int
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, PartitionFacts] = field(default_factory=dict)
+    history: GroupHistory | None = None
+    no_history: str = ""
+    next_batches: Mapping[TopicPartition, NextBatch] = field(default_factory=dict)
+    only_markers: frozenset[TopicPartition] = frozenset()
+    """Partitions where nothing but ends of transactions lies between the position and the last stable offset."""
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    """consumer_byte_rate in bytes a second by client id, of members that have one."""
+    denied: Sequence[Denied] = ()
+    no_permissions: str = ""
+    """The reason why permissions could not be looked at."""
+
+    @property
+    def owners(self) -> dict[TopicPartition, MemberRow]:
+        """The member that each assigned partition belongs to."""
+        return {where: member for member in self.description.members for where in member.partitions}
+
+    def to_read(self, where: TopicPartition) -> int:
+        """Offsets between the position and the last stable offset; 0 where either is not known, or only markers are."""
+        facts, position = self.partitions.get(where), self.committed.get(where)
+        if facts is None or facts.bounds is None or position is None or where in self.only_markers:
+            return 0
+        return max(0, facts.bounds.last_stable_offset - position)
+
+
+def group_facts(
+    client: Client, group: str, *, window_ms: int, principal: str | None = None
+) -> tuple[GroupFacts, list[Unanswered]]:
+    """The facts of a group. Raises BrokerRefused: GROUP_ID_NOT_FOUND, or what keeps its coordinator from answering."""
+    described = describe_group(client, group)
+    committed = {where: one.offset for where, one in committed_offsets(client, group).items()}
+    facts = GroupFacts(described, client.system.wall_ms(), committed)
+    partitions, unanswered = partition_facts(client, {*committed, *facts.owners})
+    facts.partitions = partitions
+    try:
+        facts.history = read_history(client, group, facts.now_ms, window_ms)
+    except ClientError as error:
+        facts.no_history = str(error)
+    lagging = sorted((one for one in partitions if facts.to_read(one)), key=facts.to_read, reverse=True)
+    looked_into = lagging[:MOST_LOOKED_INTO]
+    facts.only_markers = frozenset(one for one in looked_into if not _has_data(client, facts, one))
+    batches = {one: _next_batch(client, one, committed[one]) for one in looked_into if one not in facts.only_markers}
+    facts.next_batches = {where: batch for where, batch in batches.items() if batch is not None}
+    facts.quotas = _quotas(client, {one.client_id for one in described.members})
+    if principal is not None:
+        try:
+            facts.denied = _denied(client, facts, principal)
+        except ClientError as error:
+            facts.no_permissions = str(error)
+    return facts, unanswered
+
+
+def _has_data(client: Client, facts: GroupFacts, where: TopicPartition) -> bool:
+    bounds = facts.partitions[where].bounds
+    return bounds is None or readable_before(client, where, facts.committed[where], bounds.last_stable_offset)
+
+
+def _next_batch(client: Client, where: TopicPartition, position: int) -> NextBatch | None:
+    """The first data batch from ``position`` on; None where it cannot be read."""
+    topic = FetchTopic(
+        topic=where.topic,
+        topic_id=bytes(client.view.topic_id(where.topic)),
+        partitions=[FetchPartition(partition=where.partition, fetch_offset=position, partition_max_bytes=_LOOK_BYTES)],
+    )
+    try:
+        answer = client.request(FetchRequest(topics=[topic]), broker=client.leader(where))
+        records = memoryview(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]  # a buffer
+        at = 0
+        while at < len(records):
+            header = read_header(records, at)
+            if not header.is_control and header.last_offset >= position:
+                first = max(position, header.base_offset)
+                if header.size_bytes <= min(_MOST_DECODED, len(records) - at):
+                    found = read_records(records, at, header, _MOST_DECODED)
+                    first = next((one.offset for one in found if one.offset >= position), first)
+                return NextBatch(header.base_offset, first, header.size_bytes, header.record_count)
+            at += header.size_bytes
+    except (ClientError, CorruptBatch, IndexError):
+        return None
+    return None
+
+
+def _quotas(client: Client, client_ids: Iterable[str]) -> dict[str, float]:
+    """Limits of what clients may fetch, by client id: its own, or the default one. None of them where not allowed."""
+    message = DescribeClientQuotasRequest(
+        components=[ComponentData(entity_type=_CLIENT_ID, match_type=_EXACT, match=None)], strict=True
+    )
+    found: dict[str, float] = {}
+    for client_id in client_ids:
+        for match_type, match in ((_EXACT, client_id), (_DEFAULT, None)):
+            message.components = [ComponentData(entity_type=_CLIENT_ID, match_type=match_type, match=match)]
+            try:
+                answer = client.request(message)
+            except ClientError:
+                return found
+            values = {value.key: value.value for entry in answer.entries or () for value in entry.values}
+            if CONSUMER_BYTE_RATE in values:
+                found[client_id] = values[CONSUMER_BYTE_RATE]
+                break
+    return found
+
+
+def _denied(client: Client, facts: GroupFacts, principal: str) -> list[Denied]:
+    """Everything that members of the group need and ``principal`` may not do. Raises BrokerRefused if the lists may not
+    be seen."""
+    hosts = sorted({one.host.lstrip("/") for one in facts.description.members}) or ["*"]
+    topics = sorted({one.topic for one in facts.partitions})
+    asked = [(ResourceType.GROUP, facts.description.group), *((ResourceType.TOPIC, topic) for topic in topics)]
+    found = []
+    for kind, name in asked:
+        for host in hosts:
+            answer = acls.explain(client, kind, name, principal, host, [Operation.READ])
+            found += [
+                Denied(principal, f"{kind.name.lower()} {name!r}", one.operation.name.title(), str(one.reason.value))
+                for one in answer.decisions
+                if not one.allowed
+            ]
+    return list(dict.fromkeys(found))

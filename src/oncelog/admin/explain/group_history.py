@@ -1,0 +1,158 @@
+"""The recent history of a group: its commits and rebalances, as its coordinator has written them to __consumer_offsets.
+
+OffsetFetch says what is committed, not when; DescribeGroups says that a group rebalances, not how often or why. The
+coordinator's own log says both, in any Apache Kafka. It is read from the first record of the wanted time on, which
+needs Read on the topic; where that is more than ``MAX_BYTES``, a shorter time has to do.
+
+Compaction keeps the newest record of each key, so the last commit of a partition is always found if it lies within the
+wanted time; earlier commits and generations may be missing, which makes the history shorter, never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
+from oncelog.base.units import MIB
+from oncelog.client.blocking.client import LATEST, Client
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.records.internal.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_group_metadata_value,
+    decode_key,
+    decode_offset_commit_value,
+)
+
+MAX_BYTES: Final = 64 * MIB
+_FETCH: Final = FetchSettings(max_bytes=4 * MIB, partition_max_bytes=4 * MIB, read_committed=True)
+
+_LEAST_WINDOW_MS: Final = 5_000
+STILL_MS: Final = 30_000
+"""An offset that has not moved for so long stands still, unless it never moved more often."""
+_PATIENCE: Final = 3
+"""Times the usual distance of two commits."""
+
+
+class _TooMuch(Exception):
+    """More than ``MAX_BYTES`` have been read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A committed offset and the coordinator's time of it, in milliseconds."""
+
+    offset: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation of a classic group that was written down: at the end of a rebalance, or when it became empty."""
+
+    number: int
+    at_ms: int
+    members: tuple[MemberMetadata, ...]
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """What a group did since ``since_ms``."""
+
+    since_ms: int
+    commits: dict[TopicPartition, list[Commit]] = field(default_factory=dict)
+    generations: list[Generation] = field(default_factory=list)
+
+    def last_commit(self, where: TopicPartition) -> Commit | None:
+        """The newest commit of a partition, None if there is none in this time."""
+        found = self.commits.get(where)
+        return found[-1] if found else None
+
+    def last_move(self, where: TopicPartition) -> Commit | None:
+        """The first commit of the offset that is committed now: since then it has not moved. None: not in this time."""
+        found = self.commits.get(where) or []
+        at = len(found) - 1
+        while at > 0 and found[at - 1].offset == found[at].offset:
+            at -= 1
+        return found[at] if at >= 0 else None
+
+    def advances(self, where: TopicPartition, now_ms: int) -> bool:
+        """True if a partition's offset moved not long ago, measured by how often it moves, and by ``STILL_MS``."""
+        last = self.last_move(where)
+        if last is None:
+            return False
+        moves = [after.at_ms for before, after in pairwise(self.commits[where]) if before.offset != after.offset]
+        usual_ms = (moves[-1] - moves[0]) / (len(moves) - 1) if len(moves) > 1 else 0.0
+        return now_ms - last.at_ms < max(STILL_MS, _PATIENCE * usual_ms)
+
+    def rate_a_second(self, where: TopicPartition, now_ms: int) -> float | None:
+        """Offsets committed a second, from the first commit in this time on; None with fewer than two."""
+        found = self.commits.get(where) or []
+        if len(found) < 2 or now_ms <= found[0].at_ms:
+            return None
+        return max(0, found[-1].offset - found[0].offset) * 1000 / (now_ms - found[0].at_ms)
+
+
+def read_history(client: Client, group: str, now_ms: int, window_ms: int) -> GroupHistory:
+    """The history of a group over ``window_ms``, or over less where that is too much to read; see ``since_ms``.
+
+    Raises ClientError; BrokerRefused when the topic may not be read.
+    """
+    topics = client.metadata({CONSUMER_OFFSETS})
+    count = len(topics[CONSUMER_OFFSETS].partitions)
+    if not count:
+        return GroupHistory(now_ms - window_ms)
+    where = TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count))
+    end = client.list_offsets({where: LATEST}, read_committed=True)[where].offset
+    while True:
+        history = GroupHistory(now_ms - window_ms)
+        begin = client.list_offsets({where: history.since_ms})[where].offset
+        if not 0 <= begin < end:
+            return history
+        try:
+            take(history, group, _records(client, where, begin, end))
+        except _TooMuch:
+            if window_ms <= _LEAST_WINDOW_MS:
+                raise ClientError(f"{where} has more than {MAX_BYTES // MIB} MiB of the last seconds") from None
+            window_ms = max(_LEAST_WINDOW_MS, window_ms // 4)
+        else:
+            return history
+
+
+def take(history: GroupHistory, group: str, records: Iterable[ConsumedRecord]) -> None:
+    """Add the records of ``group`` that are not older than the history."""
+    for record in records:
+        if record.timestamp < history.since_ms or record.key is None:
+            continue
+        key = decode_key(record.key)
+        if isinstance(key, OffsetCommitKey) and key.group == group:
+            where = TopicPartition(TopicName(key.topic), key.partition)
+            value = None if record.value is None else decode_offset_commit_value(record.value)
+            if isinstance(value, OffsetCommitValue):
+                history.commits.setdefault(where, []).append(Commit(value.offset, record.timestamp))
+            else:  # deleted or expired: what was committed before does not count any more
+                history.commits.pop(where, None)
+        elif isinstance(key, GroupMetadataKey) and key.group == group and record.value is not None:
+            metadata = decode_group_metadata_value(record.value)
+            if isinstance(metadata, GroupMetadataValue):
+                history.generations.append(Generation(metadata.generation, record.timestamp, metadata.members))
+
+
+def _records(client: Client, where: TopicPartition, begin: int, end: int) -> Iterator[ConsumedRecord]:
+    size = 0
+    for fetched in client.fetch({where: begin}, until={where: end}, settings=_FETCH):
+        if fetched.error_code:
+            raise BrokerRefused(fetched.error_code, str(where))
+        yield from read_fetched(fetched, read_committed=True)
+        size += len(fetched.records)
+        if size > MAX_BYTES:
+            raise _TooMuch

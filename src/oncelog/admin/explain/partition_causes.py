@@ -1,0 +1,182 @@
+"""The causes for which a partition cannot be written or read to its end, replicas first. Pure: facts in, findings out.
+
+Transactions are no part of this: ``admin.transactions.explanations`` knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oncelog.admin.explain.findings import Cause, Finding, Severity
+from oncelog.admin.explain.partition_facts import PartitionFacts
+from oncelog.admin.explain.words import counted, joined
+from oncelog.base.ids import TopicPartition
+
+_MOVES_ON_MS = 30_000
+"""The default of replica.lag.time.max.ms: a follower that is behind for so long leaves the in-sync set."""
+
+
+def partition_findings(facts: PartitionFacts, options: str = "") -> list[Finding]:
+    """The causes that hold for one partition. ``options`` name the cluster in the commands."""
+    if not facts.exists:
+        return [_gone(facts.where, options)]
+    return [found for found in _replication(facts, options) if found is not None]
+
+
+def _replication(facts: PartitionFacts, options: str) -> Iterator[Finding | None]:
+    if facts.leader is None:
+        yield _no_leader(facts, options)
+        return
+    needed = facts.needed_in_sync
+    if needed is not None and len(facts.isr) < needed:
+        yield _under_min_isr(facts, needed, options)
+    elif facts.lost_replicas:
+        yield _under_replicated(facts, options)
+    yield _slow_follower(facts, options)
+
+
+def _gone(where: TopicPartition, options: str) -> Finding:
+    return Finding(
+        Cause.TOPIC_GONE,
+        Severity.STUCK,
+        str(where),
+        [f"{where} does not exist: its topic was deleted, or has fewer partitions now."],
+        clears="It clears when somebody creates it again; offsets committed for the old one then mean nothing.",
+        advice="To see the topics there are:",
+        commands=[f"oncelog topic list{options}"],
+    )
+
+
+def _no_leader(facts: PartitionFacts, options: str) -> Finding:
+    where = facts.where
+    said = [f"{where} has no leader: it can neither be written nor read."]
+    if facts.isr:
+        said.append(
+            f"Only {_brokers(facts.isr)} may lead it without loss (in sync when the last leader went); "
+            f"{'it is' if len(facts.isr) == 1 else 'they are'} not there."
+        )
+    others = [one for one in facts.replicas if one not in facts.isr]
+    if others:
+        said.append(f"{_brokers(others)} {_has(others)} a copy that was not in sync: records may be missing in it.")
+    return Finding(
+        Cause.NO_LEADER,
+        Severity.STUCK,
+        str(where),
+        said,
+        evidence={"replicas": _listed(facts.replicas), "isr": _listed(facts.isr), "offline": _listed(facts.offline)},
+        affected=["every producer and consumer of this partition"],
+        clears=f"It clears by itself when {_any_of(facts.isr or facts.replicas)} is back.",
+        advice="Start that broker. Only if it is gone for good, and what it alone has may be lost:" if others else "",
+        commands=[
+            f"oncelog topic elect {where.topic}:{where.partition} --unclean{options}",
+        ]
+        if others
+        else [],
+    )
+
+
+def _under_min_isr(facts: PartitionFacts, needed: int, options: str) -> Finding:
+    lost = facts.lost_replicas
+    return Finding(
+        Cause.UNDER_MIN_ISR,
+        Severity.STUCK,
+        str(facts.where),
+        [
+            f"{facts.where} has {len(facts.isr)} of {len(facts.replicas)} replicas in sync, and min.insync.replicas is "
+            f"{facts.min_isr}: acks=all is refused with NOT_ENOUGH_REPLICAS, transactions included.",
+            f"Not in sync: {_brokers(lost)}{_where_they_are(facts)}.",
+            "What was written with acks=1 is not shown to consumers before enough replicas have it.",
+        ],
+        evidence=_evidence(facts) | {"needed": needed},
+        affected=["producers with acks=all, and transactions that write here"],
+        clears=f"It clears by itself when {_any_of(lost)} has caught up.",
+        advice="To see which brokers are down, and what else they hold up:",
+        commands=[f"oncelog cluster status{options}"],
+    )
+
+
+def _under_replicated(facts: PartitionFacts, options: str) -> Finding:
+    lost = facts.lost_replicas
+    return Finding(
+        Cause.UNDER_REPLICATED,
+        Severity.RISK,
+        str(facts.where),
+        [
+            f"{facts.where} is written and read, but {_brokers(lost)} {_is(lost)} not in sync{_where_they_are(facts)}: "
+            "if its other replicas are lost, so are its records."
+        ],
+        evidence=_evidence(facts),
+        clears=f"It clears by itself when {_any_of(lost)} has caught up.",
+        advice="To see which brokers are down:",
+        commands=[f"oncelog cluster status{options}"],
+    )
+
+
+def _slow_follower(facts: PartitionFacts, options: str) -> Finding | None:
+    """Records that the leader has, and consumers may not see yet, because an in-sync replica has not copied them."""
+    waiting, bounds = facts.uncommitted, facts.bounds
+    if not waiting or bounds is None or facts.leader is None:
+        return None
+    end = facts.ends[facts.leader]
+    slow = [one for one in facts.isr if one != facts.leader and facts.ends.get(one, -1) <= bounds.end_offset]
+    if not slow:
+        return None
+    return Finding(
+        Cause.SLOW_FOLLOWER,
+        Severity.RISK,
+        str(facts.where),
+        [
+            f"The leader of {facts.where}, broker {facts.leader}, has {counted(waiting, 'record')} that nobody may "
+            f"read yet: consumers see all before offset {bounds.end_offset:,}, the log ends at {end:,}.",
+            f"They wait for {_brokers(slow)}, which {_is(slow)} in sync by the books{_where_they_are(facts, slow)}.",
+        ],
+        evidence=_evidence(facts) | {"high_watermark": bounds.end_offset, "waiting": waiting},
+        affected=["consumers of this partition, and producers with acks=all"],
+        clears=f"It clears by itself when it has copied them, or is taken out of the in-sync set "
+        f"(replica.lag.time.max.ms, by default {_MOVES_ON_MS // 1000} s).",
+        advice="If it stays so, look at the log and the disk of that broker:",
+        commands=[f"oncelog cluster status{options}"],
+    )
+
+
+def _where_they_are(facts: PartitionFacts, which: tuple[int, ...] | list[int] | None = None) -> str:
+    """How far the replicas are behind, in brackets; nothing where it is not known."""
+    end = None if facts.leader is None else facts.ends.get(facts.leader)
+    said = []
+    for broker in facts.lost_replicas if which is None else which:
+        own = facts.ends.get(broker)
+        if own is None:
+            said.append(f"{broker} does not answer")
+        elif end is not None:
+            said.append(f"{broker} is {counted(max(0, end - own), 'record')} behind")
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _evidence(facts: PartitionFacts) -> dict[str, str | int | float | bool | None]:
+    return {
+        "leader": facts.leader,
+        "replicas": _listed(facts.replicas),
+        "isr": _listed(facts.isr),
+        "min_isr": facts.min_isr,
+        "log_ends": ", ".join(f"{broker}: {end}" for broker, end in sorted(facts.ends.items())),
+    }
+
+
+def _listed(brokers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, brokers))
+
+
+def _brokers(ids: tuple[int, ...] | list[int]) -> str:
+    return ("broker " if len(ids) == 1 else "brokers ") + joined([str(one) for one in ids])
+
+
+def _any_of(ids: tuple[int, ...]) -> str:
+    return f"broker {ids[0]}" if len(ids) == 1 else f"one of brokers {joined([str(one) for one in ids])}"
+
+
+def _is(ids: tuple[int, ...] | list[int]) -> str:
+    return "is" if len(ids) == 1 else "are"
+
+
+def _has(ids: tuple[int, ...] | list[int]) -> str:
+    return "has" if len(ids) == 1 else "have"

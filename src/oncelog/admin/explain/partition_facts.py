@@ -1,0 +1,144 @@
+"""The facts of partitions that tell why they stand still: leadership, replicas, offsets, and how far each replica is.
+
+Each question is asked once for all partitions. What a broker refuses or does not answer is None in the facts and a row
+of ``Unanswered``, never a failure: a broken cluster is what this is for.
+
+The end of each replica's log is what ListOffsets answers to replica id −2, the debugging replica of Apache Kafka's own
+verification tool: any replica answers it, followers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog.admin.cluster_status import MIN_ISR
+from oncelog.admin.configs import ResourceType, values_of
+from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask, leaders
+from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import EARLIEST, LATEST, Client
+from oncelog.client.errors import ClientError
+from oncelog.client.machine.metadata import TopicInfo
+from oncelog.client.machine.requests import list_offsets_request
+from oncelog.wire.messages.list_offsets import ListOffsetsResponse
+
+_DEBUGGING_REPLICA: Final = -2
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """A partition as its cluster describes it. None: not known; ``leader`` None: it has none."""
+
+    where: TopicPartition
+    exists: bool = True
+    leader: int | None = None
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    min_isr: int | None = None
+    log_start: int | None = None
+    bounds: Bounds | None = None
+    ends: Mapping[int, int] = field(default_factory=dict)
+    """The end of each replica's log, by broker; only of those that told it."""
+
+    @property
+    def lost_replicas(self) -> tuple[int, ...]:
+        """Replicas that are not in sync."""
+        return tuple(one for one in self.replicas if one not in self.isr)
+
+    @property
+    def uncommitted(self) -> int | None:
+        """Records of the leader that are not replicated enough to be read; None where that is not known."""
+        end = None if self.leader is None else self.ends.get(self.leader)
+        return None if end is None or self.bounds is None else max(0, end - self.bounds.end_offset)
+
+    @property
+    def needed_in_sync(self) -> int | None:
+        """Replicas that have to be in sync for acks=all."""
+        return None if self.min_isr is None else min(self.min_isr, len(self.replicas))
+
+
+def partition_facts(
+    client: Client, wanted: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, PartitionFacts], list[Unanswered]]:
+    """The facts of each partition, those that do not exist included. Raises NoBrokerReachable."""
+    partitions = sorted(set(wanted))
+    topics = client.metadata({one.topic for one in partitions}) if partitions else {}
+    there = [one for one in partitions if _info(topics, one) is not None]
+    bounds, unanswered = bounds_of(client, there)
+    starts = _log_starts(client, there)
+    min_isr = _min_isr(client, {one.topic for one in there})
+    ends = _log_ends(client, there, topics)
+    found = {}
+    for where in partitions:
+        topic = topics.get(where.topic)
+        info = None if topic is None else topic.partitions.get(where.partition)
+        if topic is None or not topic.exists or info is None:
+            found[where] = PartitionFacts(where, exists=False)
+            continue
+        found[where] = PartitionFacts(
+            where,
+            leader=info.leader if info.leader >= 0 else None,
+            replicas=info.replicas,
+            isr=info.isr,
+            offline=info.offline,
+            min_isr=min_isr.get(where.topic),
+            log_start=starts.get(where),
+            bounds=bounds.get(where),
+            ends=ends.get(where, {}),
+        )
+    return found, unanswered
+
+
+def _info(topics: Mapping[TopicName, TopicInfo], where: TopicPartition) -> object | None:
+    topic = topics.get(where.topic)
+    return None if topic is None or not topic.exists else topic.partitions.get(where.partition)
+
+
+def _min_isr(client: Client, topics: set[TopicName]) -> dict[str, int]:
+    try:
+        values = values_of(client, ResourceType.TOPIC, sorted(topics), MIN_ISR) if topics else {}
+    except ClientError:
+        return {}
+    return {name: int(value) for name, value in values.items() if value is not None}
+
+
+def _log_starts(client: Client, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+    led, _ = leaders(client, wanted)
+    questions: list[Question[ListOffsetsResponse]] = []
+    for broker, part in led.items():
+        message = list_offsets_request(client.view, dict.fromkeys(part, EARLIEST), part, read_committed=False)
+        questions.append(Question(broker, message, f"first offsets of {len(part)} partitions"))
+    answers = [answer for _, answer in ask(client, questions) if not isinstance(answer, Unanswered)]
+    return {where: offset for answer in answers for where, offset in _offsets(answer)}
+
+
+def _log_ends(
+    client: Client, wanted: list[TopicPartition], topics: Mapping[TopicName, TopicInfo]
+) -> dict[TopicPartition, dict[int, int]]:
+    """The end of every replica's log that tells it, by partition and broker."""
+    by_broker: dict[int, list[TopicPartition]] = {}
+    for where in wanted:
+        for broker in topics[where.topic].partitions[where.partition].replicas:
+            if broker in client.view.brokers:
+                by_broker.setdefault(broker, []).append(where)
+    questions: list[Question[ListOffsetsResponse]] = []
+    for broker, part in sorted(by_broker.items()):
+        message = list_offsets_request(client.view, dict.fromkeys(part, LATEST), part, read_committed=False)
+        message.replica_id = _DEBUGGING_REPLICA
+        questions.append(Question(broker, message, f"ends of {len(part)} replicas"))
+    found: dict[TopicPartition, dict[int, int]] = {}
+    for question, answer in ask(client, questions):
+        if not isinstance(answer, Unanswered):
+            for where, offset in _offsets(answer):
+                found.setdefault(where, {})[question.broker] = offset
+    return found
+
+
+def _offsets(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int]]:
+    for topic in answer.topics:
+        for one in topic.partitions:
+            if not one.error_code:
+                yield TopicPartition(TopicName(topic.name), one.partition_index), one.offset

@@ -1,0 +1,247 @@
+"""Explains a group, a topic, a partition, a producer or a transactional id: asks the cluster, compares, reports.
+
+Raised where the subject does not exist: BrokerRefused (GROUP_ID_NOT_FOUND, TRANSACTIONAL_ID_NOT_FOUND) or UnknownTopic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.admin.explain.findings import Cause, Finding, Report, Severity, worst_first
+from oncelog.admin.explain.group_causes import group_findings
+from oncelog.admin.explain.group_facts import GroupFacts, group_facts
+from oncelog.admin.explain.partition_causes import partition_findings
+from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
+from oncelog.admin.explain.words import counted, shortened
+from oncelog.admin.transactions.broker_requests import Unanswered
+from oncelog.admin.transactions.cluster_scan import Scope, partitions_of, scan
+from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.admin.transactions.explanations import Chain, Explanation, explain_held, explain_id, group_pending
+from oncelog.admin.transactions.producers import ProducerRow, describe_producers
+from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
+from oncelog.base.errors import ErrorCode
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
+from oncelog.base.transaction_verdicts import Verdict
+from oncelog.base.units import MINUTE_MS
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused, ClientError
+
+WINDOW_MS: Final = 15 * MINUTE_MS
+"""The part of a group's history that is looked at."""
+_NO_COORDINATOR: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+)
+_MOST_PARTITIONS: Final = 20
+"""Partitions of a producer that are named."""
+
+
+def explain_group(
+    client: Client, group: str, *, window_ms: int = WINDOW_MS, principal: str | None = None, options: str = ""
+) -> Report:
+    """Explains why a group does not advance. ``principal``: as whom its members log in (``User:alice``), to check what
+    they may do. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
+    try:
+        facts, unanswered = group_facts(client, group, window_ms=window_ms, principal=principal)
+    except BrokerRefused as error:
+        if error.code not in _NO_COORDINATOR:
+            raise
+        return _without_coordinator(client, group, error, options)
+    findings = group_findings(facts, options)
+    findings += [found for one in facts.partitions.values() for found in partition_findings(one, options)]
+    held = _held(facts.partitions, facts.committed)
+    bounds = {where: one.bounds for where, one in facts.partitions.items() if one.bounds is not None}
+    waits, offsets = group_pending(client, group, set(facts.partitions), bounds)
+    if waits:
+        findings.append(Finding(Cause.PENDING_OFFSETS, Severity.STUCK, f"group {group}", waits))
+    explained = explain_held(client, f"group {group}", [*held, *offsets], bounds, [], [], options)
+    findings += [_of_chain(chain, facts) for chain in explained.chains]
+    return Report(
+        f"group {group}",
+        _group_summary(facts, findings),
+        worst_first(findings),
+        _unknown_of_group(facts, principal),
+        explained.transactions,
+        list(dict.fromkeys([*unanswered, *explained.unanswered])),
+    )
+
+
+def explain_topic(client: Client, topic: str, partition: int | None = None, *, options: str = "") -> Report:
+    """Explains why a topic, or one partition of it, cannot be written or read to its end. Raises UnknownTopic."""
+    one = () if partition is None else (TopicPartition(TopicName(topic), partition),)
+    wanted = partitions_of(client, Scope((topic,) if partition is None else (), one))
+    subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
+    facts, unanswered = partition_facts(client, wanted)
+    findings = [found for each in facts.values() for found in partition_findings(each, options)]
+    explained = _explain_held(client, subject, facts, options)
+    findings += [_of_chain(chain) for chain in explained.chains]
+    stopped = len({one.about for one in findings if one.severity is Severity.STUCK})
+    if stopped:
+        summary = f"{counted(stopped, 'partition')} of {len(wanted)} cannot be written, or read to the end."
+    elif unanswered or explained.unanswered:
+        summary = "Nothing is stuck in what could be looked at; not everything could."
+    else:
+        all_of_it = "It" if len(wanted) == 1 else f"All {len(wanted)} partitions"
+        summary = f"{all_of_it} can be written, and read to the end."
+    return Report(
+        subject,
+        summary,
+        worst_first(findings),
+        [],
+        explained.transactions,
+        list(dict.fromkeys([*unanswered, *explained.unanswered])),
+    )
+
+
+def explain_txn(client: Client, transactional_id: str, *, options: str = "") -> Report:
+    """Explains what a transactional id is doing, and what it holds. Raises BrokerRefused when nobody knows it."""
+    return _of_transactions(explain_id(client, transactional_id, options=options))
+
+
+def explain_producer(client: Client, producer_id: int, *, options: str = "") -> Report:
+    """Explains what a producer id is, what it has open, and who waits for it; a report says so if nobody knows it."""
+    listing = list_transactions(client, ListFilter(producer_ids=(producer_id,)))
+    if listing.rows:
+        return explain_txn(client, listing.rows[0].transactional_id, options=options)
+    subject = f"producer id {producer_id}"
+    found = scan(client, min_age_ms=0)
+    held = sorted({one.where for one in found.transactions if one.producer.producer_id == producer_id})
+    unanswered = [*listing.unanswered, *found.unanswered]
+    if held:
+        facts, silent = partition_facts(client, held)
+        explained = _explain_held(client, subject, facts, options)
+        findings = [_of_chain(chain) for chain in explained.chains]
+        summary = f"No coordinator has producer id {producer_id}, and it has {counted(len(held), 'transaction')} open."
+        return Report(subject, summary, worst_first(findings), [], explained.transactions, [*unanswered, *silent])
+    every = partitions_of(client, Scope())
+    rows = [row for row in describe_producers(client, every).rows if row.producer_id == producer_id]
+    return Report(subject, _producer_summary(producer_id, rows), [], [], [], unanswered)
+
+
+def _producer_summary(producer_id: int, rows: list[ProducerRow]) -> str:
+    if not rows:
+        return (
+            f"No partition and no coordinator knows producer id {producer_id}: it never wrote, or it wrote nothing for "
+            "producer.id.expiration.ms (by default a day) and was forgotten. Nobody waits for it."
+        )
+    last = max(rows, key=lambda row: row.last_timestamp_ms)
+    places = shortened([row.where for row in rows], _MOST_PARTITIONS)
+    return (
+        f"Producer id {producer_id} has no transactional id that a coordinator knows, and no transaction open: nobody "
+        f"waits for it. It wrote to {places}; last to {last.where} at {moment_text(last.last_timestamp_ms)}, epoch "
+        f"{last.producer_epoch}, up to sequence {last.last_sequence}."
+    )
+
+
+def _explain_held(
+    client: Client, subject: str, facts: Mapping[TopicPartition, PartitionFacts], options: str
+) -> Explanation:
+    bounds = {where: one.bounds for where, one in facts.items() if one.bounds is not None}
+    held = [where for where, one in bounds.items() if one.held]
+    return explain_held(client, subject, held, bounds, [], [], options)
+
+
+def _held(
+    partitions: Mapping[TopicPartition, PartitionFacts], committed: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """Partitions where a transaction is in front of the group, at once or later."""
+    return [
+        where
+        for where, one in partitions.items()
+        if one.bounds is not None and one.bounds.held
+        if committed.get(where, 0) <= one.bounds.last_stable_offset
+    ]
+
+
+def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
+    """A chain of ``admin.transactions`` as a finding: a group is stuck that stands at the transaction itself."""
+    severity = Severity.STUCK
+    if facts is not None:
+        where = next((one for one in facts.partitions if str(one) == chain.about), None)
+        if where is not None and facts.to_read(where):
+            severity = Severity.RISK
+    if chain.verdict == Verdict.LIVE.value:
+        severity = Severity.RISK
+    return Finding(
+        Cause.HELD_BY_TRANSACTION,
+        severity,
+        chain.about,
+        chain.sentences,
+        evidence={"verdict": chain.verdict, "clears_at_ms": chain.clears_at_ms},
+        advice=chain.advice,
+        commands=chain.commands,
+    )
+
+
+def _of_transactions(found: Explanation) -> Report:
+    first, *others = found.chains
+    return Report(
+        found.subject,
+        " ".join(first.sentences) if first.about == found.subject else "",
+        worst_first([_of_chain(chain) for chain in (others if first.about == found.subject else found.chains)]),
+        [],
+        found.transactions,
+        found.unanswered,
+    )
+
+
+def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
+    described = facts.description
+    behind = sum(facts.to_read(where) for where in facts.partitions)
+    text = (
+        f"Group {described.group!r} is {described.state} with {counted(len(described.members), 'member')}, has offsets "
+        f"in {counted(len(facts.committed), 'partition')}, and {counted(behind, 'offset')} that it can read."
+    )
+    if any(one.severity is Severity.STUCK for one in findings):
+        return text
+    if behind:
+        return f"{text} Nothing holds it up that can be seen from here."
+    return f"{text} It is not stuck: there is nothing for it to read."
+
+
+def _unknown_of_group(facts: GroupFacts, principal: str | None) -> list[str]:
+    """What this report could not look at, with what would let it."""
+    unknown = []
+    if facts.history is None:
+        unknown.append(
+            f"When it last committed, and how often it rebalances: {facts.no_history}. Reading {CONSUMER_OFFSETS} "
+            "would tell."
+        )
+    elif facts.history.since_ms > facts.now_ms - WINDOW_MS:
+        looked = duration_text(facts.now_ms - facts.history.since_ms)
+        unknown.append(f"What it did before the last {looked}: {CONSUMER_OFFSETS} has too much to read more of it.")
+    if principal is None and facts.description.members:
+        unknown.append("Whether its members may read their topics: give --principal, as whom they log in.")
+    elif facts.no_permissions:
+        unknown.append(f"Whether {principal} may read: {facts.no_permissions}.")
+    return unknown
+
+
+def _without_coordinator(client: Client, group: str, error: BrokerRefused, options: str) -> Report:
+    """A report on a group whose coordinator does not answer: why, as far as its partition of offsets tells."""
+    findings = []
+    text = f"The coordinator of group {group!r} does not answer: {error}."
+    said = [text, "Until it does, no member can join or commit, and nothing else is known of the group."]
+    unanswered: list[Unanswered] = []
+    where = _offsets_partition(client, group)
+    if where is not None:
+        facts, unanswered = partition_facts(client, [where])
+        said.append(f"Its offsets are kept in {where}: who leads that partition coordinates the group.")
+        findings = partition_findings(facts[where], options)
+    clears = "It clears when that partition has a leader that has loaded it."
+    finding = Finding(Cause.COORDINATOR_UNAVAILABLE, Severity.STUCK, f"group {group}", said, clears=clears)
+    return Report(f"group {group}", text, worst_first([finding, *findings]), [], [], unanswered)
+
+
+def _offsets_partition(client: Client, group: str) -> TopicPartition | None:
+    try:
+        count = len(client.metadata({CONSUMER_OFFSETS})[CONSUMER_OFFSETS].partitions)
+    except (ClientError, KeyError):
+        return None
+    return TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count)) if count else None

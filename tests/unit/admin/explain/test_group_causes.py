@@ -1,0 +1,157 @@
+"""The causes of a standstill, from facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oncelog.admin.explain.findings import Cause, Finding, Severity, worst_first
+from oncelog.admin.explain.group_causes import CONSTANT_REBALANCES, MANY_REBALANCES, group_findings
+from oncelog.admin.explain.group_facts import Denied, GroupFacts, NextBatch
+from oncelog.admin.explain.group_history import Commit, Generation, GroupHistory
+from oncelog.admin.explain.partition_facts import PartitionFacts
+from oncelog.admin.groups import GroupDescription, MemberRow
+from oncelog.admin.transactions.partition_offsets import Bounds
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.records.internal.group_records import MemberMetadata
+
+NOW = 1_800_000_000_000
+MINUTE = 60_000
+A, B = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
+MEMBER = MemberRow("m-1", None, "app", "/10.0.0.7", (A, B))
+
+
+def facts(**changes: object) -> GroupFacts:
+    """A group whose one member is 100 behind in A and at the end of B, and has committed in neither for 15 minutes."""
+    described = GroupDescription("g", "Stable", "classic", "consumer", "range", 1, [MEMBER])
+    partition = PartitionFacts(A, leader=1, replicas=(1,), isr=(1,), log_start=0, bounds=Bounds(200, 200))
+    made = GroupFacts(
+        described,
+        NOW,
+        {A: 100, B: 200},
+        {A: partition, B: replace(partition, where=B)},
+        GroupHistory(NOW - 15 * MINUTE),
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def history(*, a: tuple[Commit, ...] = (), b: tuple[Commit, ...] = (), timeout_ms: int = 5 * MINUTE) -> GroupHistory:
+    member = MemberMetadata("m-1", "app", "/10.0.0.7", 10_000, timeout_ms)
+    made = GroupHistory(NOW - 15 * MINUTE, generations=[Generation(3, NOW - 14 * MINUTE, (member,))])
+    made.commits = {where: list(found) for where, found in ((A, a), (B, b)) if found}
+    return made
+
+
+def causes(found: list[Finding]) -> list[tuple[Cause, Severity]]:
+    return [(one.cause, one.severity) for one in found]
+
+
+def only(given: GroupFacts) -> Finding:
+    [found] = group_findings(given)
+    return found
+
+
+def test_a_member_that_outlasts_its_poll_interval_polls_and_does_not_commit() -> None:
+    found = only(facts(history=history(a=(Commit(100, NOW - 6 * MINUTE),))))
+    assert found.cause is Cause.MEMBER_DOES_NOT_COMMIT
+    assert found.since_ms == NOW - 6 * MINUTE
+    assert "longer than its max.poll.interval.ms (5 min)" in found.sentences[1]
+    assert "So it polls" in found.sentences[1]
+
+
+def test_a_member_within_its_poll_interval_may_be_at_work() -> None:
+    found = only(facts(history=history(a=(Commit(100, NOW - 2 * MINUTE),))))
+    assert "Either it works on what it has been given" in found.sentences[1]
+
+
+def test_one_partition_that_stands_still_beside_others_is_told_with_its_next_record() -> None:
+    moving = tuple(Commit(100 + n, NOW - (10 - n) * 1000) for n in range(10))
+    given = facts(history=history(b=moving), next_batches={A: NextBatch(90, 100, 4096, 20)})
+    found = only(given)
+    assert found.cause is Cause.PARTITION_DOES_NOT_ADVANCE
+    assert found.commands == ["oncelog consume t --partition 0 --from 100 --count 1"]
+    assert "for at least 15 min" in found.sentences[0]
+    large = facts(history=history(b=moving), next_batches={A: NextBatch(100, 100, 3 << 20, 1)})
+    assert only(large).cause is Cause.LARGE_BATCH
+
+
+def test_a_member_that_commits_is_busy_and_held_back_by_a_quota_if_its_rate_is_near_it() -> None:
+    moving = (Commit(0, NOW - 100_000), Commit(50, NOW - 50_000), Commit(100, NOW - 1_000))
+    given = facts(history=history(a=moving), next_batches={A: NextBatch(100, 100, 10_000, 10)})
+    assert causes(group_findings(given)) == [(Cause.BUSY, Severity.NOTE)]
+    given.quotas = {"app": 1_100.0}
+    assert causes(group_findings(given)) == [(Cause.QUOTA, Severity.STUCK)]
+    given.quotas = {"app": 1_000_000.0}
+    assert causes(group_findings(given)) == [(Cause.BUSY, Severity.NOTE)]
+
+
+def test_a_group_that_commits_rarely_is_not_stuck_between_two_commits() -> None:
+    rare = tuple(Commit(10 * n, NOW - (12 - 3 * n) * MINUTE) for n in range(4))
+    assert causes(group_findings(facts(history=history(a=rare)))) == [(Cause.BUSY, Severity.NOTE)]
+
+
+def test_offsets_outside_the_log() -> None:
+    partition = facts().partitions[A]
+    gone = facts(partitions={A: replace(partition, log_start=150)})
+    [behind] = [one for one in group_findings(gone) if one.cause is Cause.BEHIND_RETENTION]
+    assert "has removed 50 offsets that it has not read" in behind.sentences[0]
+    assert behind.commands == ["oncelog group reset-offsets g --topic t:0 --to-earliest --execute"]
+    beyond = only(facts(committed={A: 900, B: 200}))
+    assert (beyond.cause, beyond.severity) == (Cause.BEYOND_END, Severity.STUCK)
+
+
+def test_holes_and_markers_are_no_loss() -> None:
+    assert causes(group_findings(facts(only_markers=frozenset({A})))) == [(Cause.ONLY_MARKERS_LEFT, Severity.NOTE)]
+    given = facts(history=None, next_batches={A: NextBatch(120, 130, 100, 1)})
+    assert causes(group_findings(given)) == [(Cause.COMPACTED_HOLE, Severity.NOTE)]
+
+
+def test_a_partition_without_a_member_is_told() -> None:
+    given = facts()
+    given.description.members[:] = [replace(MEMBER, partitions=(B,))]
+    assert causes(group_findings(given)) == [(Cause.NOT_ASSIGNED, Severity.STUCK)]
+
+
+def test_a_group_without_members_is_stuck_only_if_there_is_something_to_read() -> None:
+    given = facts()
+    given.description.members.clear()
+    assert only(given).severity is Severity.STUCK
+    given.committed = {A: 200, B: 200}
+    assert only(given).severity is Severity.NOTE
+
+
+def generations(*names: str) -> GroupHistory:
+    """One generation after the other, each with the members whose letters it is given."""
+    made = GroupHistory(NOW - 15 * MINUTE)
+    for number, members in enumerate(names):
+        known = tuple(
+            MemberMetadata(f"{one}-{number}" if one == "x" else one, one, "/10.0.0.9", 10_000, MINUTE)
+            for one in members
+        )
+        made.generations.append(Generation(number, NOW - (len(names) - number) * 10_000, known))
+    return made
+
+
+def test_the_member_that_makes_a_group_rebalance_is_named() -> None:
+    assert MANY_REBALANCES == 4
+    found = next(one for one in group_findings(facts(history=generations("ax", "ax", "ax", "ax"))))
+    assert (found.cause, found.severity) == (Cause.REBALANCES_REPEATEDLY, Severity.RISK)
+    assert "Client 'x' on 10.0.0.9 came as a new member 3 times" in found.sentences[1]
+    often = group_findings(facts(history=generations(*["ax"] * CONSTANT_REBALANCES)))
+    assert often[0].severity is Severity.STUCK
+    same = group_findings(facts(history=generations("a", "a", "a", "a")))
+    assert "The members stayed the same" in same[0].sentences[1]
+    deployed = group_findings(facts(history=generations("a", "", "a", "a")))
+    assert Cause.REBALANCES_REPEATEDLY not in {one.cause for one in deployed}
+
+
+def test_permissions_name_the_command_that_gives_them() -> None:
+    denied = Denied("User:app", "topic 't'", "Read", "DefaultDeny")
+    found = group_findings(facts(denied=[denied], history=None))[0]
+    assert found.commands[1] == "oncelog acl allow app read --topic 't'"
+
+
+def test_the_worst_comes_first() -> None:
+    notes = [Finding(Cause.BUSY, Severity.NOTE, "a", []), Finding(Cause.NO_LEADER, Severity.STUCK, "b", [])]
+    assert [one.about for one in worst_first(notes)] == ["b", "a"]

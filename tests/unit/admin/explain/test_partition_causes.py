@@ -1,0 +1,48 @@
+"""Replicas that hold a partition up, from facts alone."""
+
+from __future__ import annotations
+
+from oncelog.admin.explain.findings import Cause, Severity
+from oncelog.admin.explain.partition_causes import partition_findings
+from oncelog.admin.explain.partition_facts import PartitionFacts
+from oncelog.admin.transactions.partition_offsets import Bounds
+from oncelog.base.ids import TopicName, TopicPartition
+
+A = TopicPartition(TopicName("t"), 0)
+
+
+def test_a_healthy_partition_has_no_findings() -> None:
+    facts = PartitionFacts(A, leader=1, replicas=(1, 2), isr=(1, 2), min_isr=2, bounds=Bounds(5, 5), ends={1: 5, 2: 5})
+    assert partition_findings(facts) == []
+
+
+def test_an_unclean_election_is_offered_only_where_another_copy_exists() -> None:
+    [found] = partition_findings(PartitionFacts(A, replicas=(1, 2), isr=(2,), offline=(2,)), " -b x")
+    assert found.cause is Cause.NO_LEADER
+    assert found.commands == ["oncelog topic elect t:0 --unclean -b x"]
+    [alone] = partition_findings(PartitionFacts(A, replicas=(2,), isr=(2,)))
+    assert alone.commands == []
+
+
+def test_too_few_in_sync_stop_writers_fewer_than_all_are_a_risk() -> None:
+    facts = PartitionFacts(A, leader=1, replicas=(1, 2, 3), isr=(1,), min_isr=2, ends={1: 90, 3: 60})
+    [found] = partition_findings(facts)
+    assert (found.cause, found.severity) == (Cause.UNDER_MIN_ISR, Severity.STUCK)
+    assert "brokers 2 and 3 (2 does not answer; 3 is 30 records behind)" in found.sentences[1]
+    facts = PartitionFacts(A, leader=1, replicas=(1, 2, 3), isr=(1, 3), min_isr=2, ends={1: 90, 3: 90})
+    [found] = partition_findings(facts)
+    assert (found.cause, found.severity) == (Cause.UNDER_REPLICATED, Severity.RISK)
+
+
+def test_records_that_wait_for_a_replica_in_sync_name_it() -> None:
+    facts = PartitionFacts(
+        A, leader=1, replicas=(1, 2), isr=(1, 2), min_isr=1, bounds=Bounds(50, 50), ends={1: 90, 2: 50}
+    )
+    [found] = partition_findings(facts)
+    assert found.cause is Cause.SLOW_FOLLOWER
+    assert "They wait for broker 2, which is in sync by the books (2 is 40 records behind)." in found.sentences
+
+
+def test_a_partition_that_is_gone() -> None:
+    [found] = partition_findings(PartitionFacts(A, exists=False))
+    assert found.cause is Cause.TOPIC_GONE
