@@ -46,7 +46,7 @@ COMMANDS: Final[dict[str, SubCommand]] = {
         "oncelog.cli.security:app", "Make certificates and properties for a secured broker (needs oncelog[security])."
     ),
     "txn": SubCommand("oncelog.cli.txn:app", "Find, explain and end hanging transactions."),
-    "log": SubCommand("oncelog.cli.log:app", "Look into a data directory, offline."),
+    "log": SubCommand("oncelog.cli.log:app", "Look into data directories, offline; import those of Kafka 0.7."),
     "sim": SubCommand("oncelog.cli.sim:sim", "Run the broker in a simulator, with faults drawn by seed."),
     "load": SubCommand("oncelog.cli.load:load", "Load topics into tables, exactly once (needs oncelog[spark])."),
     "audit": SubCommand("oncelog.cli.audit:audit", "Audit log directories, any Kafka's (needs oncelog[spark])."),

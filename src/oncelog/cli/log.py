@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog.cli.log_import import import_
 from oncelog.cli.options import AsJson, new_app
 
 if TYPE_CHECKING:
     from oncelog.cli.dump.segment import Wanted
 
-app = new_app("Look into a data directory, offline.")
-
-
-@app.callback()
-def _log() -> None:
-    """Look into a data directory, offline."""
+app = new_app("Look into data directories, offline; import those of Kafka 0.7.")
+app.command("import")(import_)
 
 
 @app.command()

@@ -1,0 +1,201 @@
+"""``oncelog log import``: a log of Kafka 0.7 into a topic, exactly once. Parsing and printing only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.output import print_json_line, progress
+from oncelog.cli.produce import Compression
+
+if TYPE_CHECKING:
+    from oncelog.client.blocking.client import Client
+    from oncelog.legacy.importer import Event, ImportSettings, Totals, Watch
+
+
+class OnCorruption(StrEnum):
+    """What a damaged place does to an import."""
+
+    fail = "fail"
+    skip = "skip"
+    stop = "stop"
+
+
+class Timestamps(StrEnum):
+    """Times that the records get."""
+
+    file = "file"
+    none = "none"
+
+
+def import_(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A 0.7 broker's log.dir, or one partition of it.")],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="The topic to write to; created if absent.")],
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="NAME", help="The log in DIR, if there are several. Default: TOPIC.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="The import's name, by which it goes on. Default: the log's."),
+    ] = None,
+    on_corruption: Annotated[
+        OnCorruption, typer.Option("--on-corruption", help="What a place does that cannot be read.")
+    ] = OnCorruption.fail,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while an old broker still writes.")] = False,
+    timestamps: Annotated[
+        Timestamps, typer.Option("--timestamps", help="Records' times: their file's, or none.")
+    ] = Timestamps.file,
+    compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.none,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import a log of Kafka 0.7 into a topic, each message exactly once.
+
+    Partition N goes to partition N, in order, in transactions that keep the position as well. Run it again at any time:
+    after a crash it goes on, later it imports what the log has got since. What is in the topic already is never written
+    twice. Messages get no key, as 0.7 has none.
+
+    With --json one object a line; the last has messages, bytes of their payloads, and bad places of this run. Exit
+    code 1 if --on-corruption fail (the default) met one.
+
+    \b
+    Examples:
+      oncelog log import /var/kafka-0.7/logs --to events
+      oncelog log import /mnt/broker-2/logs --to events --as events-of-broker-2
+      oncelog log import ./logs --log clicks --to clicks-archive --on-corruption skip -z zstd --json
+      oncelog log import /var/kafka-0.7/logs --to events --follow
+    """
+    from oncelog.client.errors import ClientError
+    from oncelog.legacy.importer import Importer, ImportSettings, Totals
+    from oncelog.legacy.importer import OnCorruption as Policy
+    from oncelog.legacy.importer import Timestamps as Times
+    from oncelog.legacy.positions import ImportKey
+    from oncelog.records.compression import Codec
+
+    found, partitions = _log_in(directory, log, to)
+    totals = Totals()
+    try:
+        with open_client(bootstrap, properties, command_config) as client, _told(as_json) as on_event:
+            settings = ImportSettings(
+                on_corruption=Policy(on_corruption.value),
+                timestamps=Times(timestamps.value),
+                follow=follow,
+                codec=Codec[compression.name.upper()],
+            )
+            settings = _prepared(client, to, max(partitions) + 1, settings)
+            with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
+                totals = importer.totals
+                importer.prepare()
+                importer.run(lambda: _log_in(directory, found, to)[1])
+    except KeyboardInterrupt:
+        _print_totals(totals, to, as_json)
+        raise
+    except ClientError:
+        if as_json:
+            _print_totals(totals, to, as_json)
+        raise
+    _print_totals(totals, to, as_json)
+
+
+def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int, Path]]:
+    """The log to import, by name, and its partitions. Raises OldLogError naming those there are."""
+    from oncelog.legacy.directories import OldLogError, logs_in
+
+    logs = logs_in(directory)
+    if not logs:
+        raise OldLogError(f"{directory} has no log of Kafka 0.7: no directory NAME-N with files *.kafka")
+    if log is None:
+        log = next(iter(logs)) if len(logs) == 1 else topic
+        if log not in logs:
+            raise OldLogError(f"{directory} has several logs ({', '.join(sorted(logs))}): name one with --log")
+    if log not in logs:
+        raise OldLogError(f"{directory} has no log {log!r}; it has {', '.join(sorted(logs))}")
+    return log, logs[log]
+
+
+def _prepared(client: Client, topic: str, partitions: int, settings: ImportSettings) -> ImportSettings:
+    """Create the topic if it is absent, and take over its limit for batches. Raises OldLogError for too few partitions,
+    BrokerRefused."""
+    from dataclasses import replace
+
+    from oncelog.admin.configs import ResourceType, describe_configs
+    from oncelog.client.blocking.transaction_admin import ensure_topic
+    from oncelog.client.errors import BrokerRefused
+    from oncelog.legacy.importer import Timestamps as Times
+
+    keeps_times = settings.timestamps is Times.FILE
+    known = client.metadata([topic]).get(topic)  # type: ignore[call-overload]  # a name as it was typed
+    if known is None or not known.exists:
+        ensure_topic(client, topic, partitions, {"retention.ms": "-1"} if keeps_times else {})
+        unlimited = ", which keeps its records for ever (retention.ms=-1): their times are of long ago"
+        print(f"topic {topic} created with {partitions} partition(s){unlimited * keeps_times}", file=sys.stderr)
+        return settings
+    with suppress(BrokerRefused):  # whoever may not look at configurations imports with the defaults
+        rows = describe_configs(client, ResourceType.TOPIC, topic, ["max.message.bytes", "retention.ms"])
+        values = {row.name: row.value for row in rows}
+        if keeps_times and (values.get("retention.ms") or "-1") != "-1":
+            print(
+                f"oncelog: topic {topic} deletes records after retention.ms={values['retention.ms']}, by the times of "
+                f"the old files. To keep them: oncelog topic alter {topic} -c retention.ms=-1, or --timestamps none",
+                file=sys.stderr,
+            )
+        if (largest := values.get("max.message.bytes")) is not None:
+            return replace(settings, batch_bytes=min(settings.batch_bytes, int(largest)))
+    return settings
+
+
+@contextmanager
+def _told(as_json: bool) -> Iterator[Watch]:
+    """Progress and damaged places: lines of JSON; else a bar on a terminal, and damaged places on stderr."""
+    with progress(None if as_json else "bytes imported") as bar:
+
+        def on_event(event: Event) -> None:
+            if as_json:
+                print_json_line(_event_row(event))
+                sys.stdout.flush()
+            elif event.bad is not None:
+                print(f"oncelog: {event.bad}", file=sys.stderr, flush=True)
+            bar(event.log_bytes_done, event.log_bytes_total)
+
+        yield on_event
+
+
+def _event_row(event: Event) -> dict[str, Any]:
+    if event.bad is not None:
+        return {
+            "type": "bad",
+            "partition": event.partition,
+            "file": str(event.bad.path),
+            "offset": event.bad.offset,
+            "size": event.bad.size,
+            "reason": event.bad.reason,
+            "is_tail": event.bad.is_tail,
+        }
+    return {"type": "progress", "log_bytes": event.log_bytes_done, "log_bytes_total": event.log_bytes_total} | _row(
+        event.totals
+    )
+
+
+def _row(totals: Totals) -> dict[str, Any]:
+    return {"messages": totals.messages, "bytes": totals.bytes, "bad": totals.bad}
+
+
+def _print_totals(totals: Totals, topic: str, as_json: bool) -> None:
+    if as_json:
+        print_json_line({"type": "done", "topic": topic} | _row(totals))
+        sys.stdout.flush()
+        return
+    bad = f", {totals.bad} place(s) that cannot be read" if totals.bad else ""
+    if not totals.messages and not totals.bad:
+        print(f"nothing new; {topic} has everything up to now")
+    else:
+        print(f"{totals.messages:,} messages of {totals.bytes:,} bytes imported into {topic}{bad}")
