@@ -37,11 +37,11 @@ def dump(
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not compute checksums.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="KIND", help="log, index, timeindex, txnindex, snapshot, checkpoint."),
+        typer.Option("--only", metavar="KIND", help="log, kafka, index, timeindex, txnindex, snapshot, checkpoint."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what is in the files of a log, oncelog's or Apache Kafka's.
+    """Print what is in the files of a log, oncelog's or Apache Kafka's; those of Kafka 0.7 (.kafka) too.
 
     Exit code 1 if anything in them is damaged. With --json, one object a line.
 
@@ -50,6 +50,7 @@ def dump(
       oncelog log dump ./oncelog-data/flights-0
       oncelog log dump -r ./oncelog-data/__consumer_offsets-12
       oncelog log dump --only snapshot --json /var/lib/kafka/flights-0
+      oncelog log dump -r /var/kafka-0.7/logs/clicks-0/00000000000000000000.kafka
     """
     from oncelog.cli.dump.segment import Wanted
     from oncelog.client.errors import ClientError
@@ -72,6 +73,7 @@ def dump(
 def _files(path: Path, only: set[str]) -> Iterator[Path]:
     """The files to show under ``path``, partition by partition; a file that was named is always shown."""
     from oncelog.cli.dump.files import base_offset_of, reader_of
+    from oncelog.legacy.directories import file_start
 
     if not path.is_dir():
         yield path
@@ -79,6 +81,9 @@ def _files(path: Path, only: set[str]) -> Iterator[Path]:
     for child in sorted(path.iterdir(), key=lambda one: (one.is_dir(), one.name)):
         if child.is_dir():
             yield from _files(child, only)
+        elif file_start(child.name) is not None:
+            if not only or "kafka" in only:
+                yield child
         elif reader_of(child) is not None or (child.suffix == ".log" and base_offset_of(child) is not None):
             kind = child.suffix[1:] if base_offset_of(child) is not None else "checkpoint"
             if not only or kind in only:
@@ -103,6 +108,7 @@ def _show(path: Path, wanted: Wanted, as_json: bool) -> bool:
 
 def _rows(path: Path, wanted: Wanted) -> Iterator[dict[str, Any]]:
     from oncelog.cli.dump.files import error, reader_of
+    from oncelog.cli.dump.old_log import old_log_rows
     from oncelog.cli.dump.segment import segment_rows
 
     reader = reader_of(path)
@@ -111,6 +117,8 @@ def _rows(path: Path, wanted: Wanted) -> Iterator[dict[str, Any]]:
             yield from reader(path)
         elif path.suffix == ".log":
             yield from segment_rows(path, wanted)
+        elif path.suffix == ".kafka":
+            yield from old_log_rows(path, wanted)
         else:
             yield error("not a file of a log")
     except (ValueError, OSError) as problem:

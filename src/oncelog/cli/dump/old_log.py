@@ -1,0 +1,94 @@
+"""Rows of a file of a 0.7 log: its entries, and the messages in them where wanted.
+
+The rule: the file is read entry by entry. A damaged place is one row of type ``error`` with its offset, and the dump
+goes on at the next sound entry. All messages of a compressed set have the offset of its entry: 0.7 knows no other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from oncelog.cli.dump.files import Row
+from oncelog.cli.dump.segment import Wanted
+from oncelog.legacy.directories import file_start
+from oncelog.legacy.entries import (
+    DEFAULT_LIMITS,
+    HEAD_BYTES,
+    BadEntry,
+    Entry,
+    UnfinishedEntry,
+    codec_of,
+    crc_matches,
+    messages_of,
+    read_entry,
+)
+from oncelog.legacy.resync import Budget, next_entry
+
+ReadAt = Callable[[int, int], bytes]
+
+
+def old_log_rows(path: Path, wanted: Wanted) -> Iterator[Row]:
+    """Entries of a ``.kafka`` file, each followed by its messages if those are wanted."""
+    start = file_start(path.name) or 0
+    with path.open("rb") as file:
+        descriptor = file.fileno()
+
+        def read(position: int, size: int) -> bytes:
+            return os.pread(descriptor, size, position)
+
+        end = os.fstat(descriptor).st_size
+        budget = Budget(end)
+        at = 0
+        while at < end and (wanted.to_offset is None or start + at < wanted.to_offset):
+            try:
+                data, entry = _entry_at(read, at, end)
+                if wanted.check and not crc_matches(data, entry):
+                    raise BadEntry("the checksum of the payload is wrong")
+                rows = list(_rows(data, entry, start + at, at, wanted))
+                behind = at + entry.size_bytes
+            except BadEntry as problem:
+                behind = next_entry(read, at, end, budget, DEFAULT_LIMITS)
+                rows = [_error(start + at, at, behind - at, problem)]
+            if start + behind > wanted.from_offset:
+                yield from rows
+            at = behind
+
+
+def _entry_at(read: ReadAt, at: int, end: int) -> tuple[bytes, Entry]:
+    """The entry at a position of the file, and its bytes. Raises BadEntry."""
+    data = read(at, min(HEAD_BYTES, end - at))
+    try:
+        return data, read_entry(data, 0)
+    except UnfinishedEntry as problem:
+        if problem.needed > end - at:
+            raise UnfinishedEntry(problem.needed, end - at) from None
+        data = read(at, problem.needed)
+        return data, read_entry(data, 0)
+
+
+def _rows(data: bytes, entry: Entry, offset: int, position: int, wanted: Wanted) -> Iterator[Row]:
+    codec = codec_of(entry)
+    row: Row = {
+        "type": "entry",
+        "offset": offset,
+        "position": position,
+        "size_bytes": entry.size_bytes,
+        "magic": entry.magic,
+        "codec": codec.name.lower(),
+        "payload_bytes": entry.payload_bytes,
+        "crc": entry.crc,
+    }
+    messages = messages_of(data, entry) if wanted.records else []
+    if wanted.check:
+        row["valid"] = True
+    yield row
+    for value in messages:
+        yield {"type": "record", "offset": offset, "value_bytes": len(value)} | (
+            {"value": value} if wanted.values else {}
+        )
+
+
+def _error(offset: int, position: int, size: int, problem: BadEntry) -> Row:
+    return {"type": "error", "offset": offset, "position": position, "size_bytes": size, "error": str(problem)}
