@@ -53,6 +53,9 @@ def import_(
         Timestamps, typer.Option("--timestamps", help="Records' times: their file's, or none.")
     ] = Timestamps.file,
     compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.none,
+    transaction_bytes: Annotated[
+        int, typer.Option(metavar="BYTES", min=1, help="Written, and becoming visible, at once; about.")
+    ] = 32 << 20,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -90,6 +93,7 @@ def import_(
                 timestamps=Times(timestamps.value),
                 follow=follow,
                 codec=Codec[compression.name.upper()],
+                transaction_bytes=transaction_bytes,
             )
             settings = _prepared(client, to, max(partitions) + 1, settings)
             with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
