@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
+from demo.cluster import Survived
 from demo.processes import Loaded
 from oncelog.spark.reports.svg import (
     BLUE,
@@ -66,6 +67,55 @@ def load_chart(first: Loaded, visible: int, second: Loaded, total: int, width: f
     drawing.line(left, bottom, right, bottom, color=MUTED)
     drawing.text(left, 290, "rows that a plain spark.read.parquet sees, over time", size=11, color=MUTED)
     return drawing
+
+
+def pause_chart(survived: Survived, width: float = 760) -> Drawing:
+    """Events acknowledged per second around the kill of a leader: on the partitions it led, and on the others."""
+    drawing = Drawing(width, 250)
+    left, right, top, bottom = 58.0, width - 22, 26.0, 206.0
+    begin, end = survived.killed_at - _BEFORE_S, survived.killed_at + _AFTER_S
+    others = [index for index in range(len(survived.times)) if index not in survived.moved]
+    rates = [_rates(survived, of, begin, end) for of in (others, survived.moved)]
+    ticks = nice_ticks(max((max(rate) for rate in rates), default=1) or 1)
+
+    def x(at: float) -> float:
+        return left + (right - left) * (at - begin) / (end - begin)
+
+    def y(rate: float) -> float:
+        return bottom - (bottom - top) * rate / ticks[-1]
+
+    for tick in ticks:
+        drawing.line(left, y(tick), right, y(tick))
+        drawing.text(left - 8, y(tick) + 4, short(tick), size=11, color=MUTED, anchor="end")
+    for second in range(-int(_BEFORE_S), int(_AFTER_S) + 1):
+        at = x(survived.killed_at + second)
+        drawing.text(at, bottom + 18, f"{second:+d} s", size=11, color=MUTED, anchor="middle")
+    for rate, color in zip(rates, (BLUE, ORANGE), strict=True):
+        drawing.path([(x(begin + (number + 0.5) * _BIN_S), y(value)) for number, value in enumerate(rate)], color=color)
+    killed = x(survived.killed_at)
+    drawing.line(killed, top - 8, killed, bottom, color=RED, width=1.5, dashes="4 3")
+    drawing.text(
+        killed - 8, top + 4, f"SIGKILL of broker {survived.killed}", size=12, color=RED, anchor="end", bold=True
+    )
+    drawing.text(killed + 8, top + 4, f"{survived.pause * 1000:,.0f} ms", size=12, color=INK, bold=True)
+    drawing.line(left, bottom, right, bottom, color=MUTED)
+    drawing.text(left, 242, "events acknowledged a second:", size=11, color=MUTED)
+    drawing.text(left + 170, 242, "partitions of the killed leader", size=11, color=ORANGE, bold=True)
+    drawing.text(left + 360, 242, "the others", size=11, color=BLUE, bold=True)
+    return drawing
+
+
+_BEFORE_S, _AFTER_S, _BIN_S = 2.0, 3.0, 0.1
+
+
+def _rates(survived: Survived, partitions: Sequence[int], begin: float, end: float) -> list[float]:
+    """Acknowledgements a second on some partitions, in bins of time."""
+    bins = [0] * round((end - begin) / _BIN_S)
+    for partition in partitions:
+        for at in survived.times[partition]:
+            if begin <= at < end:
+                bins[min(int((at - begin) / _BIN_S), len(bins) - 1)] += 1
+    return [count / _BIN_S for count in bins]
 
 
 def _stairs(points: Sequence[tuple[float, int]], start: int, x: Any, y: Any) -> list[tuple[float, float]]:

@@ -27,9 +27,14 @@ class Replayed:
 
 
 def replay(
-    bootstrap_servers: str, topic: str, events: Sequence[FlightEvent], on_progress: Callable[[int], None]
+    bootstrap_servers: str,
+    topic: str,
+    events: Sequence[FlightEvent],
+    on_progress: Callable[[int], None],
+    on_acknowledged: Callable[[int], None] = lambda _partition: None,
 ) -> Replayed:
-    """Produce all events in order and wait until each is acknowledged."""
+    """Produce all events in order and wait until each is acknowledged. ``on_acknowledged`` is told of each, by its
+    partition."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -39,6 +44,7 @@ def replay(
             "compression.type": "lz4",
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": 200_000,
+            "log_level": 2,  # a broker that is killed on purpose is no news
         }
     )
     result = Replayed()
@@ -46,6 +52,7 @@ def replay(
     def delivered(error: Any, message: Any) -> None:
         if error is None:
             result.acknowledged += 1
+            on_acknowledged(message.partition())
         else:
             result.refused += 1
 

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from demo import charts, page
+from demo.cluster import Survived
 from demo.flights import events
 from demo.processes import Loaded
 
@@ -47,6 +48,21 @@ def test_pictures_are_well_formed() -> None:
     )
     texts = [element.text for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("text")]
     assert {"SIGKILL", "220 rows visible", "520 rows, each once", "A & B <C>", "United", "79 %"} <= set(texts)
+
+
+def test_the_pause_after_a_kill_is_that_of_the_partitions_that_moved() -> None:
+    survived = Survived(killed=2, killed_at=1.0, moved=[0], times=[[0.5, 1.01, 1.25], [0.9, 1.1, 1.2]])
+    assert survived.pause == pytest.approx(0.25)
+    picture = charts.pause_chart(survived).render("pause")
+    assert "SIGKILL of broker 2" in picture
+    assert ">250 ms<" in picture
+
+
+@pytest.mark.parametrize(("rows", "missing", "holds"), [(10, 0, True), (9, 1, False), (0, 0, False)])
+def test_a_cluster_has_survived_when_each_acknowledged_event_is_there_once(
+    rows: int, missing: int, *, holds: bool
+) -> None:
+    assert Survived(acknowledged=10, rows=rows, missing=missing).holds is holds
 
 
 def test_the_page_escapes_what_it_shows() -> None:
