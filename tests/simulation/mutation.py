@@ -1,9 +1,9 @@
 """The mutation score: each planted bug over seeds 0, 1, 2 … until one falls that is clean without it.
 
 ``python -m tests.simulation.mutation [NAME …] [--seeds 50] [--workers 2] [--length 100]`` prints the rows of the table
-in docs/internals/simulation.md; bugs that need several brokers are looked for in clusters. It takes minutes; one run of
-the simulator that is not clean without a plant is said too. ``--length``: seconds of faults in a seed; a shorter one
-draws other faults.
+in docs/internals/simulation.md; bugs of clusters are looked for in clusters, among faults of their kinds. It
+takes minutes; one run of the simulator that is not clean without a plant is said too. ``--length``: seconds of faults
+in a seed; a shorter one draws other faults.
 """
 
 from __future__ import annotations
@@ -17,8 +17,21 @@ from oncelog.sim.mutants import MUTANTS, OF_CLUSTERS
 from oncelog.sim.simulation import SAFETY_S, simulate
 
 
+class World(NamedTuple):
+    """Where a bug is looked for."""
+
+    is_cluster: bool
+    kinds: tuple[str, ...]
+    """Of faults; none: as seeds draw them."""
+
+    @classmethod
+    def of(cls, name: str) -> World:
+        """The world of a plant."""
+        return cls(name in OF_CLUSTERS, MUTANTS[name].faults)
+
+
 class Score(NamedTuple):
-    """Of one plant: the rule that caught it and how many seeds that took, None when none did."""
+    """The score of one plant: the rule that caught it and how many seeds that took, None when none did."""
 
     name: str
     rule: str | None
@@ -35,17 +48,17 @@ def main() -> None:
     options = parser.parse_args()
     names = options.names or list(MUTANTS)
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        clean: dict[bool, list[int]] = {}
-        for in_clusters in sorted({name in OF_CLUSTERS for name in names}):
-            clean[in_clusters] = []
-            tried = [(seed, in_clusters, options.length) for seed in range(options.seeds)]
+        clean: dict[World, list[int]] = {}
+        for world in sorted({World.of(name) for name in names}):
+            clean[world] = []
+            tried = [(seed, world, options.length) for seed in range(options.seeds)]
             for seed, violation in pool.imap(_clean, tried, chunksize=1):
                 if violation is None:
-                    clean[in_clusters].append(seed)
+                    clean[world].append(seed)
                 else:
-                    where = "in a cluster " if in_clusters else ""
-                    print(f"seed {seed} is not clean {where}without a plant: {violation}", flush=True)
-        tasks = [(name, clean[name in OF_CLUSTERS], options.length) for name in names]
+                    where = " ".join(("in a cluster", *world.kinds)) if world.is_cluster else "alone"
+                    print(f"seed {seed} is not clean {where} without a plant: {violation}", flush=True)
+        tasks = [(name, clean[World.of(name)], options.length) for name in names]
         caught = 0
         for score in pool.imap(_score, tasks, chunksize=1):
             caught += score.rule is not None
@@ -56,24 +69,25 @@ def main() -> None:
     print(f"{caught} of {len(names)} planted bugs fell within {options.seeds} seeds")
 
 
-def _clean(tried: tuple[int, bool, int]) -> tuple[int, str | None]:
-    seed, in_clusters, length_s = tried
-    return seed, next(_violations(seed, None, length_s, in_clusters=in_clusters), None)
+def _clean(tried: tuple[int, World, int]) -> tuple[int, str | None]:
+    seed, world, length_s = tried
+    return seed, next(_violations(seed, None, length_s, world), None)
 
 
 def _score(task: tuple[str, list[int], int]) -> Score:
     name, seeds, length_s = task
     for seed in seeds:
-        for violation in _violations(seed, name, length_s, in_clusters=name in OF_CLUSTERS):
+        for violation in _violations(seed, name, length_s, World.of(name)):
             return Score(name, violation.split(" ", 1)[0].rstrip(":"), seed + 1)
     return Score(name, None, len(seeds))
 
 
-def _violations(seed: int, mutant: str | None, length_s: int, *, in_clusters: bool) -> Iterator[str]:
+def _violations(seed: int, mutant: str | None, length_s: int, world: World) -> Iterator[str]:
     applied = None if mutant is None else MUTANTS[mutant].applied()
     try:
-        brokers = None if in_clusters else 1
-        yield from simulate(seed, mutant=applied, safety_s=length_s, brokers=brokers).violations
+        brokers = None if world.is_cluster else 1
+        outcome = simulate(seed, mutant=applied, safety_s=length_s, brokers=brokers, kinds=world.kinds)
+        yield from outcome.violations
     except Exception as error:  # noqa: BLE001 - what breaks the simulator itself has been noticed, too
         yield f"CRASH {error!r}"
 

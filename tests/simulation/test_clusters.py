@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.sim.cluster_scenario import draw_cluster_scenario
 from oncelog.sim.faults.brokers import BY_WORKLOADS
+from oncelog.sim.faults.clusters import LOST_DISK
 from oncelog.sim.faults.plan import KINDS, OF_CLUSTERS
 from oncelog.sim.scenario import draw_scenario
 from oncelog.sim.simulation import simulate
@@ -21,12 +22,23 @@ def test_every_kind_of_fault_is_drawn_and_a_disk_is_lost_only_where_all_is_on_tw
         scenario = draw_cluster_scenario(seed, SAFETY_MS, None)
         kinds = {fault.kind for fault in scenario.plan}
         used.update(kinds)
-        if "lose-disk" in kinds:
+        unsynced = scenario.config.get("log.sync.policy") == "none"
+        if unsynced:
+            assert [fault.kind for fault in scenario.plan if "power" in fault.kind] == ["power-cut"]
+        if unsynced or kinds & LOST_DISK.keys():
             assert scenario.brokers >= 3
             assert {replicas.min_insync_replicas for replicas in scenario.replication.values()} == {2}
             assert {replicas.factor for replicas in scenario.replication.values()} == {3}
     assert used.keys() == {*KINDS, *OF_CLUSTERS} - BY_WORKLOADS.keys()
     assert min(used.values()) >= 8
+
+
+def test_kinds_of_faults_can_be_chosen() -> None:
+    drawn = [draw_cluster_scenario(seed, SAFETY_MS, None, kinds=["kill", "lose-disk"]).plan for seed in range(10)]
+    assert {fault.kind for plan in drawn for fault in plan} == {"kill", "lose-disk"}
+    assert all(sum(fault.kind == "lose-disk" for fault in plan) == 1 for plan in drawn)
+    again = draw_cluster_scenario(1, SAFETY_MS, drawn[1], kinds=["kill", "lose-disk"])
+    assert again == draw_cluster_scenario(1, SAFETY_MS, None, kinds=["kill", "lose-disk"])
 
 
 def test_the_number_of_brokers_changes_nothing_else_that_a_seed_draws_first() -> None:

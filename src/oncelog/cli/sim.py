@@ -30,6 +30,7 @@ Examples:
   oncelog sim --seed 6 --minimise         the shortest plan of faults that still fails
   oncelog sim --seeds 50 --plant skip-marker
   oncelog sim --seeds 50 --cluster        several brokers, 2 to 5 of them
+  oncelog sim --seeds 50 --cluster --fault killed-ahead --fault joiner-frozen
 
 Exits with 1 when a rule was violated. See docs/internals/simulation.md."""
 
@@ -51,6 +52,10 @@ def sim(
     list_plants: Annotated[bool, typer.Option("--list-plants", help="Print the names of the bugs to plant.")] = False,
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Faults to use instead of those the seed draws, one a line.")
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="In clusters, draw faults of this kind only; more than once: of these."),
     ] = None,
     minimise: Annotated[bool, typer.Option("--minimise", help="Shorten the plan of a failing seed.")] = False,
     replay: Annotated[
@@ -78,7 +83,8 @@ def sim(
         raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(MUTANTS)}")
     faults = None if plan is None else _read_plan(plan)
     count = None if cluster else brokers
-    again = _worlds_option(count) + ("" if plan is None else f" --plan {shlex.quote(str(plan))}")
+    kinds = _kinds(fault, count, plan)
+    again = _options(count, plan, kinds)
     if replay is not None:
         if seed is not None or seeds is not None or plant is not None or plan is not None:
             raise typer.BadParameter("it says which seed, plant and plan; give none beside it", param_hint="--replay")
@@ -93,21 +99,35 @@ def sim(
     if replay is not None:
         command = f"oncelog sim --replay {shlex.quote(str(replay))}"
     with _quiet_end():
-        failed = _run(runs, count, plant, faults, trace=trace, as_json=as_json, command=command)
+        failed = _run(runs, count, plant, faults, kinds, trace=trace, as_json=as_json, command=command)
     if failed is None:
         return
     if minimise:
-        faults = _minimise(failed, count, plant)
+        faults = _minimise(failed, count, plant, kinds)
     if dump is not None:
         _write_dump(dump, failed, count, plant, failed.plan if faults is None else faults)
     raise typer.Exit(1)
 
 
-def _worlds_option(count: int | None) -> str:
-    """The option that chooses worlds of this many brokers; None: as the seeds draw it."""
-    if count is None:
-        return " --cluster"
-    return "" if count == 1 else f" --brokers {count}"
+def _options(count: int | None, plan: Path | None, kinds: tuple[str, ...]) -> str:
+    """The options that choose these worlds; ``count`` None: as many brokers as the seeds draw."""
+    brokers = " --cluster" if count is None else "" if count == 1 else f" --brokers {count}"
+    planned = "" if plan is None else f" --plan {shlex.quote(str(plan))}"
+    return brokers + planned + "".join(f" --fault {kind}" for kind in kinds)
+
+
+def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tuple[str, ...]:
+    """The kinds of faults to draw; none: as the seeds do. Raises BadParameter."""
+    from oncelog.sim.faults.plan import ALL_KINDS
+
+    if not fault:
+        return ()
+    if count == 1 or plan is not None:
+        raise typer.BadParameter("kinds are for clusters, and without --plan", param_hint="--fault")
+    for kind in fault:
+        if kind not in ALL_KINDS:
+            raise typer.BadParameter(f"no fault is called {kind}; there are {', '.join(sorted(ALL_KINDS))}")
+    return tuple(fault)
 
 
 def _run(
@@ -115,6 +135,7 @@ def _run(
     count: int | None,
     plant: str | None,
     faults: list[Fault] | None,
+    kinds: tuple[str, ...],
     *,
     trace: bool,
     as_json: bool,
@@ -129,7 +150,7 @@ def _run(
     with progress("simulating" if len(runs) > 1 and not as_json else None) as told:
         for number, seed in enumerate(runs):
             applied = nullcontext() if plant is None else MUTANTS[plant].applied()
-            outcome = simulate(seed, plan=faults, mutant=applied, log=log, brokers=count)
+            outcome = simulate(seed, plan=faults, mutant=applied, log=log, brokers=count, kinds=kinds)
             virtual_s += outcome.virtual_s
             requests += outcome.requests
             told(number + 1, len(runs))
@@ -183,7 +204,7 @@ def _quiet_end() -> Iterator[None]:
         raise
 
 
-def _minimise(failed: Outcome, count: int | None, plant: str | None) -> list[Fault]:
+def _minimise(failed: Outcome, count: int | None, plant: str | None, kinds: tuple[str, ...]) -> list[Fault]:
     from oncelog.sim.delta_debugging import minimise
     from oncelog.sim.faults.plan import format_plan
     from oncelog.sim.mutants import MUTANTS
@@ -191,7 +212,7 @@ def _minimise(failed: Outcome, count: int | None, plant: str | None) -> list[Fau
 
     def fails(plan: Any) -> bool:
         applied = nullcontext() if plant is None else MUTANTS[plant].applied()
-        return bool(simulate(failed.seed, plan=plan, mutant=applied, brokers=count).violations)
+        return bool(simulate(failed.seed, plan=plan, mutant=applied, brokers=count, kinds=kinds).violations)
 
     shortest = minimise(failed.plan, fails)
     sys.stderr.write(f"{len(shortest)} of {len(failed.plan)} faults are enough (at ms, kind, span ms, choice):\n")

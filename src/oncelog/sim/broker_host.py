@@ -67,6 +67,7 @@ class BrokerHost:
         self._is_coming_back = False
         self._cluster_id = ""
         self._process: BrokerProcess | None = None
+        self._on_start: list[Callable[[], None]] = []
         self._on_death: list[Callable[[bool], None]] = []
         self._on_disk_lost: list[Callable[[], None]] = []
 
@@ -120,6 +121,10 @@ class BrokerHost:
         self.records.tap = tap
         self.tell_of_death(on_death)
 
+    def tell_of_start(self, on_start: Callable[[], None]) -> None:
+        """Call back when a process has started."""
+        self._on_start.append(on_start)
+
     def tell_of_death(self, on_death: Callable[[bool], None]) -> None:
         """Call back when the process is gone, before it starts again; True: the power is, too."""
         self._on_death.append(on_death)
@@ -155,6 +160,8 @@ class BrokerHost:
             session.close()
             self._bury(silent=isinstance(error, PowerLost) and not self._was_killed(error))
             return False
+        for told in self._on_start:
+            told()
         return True
 
     def start_until_up(self) -> None:

@@ -9,8 +9,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from oncelog.sim.faults.brokers import DISK, POWER
+from oncelog.sim.faults.clusters import LOST_DISK
 from oncelog.sim.faults.fault import Fault
-from oncelog.sim.faults.plan import CLUSTER_FAMILIES, draw_plan
+from oncelog.sim.faults.plan import CLUSTER_FAMILIES, SHORT_PAUSES_MS, draw_plan
 from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
 from oncelog.sim.scenario import Replication, Scenario, draw_config, suitable
@@ -25,6 +27,13 @@ OUTLIVING: Final = 0.5
 """Of the seeds: the tree learns of a death by the end of the session, as ZooKeeper does."""
 LOST_DISKS: Final = 0.15
 """Of the seeds: every topic is on two disks at least before anything is acknowledged, and one disk is lost."""
+
+
+UNSYNCED: Final = 0.1
+"""Of the seeds: nobody waits for disks (``log.sync.policy=none``), and what is acknowledged is on three machines, of
+which one loses its power once."""
+_LOSING: Final = frozenset({*POWER, *DISK, "power-cut-of-all", "killed-ahead", "returns-ahead"})
+"""Faults that may take what was not synced, or need syncs to be noticed."""
 
 
 class _Draws(NamedTuple):
@@ -44,22 +53,34 @@ class _Draws(NamedTuple):
 
 
 def draw_cluster_scenario(
-    seed: int, length_ms: int, plan: Sequence[Fault] | None, brokers: int | None = None
+    seed: int, length_ms: int, plan: Sequence[Fault] | None, brokers: int | None = None, kinds: Sequence[str] = ()
 ) -> Scenario:
-    """The scenario of a seed; ``plan`` replaces the faults it draws, ``brokers`` the number of brokers."""
+    """The scenario of a seed; ``plan`` replaces the faults it draws, ``brokers`` the number of brokers, ``kinds`` the
+    kinds of faults it draws from (a disk is lost once)."""
     draws = random.Random(f"{seed}/cluster")
     drawn_count = draws.choice(COUNTS)
-    count = drawn_count if brokers is None else brokers
-    safe = count >= 3 and draws.random() < LOST_DISKS
+    lost_disk = [kind for kind in (*kinds, *(fault.kind for fault in plan or ())) if kind in LOST_DISK]
+    count = brokers if brokers is not None else max(drawn_count, 3) if lost_disk else drawn_count
+    safe = count >= 3 and (draws.random() < LOST_DISKS or bool(lost_disk))
+    synced = safe or count < 3 or random.Random(f"{seed}/synced").random() >= UNSYNCED
+    safe = safe or not synced
     replicas = _Draws(count, safe, random.Random(f"{seed}/replicas"))
     transaction_version = 1 if draws.random() < 0.1 else 2
     workloads = draw_workloads(draws, transaction_version, IN_CLUSTERS)
     slowest_us = draws.choice((1_000, 5_000, 50_000))
-    faults = draw_plan(random.Random(f"{seed}/cluster faults"), length_ms, CLUSTER_FAMILIES)
-    if safe:
-        faults.append(_lost_disk(draws, length_ms))
+    faults = _draw_faults(random.Random(f"{seed}/cluster faults"), length_ms, kinds)
+    if not synced:
+        faults = [fault for fault in faults if fault.kind not in _LOSING]
+        faults.append(_once(["power-cut"], seed, length_ms))
+    elif safe:
+        faults.append(_once(lost_disk or sorted(LOST_DISK), seed, length_ms))
     return Scenario(
-        config={**draw_config(draws), **_internal_topics(replicas), **_timing(draws)},
+        config={
+            **draw_config(draws),
+            **_internal_topics(replicas),
+            **_timing(draws),
+            **({} if synced else {"log.sync.policy": "none"}),
+        },
         transaction_version=transaction_version,
         latencies=Latencies(sync_us=(50, slowest_us), metadata_us=(200, slowest_us), slice_us=(50, slowest_us)),
         conditions=NetworkConditions(100, draws.choice((500, 2_000, 10_000))),
@@ -72,6 +93,13 @@ def draw_cluster_scenario(
         replication=_replication(replicas, workloads),
         clock_errors_ms=[draws.choice((0, 0, -3_000, 3_000, 60_000)) for _ in range(count)],
     )
+
+
+def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -> list[Fault]:
+    chosen = [kind for kind in kinds if kind not in LOST_DISK]
+    if not chosen:
+        return draw_plan(entropy, length_ms, CLUSTER_FAMILIES)
+    return draw_plan(entropy, length_ms, [(chosen, len(chosen), 1.0)], SHORT_PAUSES_MS)
 
 
 def _replication(replicas: _Draws, workloads: Sequence[Workload]) -> Mapping[str, Replication]:
@@ -97,7 +125,8 @@ def _timing(draws: random.Random) -> Mapping[str, str]:
     }
 
 
-def _lost_disk(draws: random.Random, length_ms: int) -> Fault:
-    return Fault(
-        draws.randrange(length_ms // 5, length_ms), "lose-disk", draws.randint(1, 8_000), draws.getrandbits(32)
-    )
+def _once(kinds: Sequence[str], seed: int, length_ms: int) -> Fault:
+    """A fault that happens once; a stream of its own, so that the rest of the seed does not depend on it."""
+    draws = random.Random(f"{seed}/once")
+    at_ms, span_ms, choice = draws.randrange(length_ms // 5, length_ms), draws.randint(1, 8_000), draws.getrandbits(32)
+    return Fault(at_ms, draws.choice(kinds), span_ms, choice)

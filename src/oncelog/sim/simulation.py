@@ -53,8 +53,10 @@ _DOWNGRADE: Final = 2
 _EXCUSES: Final = (
     *("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left"),
     *("TreeUnavailable", "TreeUnreachable"),
+    "is already running in this cluster",
 )
-"""Words in a report or a cause of death that name a fault: the disk's, or the path's to the coordination tree."""
+"""Words in a report or a cause of death that name a fault: the disk's, or the path's to the coordination tree; or the
+session of a process that is dead, while its machine has another disk."""
 
 
 @dataclass(slots=True)
@@ -84,13 +86,15 @@ def simulate(
     safety_s: int = SAFETY_S,
     log: Callable[[str], None] | None = None,
     brokers: int | None = 1,
+    kinds: Sequence[str] = (),
 ) -> Outcome:
     """Run one seed. ``plan`` replaces the faults that it draws, ``mutant`` breaks the code meanwhile on purpose.
-    ``brokers``: more than one is a cluster; None: the seed draws how many."""
+    ``brokers``: more than one is a cluster; None: the seed draws how many. ``kinds``: of faults, in clusters, drawn
+    instead of those that the seed would draw."""
     if brokers == 1:
         scenario = draw_scenario(seed, safety_s * 1000, plan)
     else:
-        scenario = draw_cluster_scenario(seed, safety_s * 1000, plan, brokers)
+        scenario = draw_cluster_scenario(seed, safety_s * 1000, plan, brokers, kinds)
     with mutant or nullcontext(), _one_collection():
         return Simulation(seed, scenario, safety_s, log).run()
 
@@ -116,7 +120,7 @@ class Simulation:
         self.world.kernel.log = log
         is_cluster = scenario.brokers > 1
         self.observer = WireObserver(is_cluster=is_cluster)
-        self.cluster = ClusterObserver(self.world.brokers, self.world.tree, _violated) if is_cluster else None
+        self.cluster = self._observe_cluster() if is_cluster else None
         if self.cluster is not None and isinstance(self.observer.watermarks, ClusterWatermarks):
             self.observer.watermarks.on_high = self.cluster.told
         self.taps: list[DecodingTap] = []
@@ -130,6 +134,10 @@ class Simulation:
         """By the clock of the broker that died, which its markers have, too."""
         self._reported = [0] * scenario.brokers
         """Number of reports of each broker that were looked at."""
+
+    def _observe_cluster(self) -> ClusterObserver:
+        synced = self.scenario.config.get("log.sync.policy") != "none"
+        return ClusterObserver(self.world.brokers, self.world.tree, _violated, synced=synced)
 
     def run(self) -> Outcome:
         """All of it."""
@@ -282,6 +290,8 @@ class Simulation:
         entropy = self.world.kernel.entropy("disk checks")
         is_looked_at = entropy.random() < self.scenario.disk_checks
         if self.cluster is not None:
+            if power_lost:
+                self.cluster.lost_power(broker)
             self.observer.watermarks.replicas_lost(self.cluster.only_on(broker))
             self.cluster.in_sync.check_all()
             if is_looked_at:

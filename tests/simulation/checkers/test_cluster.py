@@ -12,7 +12,8 @@ from oncelog.core.controller import layout
 from oncelog.core.controller.model import Assignment, BrokerImage, PartitionImage
 from oncelog.ports import Create, Delete, Operation, Set
 from oncelog.sim.checkers.cluster.in_sync import MISSING, InSyncReplicas
-from oncelog.sim.checkers.cluster.replicas import replicas_agree
+from oncelog.sim.checkers.cluster.producers import producers_agree
+from oncelog.sim.checkers.cluster.replicas import members_agree, replicas_agree
 from oncelog.sim.checkers.cluster.rest import NOT_FULL, STRAY, UNEQUAL, unlike
 from oncelog.sim.checkers.cluster.tree_journal import EPOCH_FELL, TWO_LEADERS, UNCLEAN, WRONG_STATE, TreeJournal
 from oncelog.sim.checkers.disk.scan import scan
@@ -21,6 +22,7 @@ from oncelog.sim.checkers.wire.watermarks import FELL, ClusterWatermarks
 from oncelog.sim.files import MemoryFiles
 from oncelog.storage.checkpoints import write_topic_id
 from oncelog.storage.file_names import segment_file
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -31,6 +33,7 @@ from oncelog.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tests.simulation.checkers.talk import OLD, batch
+from tests.unit.storage.support import World as StorageWorld
 
 PARTITION = TopicPartition(TopicName("t"), 0)
 ONE, TWO, THREE = (BrokerId(number) for number in (1, 2, 3))
@@ -178,6 +181,26 @@ def test_a_lost_disk_does_not_count_until_the_set_was_without_it() -> None:
     assert found == [MISSING]
 
 
+def test_who_left_a_set_that_became_too_small_counts_as_long_as_it_may_be_elected() -> None:
+    journal = Journal()
+    disks = {ONE: disk(*BATCHES, synced=3), TWO: disk(*BATCHES, synced=2), THREE: disk(synced=0)}
+    journal.change(BEGIN._replace(isr=(ONE,), elr=(TWO,)))
+    assert len(told(journal, disks, 3)) == 1
+    journal.change(BEGIN._replace(isr=(ONE,)))
+    assert told(journal, disks, 3) == []
+
+
+def test_without_syncs_disks_are_not_looked_at_and_a_power_cut_takes_a_member_out() -> None:
+    found: list[str] = []
+    disks = {ONE: disk(*BATCHES, synced=1), TWO: disk(*BATCHES, synced=1)}
+    members = InSyncReplicas(Journal().journal, disks, lambda rule, instance: found.append(rule), synced=False)
+    members.told(PARTITION, TopicId(OLD), 3)
+    members.check_all()
+    assert found == []
+    members.lost_power(TWO)
+    assert list(members.members(PARTITION)) == [ONE]
+
+
 def test_a_look_goes_on_where_the_last_one_ended_and_sees_what_was_cut() -> None:
     disks = {ONE: disk(*BATCHES, synced=1), TWO: disk(*BATCHES, synced=3)}
     found: list[str] = []
@@ -201,6 +224,33 @@ def test_an_epoch_and_an_offset_name_one_batch() -> None:
     assert list(replicas_agree(disks)) == []
     disks[THREE] = scan(disk(BATCHES[0], other, synced=2))
     assert list(replicas_agree(disks)) == ["t-0@1, leader epoch 0: brokers 1 and 3"]
+
+
+def test_below_what_was_told_members_have_the_same_batches_whatever_their_epochs_say() -> None:
+    other = batch("x", at=1, leader_epoch=1)
+    disks = {ONE: scan(disk(*BATCHES, synced=3)), TWO: scan(disk(BATCHES[0], other, synced=2))}
+    both = [ONE, TWO]
+    assert list(replicas_agree(disks)) == []
+    assert list(members_agree(disks, lambda _: both, lambda _: 1)) == []
+    assert list(members_agree(disks, lambda _: [ONE], lambda _: 3)) == []
+    [found] = members_agree(disks, lambda _: both, lambda _: 3)
+    assert found == "t-0@1: of leader epoch 0 on broker 1, 1 on broker 2; 3 was told"
+
+
+def copied(*batches: bytes, leader_epoch: int = 0) -> PartitionLog:
+    """A replica's log in memory."""
+    log = StorageWorld().log
+    log.append_replicated(b"".join(batches), now_ms=0, leader_epoch=LeaderEpoch(leader_epoch))
+    return log
+
+
+def test_replicas_with_the_same_log_know_the_same_of_producers() -> None:
+    written = [batch(value, at=at, producer=7, epoch=0, sequence=at) for at, value in enumerate("abc")]
+    logs = {ONE: copied(*written), TWO: copied(*written), THREE: copied(*written[:2])}
+    assert list(producers_agree(PARTITION, logs)) == []  # the third has yet to copy the rest
+    logs[TWO].producers.load([logs[THREE].producers.entries[7]], 3)
+    [found] = producers_agree(PARTITION, logs)
+    assert found.startswith("t-0, producer 7: broker 1")
 
 
 # At rest

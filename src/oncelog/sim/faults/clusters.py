@@ -129,6 +129,20 @@ async def _lose_disk(world: World, fault: Fault) -> None:
     broker.start_until_up()
 
 
+async def _lose_disk_unheard(world: World, fault: Fault) -> None:
+    """The same at once, while what the process has asked for is still on its way: the fetches of a replica that has
+    nothing any more arrive after its return."""
+    broker = broker_of(world, fault)
+    late = NetworkConditions(500_000, 3_000_000)
+    others = [other.name for other in world.brokers if other is not broker]
+    for other in others:
+        world.network.set_conditions(broker.name, other, late)
+    await asyncio.sleep((500 + fault.choice % 2_000) / 1_000)
+    for other in others:
+        world.network.set_conditions(broker.name, other, None)
+    await _lose_disk(world, Fault(fault.at_ms, fault.kind, 1, fault.choice))
+
+
 ALL_BROKERS: Final[Mapping[str, Kind]] = {
     "kill-of-all": _kill_of_all,
     "power-cut-of-all": _power_cut_of_all,
@@ -140,5 +154,5 @@ SESSIONS: Final[Mapping[str, Kind]] = {
     "late-changes": _late_changes,
     "tree-isolated": _tree_isolated,
 }
-LOST_DISK: Final[Mapping[str, Kind]] = {"lose-disk": _lose_disk}
-"""Drawn once in a run, and only where every record is on two disks by then."""
+LOST_DISK: Final[Mapping[str, Kind]] = {"lose-disk": _lose_disk, "lose-disk-unheard": _lose_disk_unheard}
+"""One of them is drawn once in a run, and only where every record is on two disks by then."""

@@ -16,6 +16,7 @@ from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PR
 from oncelog.sim.faults.clusters import ALL_BROKERS, LOST_DISK, PATHS, SESSIONS
 from oncelog.sim.faults.fault import Fault, Kind
 from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
+from oncelog.sim.faults.replicas import REPLICAS
 from oncelog.sim.faults.tree import TREE_PATHS
 from oncelog.sim.world import World
 
@@ -27,6 +28,7 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **ALL_BROKERS,
     **PATHS,
     **SESSIONS,
+    **REPLICAS,
     **LOST_DISK,
 }
 """Kinds that only worlds of several brokers draw."""
@@ -48,6 +50,7 @@ CLUSTER_FAMILIES: Final[Families] = (
     ((*sorted(TIME), "frozen-past-session", "frozen-past-session"), 1, 0.3),
     (sorted({**BETWEEN_BROKERS, **PATHS}), 2, 0.4),
     ((*sorted(TREE_PATHS), "late-changes", "tree-isolated"), 2, 0.5),
+    (sorted(REPLICAS), 2, 0.5),
 )
 """The same for worlds of several brokers; what is named twice is drawn more often."""
 
@@ -69,14 +72,25 @@ def format_plan(plan: Sequence[Fault]) -> str:
     return "".join(f"{fault}\n" for fault in plan)
 
 
-def draw_plan(entropy: random.Random, length_ms: int, families: Families = FAMILIES) -> list[Fault]:
+PAUSES_MS: Final = (2_000, 5_000, 10_000)
+"""Between two faults on average, one of which a seed draws."""
+SHORT_PAUSES_MS: Final = (1_000, 2_000, 3_000)
+"""The same where somebody has chosen the kinds."""
+
+
+def draw_plan(
+    entropy: random.Random,
+    length_ms: int,
+    families: Families = FAMILIES,
+    pauses_ms: Sequence[int] = PAUSES_MS,
+) -> list[Fault]:
     """Faults of a few kinds over ``length_ms``, in order of their times."""
     used: list[str] = []
     for kinds, most, share in families:
         if entropy.random() < share:
             used += entropy.sample(kinds, entropy.randint(1, most))
     used = used or [entropy.choice(sorted(KINDS.keys() - BY_WORKLOADS))]
-    pause_ms = entropy.choice((2_000, 5_000, 10_000))
+    pause_ms = entropy.choice(pauses_ms)
     plan, at_ms = [], 0
     while (at_ms := at_ms + 1 + int(entropy.expovariate(1 / pause_ms))) < length_ms:
         span_ms = min(1 + int(entropy.expovariate(1 / entropy.choice((200, 2_000, 6_000)))), 30_000)

@@ -178,6 +178,7 @@ CLUSTERS: Final = (
         LeaderReplicas,
         "settle",
         _committed_only,
+        ("join-unheard",),
     ),
     Mutant(
         "watermark-of-leader",
@@ -192,6 +193,7 @@ CLUSTERS: Final = (
         LeaderReplicas,
         "settle",
         _last_standing,
+        ("broker-isolated", "kill"),
     ),
     Mutant(
         "joins-below-epoch-start",
@@ -199,6 +201,7 @@ CLUSTERS: Final = (
         LeaderReplicas,
         "may_join",
         _below_epoch_start,
+        ("killed-ahead", "joiner-frozen"),
     ),
     Mutant(
         "stale-broker-epoch-joins",
@@ -206,6 +209,7 @@ CLUSTERS: Final = (
         in_sync_sets,
         "may_be_in_sync",
         _whatever_registration,
+        ("lose-disk-unheard",),
     ),
     Mutant(
         "unknown-is-refused",
@@ -213,6 +217,7 @@ CLUSTERS: Final = (
         MetadataLog,
         "written",
         _unknown_is_refused,
+        ("join-unheard",),
     ),
     Mutant(
         "follower-asks-unsynced",
@@ -234,6 +239,7 @@ CLUSTERS: Final = (
         reads,
         "_divergence",
         _never_diverges,
+        ("killed-ahead",),
     ),
     Mutant(
         "divergence-counts",
@@ -241,6 +247,7 @@ CLUSTERS: Final = (
         reads.FetchReads,
         "_read_one",
         _divergence_counts,
+        ("returns-ahead",),
     ),
     Mutant(
         "producers-not-rolled-back",
@@ -248,6 +255,7 @@ CLUSTERS: Final = (
         truncate,
         "_roll_back_producers",
         _producers_kept,
+        ("killed-ahead",),
     ),
     Mutant(
         "epochs-kept-on-truncation",
@@ -255,6 +263,7 @@ CLUSTERS: Final = (
         LeaderEpochs,
         "truncate_from_end",
         _epochs_kept,
+        ("killed-ahead",),
     ),
     Mutant(
         "leads-again-in-its-epoch",
@@ -262,6 +271,7 @@ CLUSTERS: Final = (
         PartitionManager,
         "leads",
         _same_epoch_again,
+        ("power-cut", "power-cut-at-sync"),
     ),
     Mutant(
         "zombie-controller",
@@ -269,6 +279,7 @@ CLUSTERS: Final = (
         fencing,
         "_standing",
         _zombie,
+        ("tree-slow", "kill", "session-expires"),
     ),
     Mutant(
         "half-resignation",
@@ -283,6 +294,7 @@ CLUSTERS: Final = (
         MarkerRequests,
         "_answered",
         _unanswered_is_written,
+        ("killed-ahead",),
     ),
 )
 """Looked for in clusters (``oncelog sim --cluster --plant NAME``)."""

@@ -23,6 +23,8 @@ class Mutant:
     attribute: str
     replace: Callable[[Any], Any]
     """Takes the function that is right, returns the one that is wrong."""
+    faults: tuple[str, ...] = ()
+    """Kinds of faults, in clusters, among which it is looked for."""
 
     def applied(self) -> AbstractContextManager[None]:
         """Break it while the context is open."""

@@ -1,8 +1,9 @@
-"""R4 and R6: what is below a high watermark that anybody was told is on the disk of every member of the in-sync set.
+"""R4 and R6: what is below a high watermark that anybody was told is on the disk of every replica that may be elected.
 
-The set is the tree's at the moment. With ``log.sync.policy=commit`` a record counts from its sync on, so that a power
-cut of all machines at once takes nothing that was acknowledged or read. A member whose disk was lost does not count
-until the set has been without it.
+These are the members of the in-sync set, by the tree at the moment, and those that left it when it became too small, as
+the high watermark stands still then (``elr``, KIP-966). With ``log.sync.policy=commit`` a record counts from its sync
+on, so that a power cut of all machines at once takes nothing that was acknowledged or read; with ``none`` disks are not
+looked at. A replica whose disk was lost, or what it had not synced, does not count until it has been no member.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ MISSING: Final = "R6 not on the disk of every member"
 class InSyncReplicas:
     """High watermarks told, and the replicas that must have what is below. ``disks``: by broker id."""
 
-    def __init__(self, journal: TreeJournal, disks: Mapping[BrokerId, MemoryFiles], report: Report) -> None:
+    def __init__(
+        self, journal: TreeJournal, disks: Mapping[BrokerId, MemoryFiles], report: Report, *, synced: bool = True
+    ) -> None:
         self._journal = journal
+        self._synced = synced
         self._ends = {broker: DurableEnds(files) for broker, files in disks.items()}
         self._report = report
         self._told: dict[tuple[TopicPartition, TopicId], int] = {}
         self._emptied: dict[BrokerId, set[TopicPartition]] = {}
-        """Partitions in whose sets a broker still is, though its disk was lost."""
+        """Partitions of which a broker still counts as a member, though it has lost what it had."""
         journal.on_change.append(self._changed)
 
     def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
@@ -44,26 +48,36 @@ class InSyncReplicas:
     def lost_disk(self, broker: BrokerId, files: MemoryFiles) -> None:
         """A broker has an empty disk now."""
         self._ends[broker] = DurableEnds(files)
-        self._emptied[broker] = {name for name, state in self._journal.partitions() if broker in state.isr}
+        self._lost(broker)
+
+    def lost_power(self, broker: BrokerId) -> None:
+        """A broker's machine is down; without syncs nobody knows what it has kept."""
+        if not self._synced:
+            self._lost(broker)
+
+    def _lost(self, broker: BrokerId) -> None:
+        self._emptied[broker] = {
+            name for name, state in self._journal.partitions() if broker in (*state.isr, *state.elr)
+        }
 
     def members(self, partition: TopicPartition) -> Sequence[BrokerId]:
-        """The members of a partition's in-sync set that have to have everything."""
+        """The replicas of a partition that may be elected, and so have to have everything."""
         state = self._journal.image.partition(partition)
         if state is None:
             return ()
-        return [member for member in state.isr if partition not in self._emptied.get(member, ())]
+        return [member for member in (*state.isr, *state.elr) if partition not in self._emptied.get(member, ())]
 
     def check(self, partition: TopicPartition) -> None:
         """Look at the disks of one partition's members."""
         told = self.high(partition)
-        if not told:
+        if not told or not self._synced:
             return
         for member in self.members(partition):
             ends = self._ends[member]
             end = ends.end(partition)
             if end < told and ends.end_before_changes(partition) < told:
                 what = f"{told} was told, broker {member} has {end} on its disk"
-                self._report(MISSING, f"{partition}: {what}: in sync {list(self.members(partition))}")
+                self._report(MISSING, f"{partition}: {what}: members {list(self.members(partition))}")
 
     def check_all(self) -> None:
         """Look at all partitions that somebody was told of."""
@@ -74,5 +88,5 @@ class InSyncReplicas:
         for broker, partitions in self._emptied.items():
             for partition in list(partitions):
                 state = after.partition(partition)
-                if state is None or broker not in state.isr:
+                if state is None or broker not in (*state.isr, *state.elr):
                     partitions.discard(partition)

@@ -5,22 +5,31 @@ It may look into nodes and disks, which a client cannot; rules about what client
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from oncelog.base.ids import BrokerId, TopicId, TopicPartition
+from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.checkers.cluster.in_sync import InSyncReplicas
-from oncelog.sim.checkers.cluster.replicas import DIFFERS, replicas_agree
+from oncelog.sim.checkers.cluster.producers import PRODUCERS_DIFFER, producers_agree
+from oncelog.sim.checkers.cluster.replicas import DIFFERS, members_agree, replicas_agree
 from oncelog.sim.checkers.cluster.rest import unlike
 from oncelog.sim.checkers.cluster.tree_journal import TreeJournal
 from oncelog.sim.checkers.disk.scan import scan
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
 from oncelog.sim.tree_session import TreeHost
+from oncelog.storage.log.partition_log import PartitionLog
+
+LiveLogs = Mapping[BrokerId, Mapping[TopicPartition, PartitionLog]]
 
 ANOTHER_IMAGE: Final = "R9 image is not the tree"
 LACKING: Final = "R4 live member lacks what was told"
+EARLIER_LIFE: Final = "R3 leads in an epoch of an earlier life"
 LOOKS_BETWEEN_DISKS: Final = 10
+WATCHED_US: Final = 1_000_000
 TOLD_BETWEEN_CHECKS: Final = 8
 """High watermarks told between two looks at disks."""
 
@@ -28,48 +37,109 @@ TOLD_BETWEEN_CHECKS: Final = 8
 class ClusterObserver:
     """See the module. ``violated`` is called with the first thing that is wrong."""
 
-    def __init__(self, brokers: Sequence[BrokerHost], tree: TreeHost, violated: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        brokers: Sequence[BrokerHost],
+        tree: TreeHost,
+        violated: Callable[[str], None],
+        *,
+        synced: bool = True,
+    ) -> None:
         self.brokers = brokers
         self._violated = violated
         self._kernel = tree.kernel
         self.journal = TreeJournal(tree.tree, self._report_soon)
         self.in_sync = InSyncReplicas(
-            self.journal, {BrokerId(broker.broker_id): broker.files for broker in brokers}, self._report
+            self.journal,
+            {BrokerId(broker.broker_id): broker.files for broker in brokers},
+            self._report,
+            synced=synced,
         )
         self._told = 0
         self._looks = 0
+        self._watched: dict[TopicPartition, int] = {}
+        """Partitions that somebody has joined lately, and until when (µs) they are looked at each time."""
+        self.journal.on_change.append(self._changed)
         for broker in brokers:
-            broker.tell_of_lost_disk(lambda broker=broker: self._lost_disk(broker))  # type: ignore[misc]  # bound now
+            broker.tell_of_lost_disk(partial(self._lost_disk, broker))
+            broker.tell_of_start(partial(self._started, broker))
 
     def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
         """A client was told of a high watermark."""
         self.in_sync.told(partition, topic_id, offset)
         self._told += 1
-        if self._told % TOLD_BETWEEN_CHECKS == 0:
+        if self._told % TOLD_BETWEEN_CHECKS == 0 or self._watched.get(partition, 0) > self._kernel.now_us:
             self.in_sync.check(partition)
 
     def look(self) -> None:
         """Compare the logs of live members with what was told; now and then nodes with the tree, too, and disks with
         the high watermarks of leaders."""
         self._looks += 1
-        logs = {BrokerId(one.broker_id): one.node.logs.logs for one in self.brokers if one.is_up}
+        logs = self._live_logs()
         for partition, _ in self.journal.partitions():
-            told, topic_id = self.in_sync.high(partition), self.journal.image.topics[partition.topic].topic_id
-            for member in self.in_sync.members(partition) if told else ():
-                log = logs.get(member, {}).get(partition)
-                if log is not None and log.topic_id == topic_id and log.log_end_offset < told:
-                    what = f"{told} was told, broker {member} has {log.log_end_offset}"
-                    self._report(LACKING, f"{partition}: {what}")
+            self._check_lengths(partition, logs)
+        for broker in self.brokers:
+            if broker.is_up:
+                self._check_leaderships(broker)
         if self._looks % LOOKS_BETWEEN_DISKS == 0:
-            self._look_at_all()
+            self._look_at_all(logs)
 
-    def _look_at_all(self) -> None:
+    def _live_logs(self) -> LiveLogs:
+        return {BrokerId(one.broker_id): one.node.logs.logs for one in self.brokers if one.is_up}
+
+    def _check_lengths(self, partition: TopicPartition, logs: LiveLogs) -> None:
+        told, topic_id = self.in_sync.high(partition), self.journal.image.topics[partition.topic].topic_id
+        for member in self.in_sync.members(partition) if told else ():
+            log = logs.get(member, {}).get(partition)
+            if log is not None and log.topic_id == topic_id and log.log_end_offset < told:
+                what = f"{told} was told, broker {member} has {log.log_end_offset}"
+                self._report(LACKING, f"{partition}: {what}")
+
+    def _look_at_all(self, logs: LiveLogs) -> None:
         for broker in self.brokers:
             if broker.is_up:
                 self._compare_image(broker)
                 for partition, topic_id, offset in self._led(broker):
                     self.in_sync.told(partition, topic_id, offset)
         self.in_sync.check_all()
+        for partition, state in self.journal.partitions():
+            replicas = {member: logs[member][partition] for member in state.isr if partition in logs.get(member, {})}
+            for instance in producers_agree(partition, replicas):
+                self._report(PRODUCERS_DIFFER, instance)
+
+    def _changed(self, before: ClusterImage, after: ClusterImage) -> None:
+        """Look at once where somebody has joined an in-sync set, and each time for a while."""
+        if after.topics is before.topics:
+            return
+        for name, topic in after.topics.items():
+            known = before.topics.get(name)
+            if known is None or known is topic or known.topic_id != topic.topic_id:
+                continue
+            for index, (old, new) in enumerate(zip(known.partitions, topic.partitions, strict=False)):
+                if set(new.isr) - set(old.isr):
+                    partition = TopicPartition(name, index)
+                    self._watched[partition] = self._kernel.now_us + WATCHED_US
+                    self._kernel.soon(self._check_joined, partition)
+
+    def _check_joined(self, partition: TopicPartition) -> None:
+        if self.journal.image.has_partition(partition):
+            self.in_sync.check(partition)
+            self._check_lengths(partition, self._live_logs())
+
+    def _started(self, broker: BrokerHost) -> None:
+        if broker.is_up:
+            self._check_leaderships(broker)
+
+    def _check_leaderships(self, broker: BrokerHost) -> None:
+        """R3: whoever leads was elected in its present registration; records of an earlier life may be lost."""
+        cluster = broker.node.cluster
+        for led in broker.node.partitions.leader_logs():
+            state = cluster.image.partition(led.partition)
+            if state is None or not led.replicas.has_followers or led.leader_epoch != state.leader_epoch:
+                continue
+            if state.leader_broker_epoch not in (cluster.broker_epoch, UNKNOWN_BROKER_EPOCH):
+                what = f"broker {broker.broker_id} of registration {cluster.broker_epoch} leads in {led.leader_epoch}"
+                self._report(EARLIER_LIFE, f"{led.partition}: {what}, elected in {state.leader_broker_epoch}")
 
     def only_on(self, broker: BrokerHost) -> list[str]:
         """Partitions that no other broker has."""
@@ -86,7 +156,7 @@ class ClusterObserver:
     def compare_disks(self) -> None:
         """R2 over all disks as they are now, whether brokers run or not."""
         disks = {BrokerId(broker.broker_id): scan(broker.files) for broker in self.brokers}
-        for instance in replicas_agree(disks):
+        for instance in (*replicas_agree(disks), *members_agree(disks, self.in_sync.members, self.in_sync.high)):
             self._report(DIFFERS, instance)
 
     def unlike(self) -> list[tuple[str, str]]:
@@ -111,6 +181,10 @@ class ClusterObserver:
         expected = self.journal.images.get(cluster.position)
         if expected is None or expected != cluster.image:
             self._report(ANOTHER_IMAGE, f"broker {broker.broker_id} at position {cluster.position}")
+
+    def lost_power(self, broker: BrokerHost) -> None:
+        """A machine is down, and what it had not synced may be gone."""
+        self.in_sync.lost_power(BrokerId(broker.broker_id))
 
     def _lost_disk(self, broker: BrokerHost) -> None:
         self.in_sync.lost_disk(BrokerId(broker.broker_id), broker.files)

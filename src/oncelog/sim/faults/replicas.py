@@ -1,0 +1,170 @@
+"""Faults that wait for the moment at which replication is weakest: a member joins, or a leader is ahead of all others.
+
+By chance alone these moments are rare: a set grows, and its leader learns of it, within milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import BrokerId
+from oncelog.core.controller import layout
+from oncelog.ports import CommittedChange
+from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.network.conditions import NetworkConditions
+from oncelog.sim.tree_session import HEARTBEATS, TREE
+from oncelog.sim.world import World
+
+LONGEST_WAIT_S: Final = 15.0
+"""For a member to join."""
+
+
+class _Join(NamedTuple):
+    """Replicas that have joined an in-sync set, and its leader."""
+
+    leader: BrokerId
+    joined: frozenset[BrokerId]
+
+
+async def _next_join(world: World, among: frozenset[int]) -> _Join | None:
+    """Wait for a set that one of ``among`` joins; None when none does for long."""
+    tree = world.tree.tree
+    session = tree.session()
+    known = {
+        node.path: layout.read_state(node.path, node.value, node.version)
+        for node in session.subtree(layout.TOPICS)
+        if node.path.endswith("/state")
+    }
+    found: asyncio.Future[_Join] = asyncio.get_running_loop().create_future()
+
+    def changed(change: CommittedChange) -> None:
+        for path, value, version in change.changes:
+            if not path.startswith(layout.TOPICS) or not path.endswith("/state") or value is None:
+                continue
+            state = layout.read_state(path, value, version)
+            before, known[path] = known.get(path), state
+            joined = frozenset(state.isr) - frozenset(state.isr if before is None else before.isr)
+            if before is not None and before.leader_epoch == state.leader_epoch and joined & among:
+                world.kernel.soon(_resolve, found, _Join(state.leader, joined))
+
+    session.follow(session.position(), changed)
+    try:
+        async with asyncio.timeout(LONGEST_WAIT_S):
+            return await found
+    except TimeoutError:
+        return None
+    finally:
+        session.close()
+
+
+def _resolve(found: asyncio.Future[_Join], join: _Join) -> None:
+    if not found.done():
+        found.set_result(join)
+
+
+async def _killed_ahead(world: World, fault: Fault) -> None:
+    """A broker is cut off from the others while clients still write to it, and dies before anybody takes it out of the
+    in-sync sets: it comes back with records that nobody else has (KIP-101)."""
+    broker = await _cut_and_killed(world, fault)
+    if broker is not None:
+        await span(fault)
+        _come_back(broker)
+
+
+async def _returns_ahead(world: World, fault: Fault) -> None:
+    """The same, while the others copy from each other slowly: it finds a leader whose log is longer than its own and
+    parts from it above the high watermark; and it stands still in the instant in which it is in sync."""
+    broker = await _cut_and_killed(world, fault)
+    if broker is None:
+        return
+    others = [other.name for other in world.brokers if other is not broker]
+    pairs = [(one, other) for one in others for other in others if one != other]
+    for pair in pairs:
+        world.network.set_conditions(*pair, NetworkConditions(300_000, 1_000_000))
+    await span(fault)
+    _come_back(broker)
+    await _freeze_at_join(world, fault, broker)
+    for pair in pairs:
+        world.network.set_conditions(*pair, None)
+
+
+async def _cut_and_killed(world: World, fault: Fault) -> BrokerHost | None:
+    """Cut a broker off from the others, kill it or its power, and end the cut; None if another fault has it."""
+    broker = broker_of(world, fault)
+    if broker.stays_down or not broker.is_up:
+        return None
+    others = [other.name for other in world.brokers if other is not broker]
+    pairs = [pair for other in others for pair in ((broker.name, other), (other, broker.name))]
+    for pair in pairs:
+        world.network.cut(*pair)
+    await asyncio.sleep((100 + fault.choice % 900) / 1_000)
+    is_mine = not broker.stays_down
+    if is_mine:
+        broker.stays_down = True
+        if fault.choice & 1:
+            broker.kill()
+        else:
+            broker.lose_power()
+    for pair in pairs:
+        world.network.heal(*pair)
+    return broker if is_mine else None
+
+
+async def _joiner_frozen(world: World, fault: Fault) -> None:
+    """A broker is killed and comes back, and stands still in the instant in which it is in sync again."""
+    broker = await _killed(world, fault)
+    if broker is None:
+        return
+    await _freeze_at_join(world, fault, broker)
+
+
+async def _freeze_at_join(world: World, fault: Fault, broker: BrokerHost) -> None:
+    if await _next_join(world, frozenset({broker.broker_id})) is not None:
+        broker.freeze()
+        await asyncio.sleep((200 + fault.choice % 4_000) / 1_000)
+        broker.thaw()
+
+
+async def _join_unheard(world: World, fault: Fault) -> None:
+    """A broker is killed and comes back; when it is in sync again, nobody tells the leader, who does not know whether
+    its commit was carried out, and the broker copies slowly."""
+    broker = await _killed(world, fault)
+    if broker is None:
+        return
+    join = await _next_join(world, frozenset({broker.broker_id}))
+    if join is None:
+        return
+    leader = world.brokers[join.leader - 1].name
+    world.network.cut(TREE, leader)
+    world.network.set_conditions(leader, broker.name, NetworkConditions(500_000, 1_500_000))
+    await asyncio.sleep((world.tree.timeout_ms or 0) / HEARTBEATS / 1_000 + (200 + fault.choice % 4_000) / 1_000)
+    world.network.heal(TREE, leader)
+    world.network.set_conditions(leader, broker.name, None)
+
+
+async def _killed(world: World, fault: Fault) -> BrokerHost | None:
+    """Kill a broker for the span; None if another fault has it."""
+    broker = broker_of(world, fault)
+    if broker.stays_down:
+        return None
+    broker.stays_down = True
+    broker.kill()
+    await span(fault)
+    _come_back(broker)
+    return broker
+
+
+def _come_back(broker: BrokerHost) -> None:
+    broker.stays_down = False
+    broker.start_until_up()
+
+
+REPLICAS: Final[Mapping[str, Kind]] = {
+    "join-unheard": _join_unheard,
+    "joiner-frozen": _joiner_frozen,
+    "killed-ahead": _killed_ahead,
+    "returns-ahead": _returns_ahead,
+}
