@@ -16,7 +16,7 @@ BLOCK = re.compile(r"```python\n# (?P<name>\w+\.py)\n(?P<text>.*?)```", re.DOTAL
 TESTS = [
     "test_app.py",
     "test_cluster.py",
-    "test_security.py",
+    "test_security.py test_secured_fixtures.py",
     "test_faults.py test_fixture.py test_own_broker.py test_time.py",
     "test_simulated.py",
 ]

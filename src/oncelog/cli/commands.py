@@ -43,7 +43,8 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     "explain": SubCommand("oncelog.cli.explain:app", "Explain why a group, topic, producer or transaction is stuck."),
     "acl": SubCommand("oncelog.cli.acl:app", "List, allow, deny, remove and explain access control lists."),
     "security": SubCommand(
-        "oncelog.cli.security:app", "Make certificates and properties for a secured broker (needs oncelog[security])."
+        "oncelog.cli.security:app",
+        "Make the files of a secured broker (needs oncelog[security]); add and delete users.",
     ),
     "txn": SubCommand("oncelog.cli.txn:app", "Find, explain and end hanging transactions."),
     "log": SubCommand("oncelog.cli.log:app", "Look into data directories, offline; import those of Kafka 0.7."),

@@ -1,4 +1,4 @@
-"""``oncelog security``: the files of a secured broker and its clients, made offline. Needs ``oncelog[security]``."""
+"""``oncelog security``: the files of a secured broker and its clients (``oncelog[security]``), and its users."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
+from oncelog.cli import security_users
 from oncelog.cli.options import AsJson, new_app
 from oncelog.cli.output import print_json
 
 if TYPE_CHECKING:
     from oncelog.security.setup import Made
 
-app = new_app("Make a private authority, certificates and properties for a secured broker and its clients.")
+app = new_app("Make certificates and properties for a secured broker and its clients; add, list and delete users.")
+app.add_typer(security_users.app, name="user")
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A directory that oncelog security init made.")]
 Hosts = Annotated[

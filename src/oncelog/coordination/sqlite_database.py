@@ -53,6 +53,7 @@ def open_database(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     connections: list[sqlite3.Connection] = []
     try:
         with _one_process_at_a_time(path):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # credentials are in it
             connections.append(_connect(path))
             _prepare(connections[0], path)
             connections.append(_connect(path))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from oncelog.base.scram_salts import SALT_BITS, salt_text
 from oncelog.core.sasl.initial_users import initial_user_text
 from oncelog.core.sasl.scram_credentials import credential_of
 from oncelog.security.authority import LIFETIME, Authority, CertificateFacts, NotAnAuthority, facts_of
@@ -202,7 +203,7 @@ def replace(path: Path, text: str) -> None:
 
 
 def _initial_user(name: str, password: str) -> str:
-    credential = credential_of(MECHANISM, password, secrets.token_hex(16).encode(), ITERATIONS)
+    credential = credential_of(MECHANISM, password, salt_text(secrets.randbits(SALT_BITS)), ITERATIONS)
     return initial_user_text(name, MECHANISM, credential)
 
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from oncelog.cli.cluster.configuration import TREE, TREE_FILE
 from oncelog.cli.cluster.up import DEFAULT_DIRECTORY
+
+if TYPE_CHECKING:
+    from oncelog.coordination.zookeeper import ZooKeeperTree
 
 _SESSION_MS: Final = 18_000
 """Apache Kafka's default of ``zookeeper.session.timeout.ms``."""
@@ -35,6 +38,12 @@ def adopt(
         str | None,
         typer.Option("--zookeeper", metavar="CONNECT", help="The cluster is in ZooKeeper: host:port,host:port/path."),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="The broker's server.properties: TLS and login at ZooKeeper, its ACLs."
+        ),
+    ] = None,
 ) -> None:
     """Make a broker that was alone the first of a cluster; its topics are the cluster's.
 
@@ -49,17 +58,20 @@ def adopt(
       oncelog cluster adopt oncelog-data
       oncelog cluster up
       oncelog cluster adopt oncelog-data --zookeeper zk1:2181,zk2:2181,zk3:2181/oncelog
+      oncelog cluster adopt oncelog-data --zookeeper zk1:2281/oncelog --config server.properties
       oncelog serve --data-dir oncelog-data -o zookeeper.connect=zk1:2181,zk2:2181,zk3:2181/oncelog
     """
     if zookeeper is not None:
         if data_dir is not None:
             raise typer.BadParameter("the cluster is either on this machine or in ZooKeeper", param_hint="--data-dir")
-        count = move_to_zookeeper(directory.absolute(), zookeeper)
+        count = move_to_zookeeper(directory.absolute(), zookeeper, config)
         typer.echo(
             f"{count:,} nodes are in ZooKeeper, and the topics of {directory} are those of the cluster in ZooKeeper: "
             f"oncelog serve --data-dir {directory} -o zookeeper.connect={zookeeper}"
         )
         return
+    if config is not None:
+        raise typer.BadParameter("it is for a cluster in ZooKeeper", param_hint="--config")
     place_of_all = data_dir or DEFAULT_DIRECTORY
     try:
         place = move_in(directory.absolute(), place_of_all.absolute())
@@ -83,31 +95,29 @@ def move_in(directory: Path, cluster: Path) -> Path:
     if place != directory:
         if place.exists():
             raise typer.BadParameter(f"{place} exists already; choose another --data-dir")
-        cluster.mkdir(parents=True, exist_ok=True)
+        cluster.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.rename(place)
     _remove_locks(place)
     (place / TREE_FILE).rename(tree)
     return place
 
 
-def move_to_zookeeper(directory: Path, connect: str) -> int:
-    """Copy the tree of a data directory into ZooKeeper, and set its file aside; the number of nodes. Raises
-    BadParameter, or Exit with 1 when ZooKeeper cannot be reached: the directory is as before then."""
+def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None) -> int:
+    """Copy the tree of a data directory into ZooKeeper, which is reached as ``config`` says, and set its file aside;
+    the number of nodes. Raises BadParameter, or Exit with 1 when ZooKeeper cannot be reached: the directory is as
+    before then."""
     from oncelog.cli.cluster.tree_copy import CopyRefused, copy_tree
     from oncelog.coordination.sqlite import SqliteTree
     from oncelog.ports import OutcomeUnknown, SessionLost, TreeUnavailable
     from oncelog.runtime.data_directory import ADOPTED_TREE
 
-    try:
-        from oncelog.coordination.zookeeper import ZooKeeperTree
-    except ModuleNotFoundError:
-        raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
+    zookeeper = _zookeeper(connect, config)
     with _alone(directory):
         try:
             with (
                 closing(SqliteTree(directory / TREE_FILE)) as tree,
                 closing(tree.session()) as source,
-                closing(ZooKeeperTree(connect, _SESSION_MS).session()) as target,
+                closing(zookeeper.session()) as target,
             ):
                 count = copy_tree(source, target, _tell_progress)
         except CopyRefused as refused:
@@ -118,6 +128,23 @@ def move_to_zookeeper(directory: Path, connect: str) -> int:
         (directory / TREE_FILE).rename(directory / ADOPTED_TREE)
         _remove_locks(directory)
     return count
+
+
+def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
+    """The tree in ZooKeeper; nothing is connected yet. Raises BadParameter."""
+    from oncelog.node.assembly import StartRefused
+    from oncelog.node.settings import BrokerConfig, ConfigError, parse_properties
+    from oncelog.runtime.config_providers import resolve_references
+
+    try:
+        from oncelog.runtime.zookeeper import open_zookeeper_tree
+    except ModuleNotFoundError:
+        raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
+    try:
+        text = "" if config is None else config.read_text(encoding="utf-8")
+        return open_zookeeper_tree(BrokerConfig(resolve_references(parse_properties(text))), connect, _SESSION_MS)
+    except (OSError, UnicodeDecodeError, ConfigError, StartRefused) as error:
+        raise typer.BadParameter(str(error), param_hint="--config") from None
 
 
 def _tell_progress(done: int, total: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import typer
 from oncelog.cli.cluster.processes import BrokerPlan
 
 HOST: Final = "127.0.0.1"
+PLAINTEXT: Final = "PLAINTEXT"
 OURS: Final = (
     "node.id",
     "broker.id",
@@ -38,8 +40,11 @@ def defaults(brokers: int) -> dict[str, str]:
     return values
 
 
-def plan_brokers(directory: Path, brokers: int, base_port: int, values: Mapping[str, str]) -> list[BrokerPlan]:
-    """Write the properties file of each broker, and make the directory.
+def plan_brokers(
+    directory: Path, brokers: int, base_port: int, values: Mapping[str, str], listeners: Sequence[str] = (PLAINTEXT,)
+) -> list[BrokerPlan]:
+    """Write the properties file of each broker, and make the directory. The first listener of all brokers comes at
+    ``base_port``, the next behind them.
 
     Raises BadParameter for the data of a broker that was alone: without its tree they would belong to no topic.
     """
@@ -51,7 +56,7 @@ def plan_brokers(directory: Path, brokers: int, base_port: int, values: Mapping[
                 f"oncelog cluster adopt {alone.parent} --data-dir {directory}",
                 param_hint="--data-dir",
             )
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     plans = []
     for broker_id in range(1, brokers + 1):
         plan = BrokerPlan(
@@ -60,16 +65,44 @@ def plan_brokers(directory: Path, brokers: int, base_port: int, values: Mapping[
             directory / f"broker-{broker_id}.log",
             directory / str(broker_id),
         )
-        port = base_port + broker_id - 1 if base_port else 0
+        ports = [base_port and base_port + place * brokers + broker_id - 1 for place in range(len(listeners))]
         own = {
             "node.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in zip(listeners, ports, strict=True)),
             "log.dirs": str(plan.data_directory),
             "oncelog.tree.path": str(directory / TREE),
         }
-        plan.properties.write_text(properties_text({**values, **own}), encoding="utf-8")
+        _write(plan.properties, properties_text({**values, **own}))
         plans.append(plan)
     return plans
+
+
+def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The settings of a broker that ``oncelog security init`` made in a directory, and the names of its listeners; the
+    directory is made that way if it is not there. Raises BadParameter."""
+    from oncelog.node.settings import parse_properties
+    from oncelog.security.setup import Wanted, set_up
+
+    path = directory / "server.properties"
+    try:
+        if not directory.exists():
+            set_up(directory, Wanted(port=port))
+        values = parse_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise typer.BadParameter(
+            f"cannot read {path}: {reason}; oncelog security init makes such a directory", param_hint="--security"
+        ) from None
+    names = [each.partition("://")[0].strip() for each in values.get("listeners", "").split(",")]
+    return {key: value for key, value in values.items() if key not in OURS}, tuple(filter(None, names))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read: settings have secrets in them."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(text)
 
 
 def properties_text(values: Mapping[str, str]) -> str:

@@ -37,6 +37,12 @@ def up(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting of all; wins over --config.")
     ] = None,
+    security: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="TLS, logins and ACLs by the files of oncelog security init DIR; made if missing."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when they are up.")] = False,
 ) -> None:
     """Run a cluster of brokers on this machine until Ctrl-C or SIGTERM: a process each, on loopback.
@@ -44,23 +50,30 @@ def up(
     Prints their addresses on one line when all have joined. Topics get three replicas (with fewer brokers: as many),
     and with three brokers acks=all needs two of them; --set default.replication.factor and min.insync.replicas change
     it. A broker that ends is told of and not started again: `oncelog serve --config DIR/broker-2.properties`
-    brings it back. What the brokers say is in DIR/broker-1.log and so on.
+    brings it back. With --security clients log in as DIR/client.properties says, and brokers reach each other by
+    certificates, on ports behind those for clients. What the brokers say is in DIR/broker-1.log and so on.
 
     \b
     Examples:
       oncelog cluster up
       oncelog cluster up --brokers 3 --data-dir /var/lib/oncelog --base-port 19092
+      oncelog cluster up --security secured   # clients: --command-config secured/client.properties
       oncelog cluster up -n 3 --base-port 0 --json --set log.retention.hours=24
     """
-    from oncelog.cli.cluster.configuration import plan_brokers
+    from oncelog.cli.cluster.configuration import PLAINTEXT, plan_brokers, secured
     from oncelog.cli.cluster.processes import BrokerProcesses
 
-    plans = plan_brokers(data_dir.absolute(), brokers, base_port, _settings(brokers, config, set_))
+    settings, client = _settings(brokers, config, set_), None
+    listeners: tuple[str, ...] = (PLAINTEXT,)
+    if security is not None:
+        base, listeners = secured(security.absolute(), base_port or DEFAULT_PORT)
+        settings, client = base | settings, security.absolute() / "client.properties"
+    plans = plan_brokers(data_dir.absolute(), brokers, base_port, settings, listeners)
     with BrokerProcesses() as processes:
         try:
             for plan in plans:
                 processes.start(plan)
-            addresses = _wait_ready(processes, plans)
+            addresses = _wait_ready(processes, plans, client)
             _tell(processes, plans, addresses, as_json)
             _watch(processes, plans)
         except KeyboardInterrupt:
@@ -91,7 +104,7 @@ def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict
     return defaults(brokers) | given
 
 
-def _wait_ready(processes: BrokerProcesses, plans: list[BrokerPlan]) -> dict[int, str]:
+def _wait_ready(processes: BrokerProcesses, plans: list[BrokerPlan], client: Path | None) -> dict[int, str]:
     """The addresses of all brokers, once each knows of all. Raises Exit with 1 when one ends instead."""
     from oncelog.cli.cluster.processes import Ended
 
@@ -109,7 +122,7 @@ def _wait_ready(processes: BrokerProcesses, plans: list[BrokerPlan]) -> dict[int
         wait_for_next()
     deadline = time.monotonic() + _JOIN_S
     for address in addresses.values():
-        while not _knows_all(address, addresses):
+        while not _knows_all(address, addresses, client):
             if len(processes.running()) < len(plans):
                 wait_for_next()
             if time.monotonic() > deadline:
@@ -120,13 +133,13 @@ def _wait_ready(processes: BrokerProcesses, plans: list[BrokerPlan]) -> dict[int
     return dict(sorted(addresses.items()))
 
 
-def _knows_all(address: str, addresses: dict[int, str]) -> bool:
+def _knows_all(address: str, addresses: dict[int, str], config: Path | None) -> bool:
     from oncelog.admin.cluster import registered_brokers
     from oncelog.cli.options import open_client
     from oncelog.client.errors import ClientError
 
     try:
-        with open_client(address) as client:
+        with open_client(address, None, config) as client:
             there = {one.broker_id: f"{one.host}:{one.port}" for one in registered_brokers(client) if not one.is_fenced}
     except ClientError:
         return False

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from oncelog.base.scram_salts import SALT_BITS, salt_text
 from oncelog.core.sasl.exchange import SCRAM_SHA_256, SCRAM_SHA_512
 
 HASHES: Final = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
@@ -23,8 +24,6 @@ CODES: Final = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
-_SALT_BITS: Final = 130
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class DamagedCredential(Exception):
@@ -92,18 +91,9 @@ def credential_of_nobody(secret: bytes, mechanism: str, user: str, iterations: i
     """The credential that a name without one is answered with; no password fits it."""
     name = HASHES[mechanism]
     seed = f"{mechanism}\0{user}".encode()
-    number = int.from_bytes(hmac.digest(secret, b"salt\0" + seed, "sha256")) >> (256 - _SALT_BITS)
+    number = int.from_bytes(hmac.digest(secret, b"salt\0" + seed, "sha256")) >> (256 - SALT_BITS)
     stored_key, server_key = (hmac.digest(secret, kind + seed, name) for kind in (b"stored\0", b"server\0"))
     return ScramCredential(salt_text(number), stored_key, server_key, iterations)
-
-
-def salt_text(number: int) -> bytes:
-    """A salt as Apache Kafka's tools make it of a random number of 130 bits: in base 36."""
-    digits = ""
-    while number:
-        number, digit = divmod(number, len(_DIGITS))
-        digits = _DIGITS[digit] + digits
-    return digits.encode() or b"0"
 
 
 def _base64(data: bytes) -> str:

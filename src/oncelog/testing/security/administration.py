@@ -1,9 +1,7 @@
-"""What a super user asks of the brokers: users, and access control lists, by the requests of Apache Kafka's tools."""
+"""The access control lists that a super user makes for a test, by the request of Apache Kafka's tools."""
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,44 +9,13 @@ from oncelog.base.acls import CLUSTER_NAME, WILDCARD, Operation, PatternType, Pe
 from oncelog.base.errors import ErrorCode
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
-from oncelog.wire.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
-ITERATIONS: Final = 4096
-_MECHANISMS: Final = {1: "sha256", 2: "sha512"}
 _TYPES: Final = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
     "transactional_id": ResourceType.TRANSACTIONAL_ID,
 }
-
-
-def set_password(client: Client, user: str, password: str) -> None:
-    """Give a user SCRAM credentials of both mechanisms; one request each, as a request may name a user once. Raises
-    BrokerRefused."""
-    for mechanism, name in _MECHANISMS.items():
-        salt = secrets.token_hex(16).encode()
-        salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, ITERATIONS)
-        upsertion = ScramCredentialUpsertion(
-            name=user, mechanism=mechanism, iterations=ITERATIONS, salt=salt, salted_password=salted
-        )
-        _alter_users(client, AlterUserScramCredentialsRequest(upsertions=[upsertion]), user)
-
-
-def remove_password(client: Client, user: str) -> None:
-    """Delete a user's SCRAM credentials. Raises BrokerRefused."""
-    for mechanism in _MECHANISMS:
-        deletion = ScramCredentialDeletion(name=user, mechanism=mechanism)
-        _alter_users(client, AlterUserScramCredentialsRequest(deletions=[deletion]), user)
-
-
-def _alter_users(client: Client, request: AlterUserScramCredentialsRequest, user: str) -> None:
-    response = client.request(request, broker="controller")
-    _check([(one.error_code, one.error_message) for one in response.results], f"credentials of user {user}")
 
 
 def acl_creations(

@@ -14,14 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from oncelog.admin.scram_users import MECHANISMS, delete_credentials, set_password
 from oncelog.client.blocking.client import Client
 from oncelog.runtime.server import Server
-from oncelog.testing.security.administration import (
-    acl_creations,
-    create_acls,
-    remove_password,
-    set_password,
-)
+from oncelog.testing.security.administration import acl_creations, create_acls
 from oncelog.testing.security.certificates import Certificates
 from oncelog.testing.security.client_config import User, java_config, librdkafka_config
 from oncelog.testing.security.issuer import TokenIssuer
@@ -89,7 +85,7 @@ class Security:
         self._user(user)
         del self._users[user]
         if self.kind is Kind.SCRAM:
-            self._administrate(lambda client: remove_password(client, user))
+            self._administrate(lambda client: delete_credentials(client, user, tuple(MECHANISMS)))
         elif self.kind is Kind.PLAIN:
             del self.passwords[user]
         else:

@@ -6,6 +6,7 @@ import base64
 
 import pytest
 
+from oncelog.base.scram_salts import salt_text
 from oncelog.client.errors import AuthenticationFailed
 from oncelog.client.machine.scram import Scram
 from oncelog.core.sasl.exchange import Login, LoginRefused
@@ -16,7 +17,6 @@ from oncelog.core.sasl.scram_credentials import (
     credential_of,
     credential_of_nobody,
     read_credential,
-    salt_text,
     usual_iterations,
 )
 from oncelog.core.sasl.scram_users import credential_for, iterations_shown

@@ -1,0 +1,95 @@
+"""Users that log in by SCRAM: list, make, change and delete their credentials, on any cluster (KIP-554).
+
+The rule: a password does not leave this process; brokers are sent what it is checked by, salted and iterated here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.scram_salts import SALT_BITS, salt_text
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused
+from oncelog.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+
+MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Kafka's number of each mechanism."""
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+"""Of what brokers take; Apache Kafka's, too."""
+_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_NAMES: Final = {number: name for name, number in MECHANISMS.items()}
+
+
+class Credential(NamedTuple):
+    """A credential of a user, without anything that would be secret."""
+
+    user: str
+    mechanism: str
+    iterations: int
+
+
+def list_credentials(client: Client, users: Collection[str] | None = None) -> list[Credential]:
+    """The credentials of these users, or of all, by user and mechanism; a user without any is left out. Raises
+    BrokerRefused."""
+    names = None if users is None else [UserName(name=name) for name in sorted(users)]
+    response = client.request(DescribeUserScramCredentialsRequest(users=names))
+    if response.error_code != ErrorCode.NONE:
+        raise BrokerRefused(response.error_code, "SCRAM users", response.error_message)
+    found: list[Credential] = []
+    for result in response.results:
+        if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+            continue
+        _check(result.user, result.error_code, result.error_message)
+        for info in result.credential_infos:
+            mechanism = _NAMES.get(info.mechanism, f"mechanism {info.mechanism}")
+            found.append(Credential(result.user, mechanism, info.iterations))
+    return sorted(found)
+
+
+def set_password(
+    client: Client,
+    user: str,
+    password: str,
+    mechanisms: Sequence[str] = tuple(MECHANISMS),
+    iterations: int = MIN_ITERATIONS,
+) -> None:
+    """Give a user a password, or another one, by each of these mechanisms: a request each, as one may name a user once.
+    Raises BrokerRefused, and ValueError for an empty password."""
+    if not password:
+        raise ValueError("a password is not empty")
+    for mechanism in mechanisms:
+        salt = salt_text(secrets.randbits(SALT_BITS))
+        salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, iterations)
+        upsertion = ScramCredentialUpsertion(
+            name=user, mechanism=MECHANISMS[mechanism], iterations=iterations, salt=salt, salted_password=salted
+        )
+        _alter(client, AlterUserScramCredentialsRequest(upsertions=[upsertion]), user)
+
+
+def delete_credentials(client: Client, user: str, mechanisms: Sequence[str]) -> None:
+    """Delete a user's credentials of these mechanisms; connections that are there stay until they log in again. Raises
+    BrokerRefused."""
+    for mechanism in mechanisms:
+        deletion = ScramCredentialDeletion(name=user, mechanism=MECHANISMS[mechanism])
+        _alter(client, AlterUserScramCredentialsRequest(deletions=[deletion]), user)
+
+
+def _alter(client: Client, request: AlterUserScramCredentialsRequest, user: str) -> None:
+    response = client.request(request, broker="controller")
+    for result in response.results:
+        _check(user, result.error_code, result.error_message)
+
+
+def _check(user: str, code: int, message: str | None) -> None:
+    if code != ErrorCode.NONE:
+        raise BrokerRefused(code, f"credentials of user {user}", message)

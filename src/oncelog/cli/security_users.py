@@ -1,0 +1,172 @@
+"""``oncelog security user``: users that log in by a password (SCRAM), on any cluster.
+
+The rule: a password is never an argument, which everybody on the host can see. It is asked for, or read from a file or
+the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, new_app, open_client
+from oncelog.cli.output import print_json, print_table
+
+app = new_app("Add, list and delete users that log in by a password (SCRAM).")
+
+
+class Mechanism(Enum):
+    """The mechanisms by their names on the command line."""
+
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+
+User = Annotated[str, typer.Argument(metavar="NAME", help="The user; User:NAME in access control lists.")]
+_MAX_PASSWORD_BYTES: Final = 4096
+
+
+@app.command()
+def add(
+    name: User,
+    mechanisms: Annotated[
+        list[Mechanism] | None,
+        typer.Option("--mechanism", help="By which it may log in; may be repeated. [default: both]"),
+    ] = None,
+    iterations: Annotated[
+        int, typer.Option(min=4096, max=16384, metavar="N", help="More make a stolen credential harder to use.")
+    ] = 8192,
+    password_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The password is the first line of it; '-': of stdin.")
+    ] = None,
+    password_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The password is this variable of the environment.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a user, or give one another password; it is asked for, unless a file or the environment has it.
+
+    The user may do nothing until access control lists allow it something: oncelog acl allow.
+
+    \b
+    Examples:
+      oncelog security user add alice
+      oncelog security user add billing --password-file /run/secrets/billing
+      BILLING_PASSWORD=… oncelog security user add billing --password-env BILLING_PASSWORD --mechanism SCRAM-SHA-512
+    """
+    from oncelog.admin.scram_users import list_credentials, set_password
+
+    wanted = [each.value for each in mechanisms or Mechanism]
+    password = _password(name, password_file, password_env)
+    with open_client(bootstrap, properties, command_config) as client:
+        set_password(client, name, password, wanted, iterations)
+        rows = list_credentials(client, [name])
+    if as_json:
+        print_json(rows)
+        return
+    print(f"User:{name} logs in by {' and '.join(row.mechanism for row in rows)}")
+
+
+@app.command("list")
+def list_(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Only these.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """List users and the mechanisms by which they log in; nothing that is secret.
+
+    \b
+    Examples:
+      oncelog security user list
+      oncelog security user list alice billing --json
+    """
+    from oncelog.admin.scram_users import list_credentials
+
+    with open_client(bootstrap, properties, command_config) as client:
+        rows = list_credentials(client, names or None)
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(("user", "mechanism", "iterations"), rows)
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="The users.")],
+    mechanisms: Annotated[
+        list[Mechanism] | None,
+        typer.Option("--mechanism", help="Only this one of theirs; may be repeated. [default: all]"),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete users. Connections that are there stay until they log in again (connections.max.reauth.ms); their entries
+    in access control lists stay, too.
+
+    \b
+    Examples:
+      oncelog security user delete alice
+      oncelog security user delete alice --mechanism SCRAM-SHA-256
+    """
+    from oncelog.admin.scram_users import delete_credentials, list_credentials
+
+    only = {each.value for each in mechanisms or Mechanism}
+    with open_client(bootstrap, properties, command_config) as client:
+        there = [row for row in list_credentials(client, names) if row.mechanism in only]
+        unknown = sorted(set(names) - {row.user for row in there})
+        if unknown:
+            raise typer.BadParameter(f"no credential of {', '.join(unknown)}; nothing was deleted", param_hint="NAME")
+        for row in there:
+            delete_credentials(client, row.user, [row.mechanism])
+    if as_json:
+        print_json(there)
+        return
+    for row in there:
+        print(f"deleted: User:{row.user} by {row.mechanism}")
+
+
+def _password(name: str, file: Path | None, variable: str | None) -> str:
+    """The password. Raises BadParameter."""
+    if file is not None and variable is not None:
+        raise typer.BadParameter("the password is in a file or in the environment", param_hint="--password-env")
+    if variable is not None:
+        hint, password = "--password-env", os.environ.get(variable, "")
+    elif file is not None:
+        hint, password = "--password-file", _first_line(file)
+    elif sys.stdin.isatty():
+        hint = "password"
+        password = typer.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        raise typer.BadParameter(
+            "there is no terminal to ask at; give the password by --password-file or --password-env"
+        )
+    if not password:
+        raise typer.BadParameter("there is no password in it", param_hint=hint)
+    return str(password)
+
+
+def _first_line(file: Path) -> str:
+    try:
+        if str(file) == "-":
+            data = sys.stdin.readline(_MAX_PASSWORD_BYTES + 1)
+        else:
+            with file.open(encoding="utf-8") as opened:
+                data = opened.readline(_MAX_PASSWORD_BYTES + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise typer.BadParameter(f"cannot read {file}: {reason}", param_hint="--password-file") from None
+    if len(data) > _MAX_PASSWORD_BYTES:
+        raise typer.BadParameter(f"more than {_MAX_PASSWORD_BYTES} characters", param_hint="--password-file")
+    return data.rstrip("\r\n")
