@@ -178,3 +178,25 @@ def test_one_broker_becomes_three(start: Start, run_at: Callable[[str], Run]) ->
     (found,) = json.loads(run("topic", "describe", "t", "--json").out)
     assert [sorted(row["isr"]) for row in found["partitions"]] == [[1, 2, 3]] * 2
     assert sorted(run("consume", "t", "-e").out.split()) == ["a", "b", "c"]
+
+
+@pytest.mark.slow
+def test_a_secured_cluster(start: Start, run_at: Callable[[str], Run], tmp_path: Path) -> None:
+    """Made by one option: brokers replicate by certificates, clients log in, and secrets are the owner's."""
+    secured = tmp_path / "secured"
+    found = when_up(start(2, "--security", str(secured)))
+    run = run_at(found["bootstrap_servers"])
+    config = (
+        "--command-config",
+        str(secured / "client.properties"),
+        "-X",
+        f"bootstrap.servers={found['bootstrap_servers']}",
+    )
+    assert run("topic", "create", "t", *config).out == "topic t created: 1 partition(s), replication factor 2\n"
+    assert run("produce", "t", *config, stdin=b"one\n").code == 0
+    assert run("cluster", "status", *config).code == 0
+    assert run("topic", "list", "-X", "request.timeout.ms=500", "-X", "default.api.timeout.ms=500").code == 1
+    directory = tmp_path / "cluster"
+    assert {
+        path.stat().st_mode & 0o077 for path in (directory, *directory.glob("*.properties"), *directory.glob("*.db"))
+    } == {0}
