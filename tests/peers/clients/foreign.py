@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -47,17 +49,29 @@ GO_CLIENTS: Final = Supply(
 KAFKAJS_CLIENT: Final = Supply("KafkaJS", "npm", "npm", "kafkajs", partial(_sources, "js"), _install_js)
 
 
-def _run(command: Sequence[str], scenario: str, bootstrap: str) -> None:
-    run = subprocess.run([*command, bootstrap, scenario], capture_output=True, text=True, timeout=HANG_S, check=False)
+def _run(command: Sequence[str], scenario: str, bootstrap: str, security: Mapping[str, str] | None = None) -> None:
+    environment = {**os.environ, "PEER_SECURITY": json.dumps(dict(security or {}))}
+    run = subprocess.run(
+        [*command, bootstrap, scenario], capture_output=True, text=True, timeout=HANG_S, check=False, env=environment
+    )
     expect_equal(run.returncode, 0, f"{scenario}: {run.stderr[-2000:]}")
 
 
-def _go(scenario: str, bootstrap: str) -> None:
-    _run([str(GO_CLIENTS.home() / "go-clients")], scenario, bootstrap)
+def _go(scenario: str, bootstrap: str, security: Mapping[str, str] | None = None) -> None:
+    _run([str(GO_CLIENTS.home() / "go-clients")], scenario, bootstrap, security)
 
 
-def _kafkajs(scenario: str, bootstrap: str) -> None:
-    _run(["node", str(KAFKAJS_CLIENT.home() / "main.js")], scenario, bootstrap)
+def _kafkajs(scenario: str, bootstrap: str, security: Mapping[str, str] | None = None) -> None:
+    _run(["node", str(KAFKAJS_CLIENT.home() / "main.js")], scenario, bootstrap, security)
+
+
+LOGINS: Final = {
+    "franz-go": partial(_go, "security"),
+    "sarama": partial(_go, "sarama-security"),
+    "kafkajs": partial(_kafkajs, "security"),
+}
+"""Each logs in, writes, reads, and is told of a wrong login; given a bootstrap server and ``Mechanism`` (empty: a
+certificate), ``User``, ``Password``, ``Token``, and the files ``CA`` and ``Certificate``."""
 
 
 FRANZ_GO: Final[dict[str, Scenario]] = {name: partial(_go, name) for name in _SCENARIOS}

@@ -216,6 +216,7 @@ func main() {
 		"transactions-fencing": fencing,
 		"sarama-2.1":           saramaScenario(sarama.V2_1_0_0), "sarama-2.8": saramaScenario(sarama.V2_8_0_0),
 		"sarama-max": saramaScenario(sarama.MaxVersion), "kafka-go": kafkaGo,
+		"security": franzGoSecurity, "sarama-security": saramaSecurity,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
 	defer cancel()

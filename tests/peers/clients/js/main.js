@@ -1,4 +1,5 @@
 // KafkaJS against one address: `node main.js ADDRESS SCENARIO`. Exits 1 with a line on stderr when something is wrong.
+const { readFileSync } = require("node:fs");
 const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
 
 const fail = (what) => {
@@ -207,14 +208,44 @@ async function fencing(kafka) {
   await expectValues(kafka, topic, "jt-fenced", "first", "second");
 }
 
+// How to log in, from the environment variable PEER_SECURITY; without a mechanism by a certificate.
+function secured(given) {
+  const ssl = { ca: [readFileSync(given.CA, "utf-8")] };
+  if (given.Certificate) ssl.key = ssl.cert = readFileSync(given.Certificate, "utf-8");
+  if (!given.Mechanism) return { ssl };
+  const mechanism = given.Mechanism.toLowerCase();
+  if (mechanism === "oauthbearer") return { ssl, sasl: { mechanism, oauthBearerProvider: async () => ({ value: given.Token }) } };
+  return { ssl, sasl: { mechanism, username: given.User, password: given.Password } };
+}
+
+async function security(_, options) {
+  const given = JSON.parse(process.env.PEER_SECURITY);
+  const kafka = new Kafka({ ...options, ...secured(given) });
+  await makeTopic(kafka, "js-secured");
+  await withClient(kafka.producer(), (producer) => producer.send({ topic: "js-secured", messages: [{ value: "secret" }] }));
+  const [message] = await readAll(kafka, "js-secured", "js-secured", 1);
+  expect(message.value.toString() === "secret", `read ${message.value}`);
+  const wrong = { ...given, Password: `${given.Password}x`, Token: (given.Token || "").toUpperCase() };
+  if (!given.Mechanism) delete wrong.Certificate;
+  const refused = new Kafka({ ...options, ...secured(wrong), retry: { retries: 0 } }).admin();
+  // KafkaJS takes the first answer to a wrong token for a welcome, so something has to be asked.
+  const topics = await refused.connect().then(() => refused.listTopics()).catch((reason) => reason);
+  await refused.disconnect();
+  expect(topics instanceof Error, `a wrong login is shown ${topics}`);
+  const hasPassword = given.Mechanism && given.Mechanism !== "OAUTHBEARER";
+  expect(!hasPassword || /authenticat/i.test(topics.message), `a wrong login is answered ${topics.message}`);
+}
+
 async function main() {
   const [address, scenario] = process.argv.slice(2);
-  const kafka = new Kafka({ brokers: [address], logLevel: logLevel.NOTHING, retry: { retries: 3, initialRetryTime: 50 } });
+  const options = { brokers: [address], logLevel: logLevel.NOTHING, retry: { retries: 3, initialRetryTime: 50 } };
+  const kafka = new Kafka(options);
   const scenarios = {
     "produce-consume": produceConsume, groups, admin, errors,
     "transactions-commit-abort": commitAndAbort, "transactions-offsets": offsetsInside, "transactions-fencing": fencing,
+    security,
   };
-  await scenarios[scenario](kafka);
+  await scenarios[scenario](kafka, options);
 }
 
 main().then(
