@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),
     "explain": SubCommand("oncelog.cli.explain:app", "Explain why a group, topic, producer or transaction is stuck."),
+    "mirror": SubCommand("oncelog.cli.mirror:app", "Copy topics and groups of clusters into another, exactly once."),
     "acl": SubCommand("oncelog.cli.acl:app", "List, allow, deny, remove and explain access control lists."),
     "security": SubCommand(
         "oncelog.cli.security:app",

@@ -47,6 +47,8 @@ _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
+_PRODUCER_POSITION: Final = 43
+_PRODUCER: Final = struct.Struct(">qhi")
 _unpack = HEADER.unpack_from
 _new = tuple.__new__
 
@@ -205,4 +207,21 @@ def set_log_append_time(buffer: bytearray | memoryview, position: int, timestamp
     header = read_header(buffer, position)
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME)
     _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, timestamp)
+    _CRC.pack_into(buffer, position + CRC_POSITION, compute_crc(buffer, position, header))
+
+
+def set_producer(
+    buffer: bytearray | memoryview,
+    position: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    transactional: bool,
+) -> None:
+    """Make the batch at ``position`` that producer's, part of its transaction or of none. Recomputes the CRC."""
+    header = read_header(buffer, position)
+    attributes = header.attributes | TRANSACTIONAL if transactional else header.attributes & ~TRANSACTIONAL
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
+    _PRODUCER.pack_into(buffer, position + _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
     _CRC.pack_into(buffer, position + CRC_POSITION, compute_crc(buffer, position, header))

@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from oncelog.base.transaction_verdicts import Verdict
-from oncelog.client.errors import ClientError
+from oncelog.cli.metrics_server import MetricsServer
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scan
@@ -35,19 +34,12 @@ class Exporter(Collector):
         self._looks = 0
         self._failures = 0
         self._looked_at = 0.0
-        registry = CollectorRegistry()
-        registry.register(self)
-        try:
-            self._server, self._thread = start_http_server(port, addr=address, registry=registry)
-        except OSError as error:
-            raise ClientError(f"cannot serve metrics on {address}:{port}: {error.strerror or error}") from None
-        self.port = int(self._server.server_port)
+        self._server = MetricsServer(self, address, port)
+        self.port = self._server.port
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
     def scanned(self, found: Scan | None, seconds: float) -> None:
         """Take in a scan; None for one that failed."""

@@ -7,7 +7,7 @@ else on a connection whose fetch is waiting; it goes on while the caller works. 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -59,6 +59,11 @@ class AsyncConsumer:
         """Fetch from other offsets next, the other partitions as they are; what was fetched already is dropped."""
         self.positions.seek(positions)
         self._here = [one for one in self._here if one.partition not in positions]
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch these no longer, the other partitions as they are; what was fetched already is dropped."""
+        self.positions.drop(partitions)
+        self._here = [one for one in self._here if one.partition not in partitions]
 
     async def poll(self, wait_ms: int = 1000, until: asyncio.Future[None] | None = None) -> list[Fetched]:
         """Batches that have arrived, waiting for the first; empty after ``wait_ms`` or when nothing is assigned.

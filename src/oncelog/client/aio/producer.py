@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
-from oncelog.client.aio.client import AsyncClient, finished, loop_ms
+from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
 from oncelog.client.machine import produce_responses
@@ -89,6 +89,22 @@ class AsyncProducer:
             await self._step()
         self._raise_failure()
 
+    async def send_batch(self, partition: TopicPartition, batch: bytearray) -> int:
+        """Buffer a ready batch (format 2, base offset 0, without holes in its offsets), which is the producer's from
+        now on; the ``number`` of its ``Delivered``. Raises DeliveryFailed for earlier ones, and what a request does."""
+        number = self.machine.add_batch(partition, batch, loop_ms())
+        while self.machine.buffered_bytes >= self._buffer_bytes:
+            await self._step()
+        self._raise_failure()
+        return number
+
+    async def poll(self) -> None:
+        """Send what may be sent, and take the answers that are here, without waiting for others."""
+        self._take_finished()
+        await self._keep_identity()
+        await self._send_ready()
+        self._raise_failure()
+
     async def flush(self) -> None:
         """Wait until every record is acknowledged. Raises DeliveryFailed for the first that is not."""
         while not self.machine.is_empty:
@@ -117,13 +133,16 @@ class AsyncProducer:
         await self._keep_identity()
         await self._send_ready()
         if self._sent:
-            done, _ = await asyncio.wait(self._sent, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
-            for task in finished(self._sent, done):
-                del self._sent[task]
-                task.result()
+            await asyncio.wait(self._sent, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
+            self._take_finished()
         else:
             until_due = self.machine.next_due_ms() - loop_ms()
             await asyncio.sleep(max(1, min(until_due if until_due > 0 else 10, 100)) / 1000)
+
+    def _take_finished(self) -> None:
+        for task in [task for task in self._sent if task.done()]:
+            del self._sent[task]
+            task.result()
 
     async def _keep_identity(self) -> None:
         """Obtain a producer id before anything is sent, and the next epoch when sequences were lost."""

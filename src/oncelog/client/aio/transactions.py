@@ -17,6 +17,7 @@ from types import TracebackType
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
+from oncelog.base.units import MIB
 from oncelog.client.aio.client import GROUP_KEY, TRANSACTION_KEY, AsyncClient, finished, loop_ms
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
@@ -43,11 +44,18 @@ class AsyncTransactionalProducer(AsyncProducer):
         settings: ProducerSettings | None = None,
         *,
         create_topics: bool = False,
+        buffer_bytes: int = 32 * MIB,
     ) -> None:
         settings = settings or ProducerSettings()
         if settings.acks != -1:
             raise ConfigError("a transactional producer needs acks=all")
-        super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
+        super().__init__(
+            client,
+            settings,
+            create_topics=create_topics,
+            buffer_bytes=buffer_bytes,
+            transactional_id=transaction.transactional_id,
+        )
         self.transactions = TransactionMachine(transaction)
         self._first_batch_delay = FirstBatchDelay()
 
@@ -100,6 +108,11 @@ class AsyncTransactionalProducer(AsyncProducer):
         """Take one record into the transaction. Raises TransactionFailed for what went wrong before."""
         self.transactions.require_open("send records")
         await super().send(topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms)
+
+    async def send_batch(self, partition: TopicPartition, batch: bytearray) -> int:
+        """Take a ready batch into the transaction. Raises TransactionFailed for what went wrong before."""
+        self.transactions.require_open("send records")
+        return await super().send_batch(partition, batch)
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
         """Commit a group's offsets with the transaction. Raises TransactionFailed when the group moved on."""

@@ -47,7 +47,7 @@ def read_fetched(fetched: Fetched, *, read_committed: bool = False, check_crc: b
     topic, partition = fetched.partition
     position, records = fetched.position, fetched.records
     try:
-        for at, header in _visible(fetched, read_committed):
+        for at, header in visible_batches(fetched, read_committed):
             if check_crc and not crc_matches(records, at, header):
                 raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} is wrong")
             kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
@@ -59,8 +59,8 @@ def read_fetched(fetched: Fetched, *, read_committed: bool = False, check_crc: b
         raise UnreadableRecords(f"{fetched.partition} cannot be read from offset {position}: {error}") from error
 
 
-def _visible(fetched: Fetched, read_committed: bool) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches an application may see."""
+def visible_batches(fetched: Fetched, read_committed: bool) -> Iterator[tuple[int, BatchHeader]]:
+    """Positions and headers of the batches an application may see. Raises CorruptBatch."""
     upcoming = sorted(fetched.aborted, key=lambda one: one[1], reverse=True) if read_committed else []
     aborting: set[int] = set()
     for at, header in iter_headers(fetched.records):

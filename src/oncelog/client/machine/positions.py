@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.machine.metadata import ClusterView
 from oncelog.client.machine.retry import Remedy, remedy
@@ -45,6 +45,8 @@ class Fetched(NamedTuple):
     """The offset that was asked for: records below it are to be skipped."""
     next_offset: int
     """The position after these records."""
+    topic_id: bytes = NO_TOPIC_ID
+    """The topic by the id it was asked for; zeros where brokers go by names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,11 @@ class Positions:
             state = self._partitions.get(partition)
             until = None if state is None else state.until
             self._partitions[partition] = _Partition(offset, until)
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch ``partitions`` no longer; answers on their way are dropped."""
+        for partition in partitions:
+            self._partitions.pop(partition, None)
 
     def of(self, partition: TopicPartition) -> int | None:
         """The next offset to ask for, None when the partition is not (or no longer) fetched."""
@@ -188,7 +195,7 @@ class Positions:
                     raise PeerError(f"the broker answered for {partition}, which was not asked for")
                 fetched = self._take(partition, asked[partition], data, now_ms)
                 if fetched is not None:
-                    results.append(fetched)
+                    results.append(fetched._replace(topic_id=bytes(topic.topic_id)))
         return results
 
     def _due(self, now_ms: int) -> list[TopicPartition]:

@@ -28,7 +28,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.base.units import INT16_MAX, KIB
 from oncelog.client.machine.retry import Remedy, remedy
-from oncelog.records.batch import next_sequence
+from oncelog.records.batch import next_sequence, read_header, set_producer
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
@@ -76,6 +76,9 @@ class PendingBatch:
     encoded: bytearray | None = None
     ambiguous: bool = False
     """True if an attempt ended without a clear answer: the batch may be in the log."""
+    framed: bytearray | None = None
+    """A batch that came ready made instead of records: it only gets the producer's id, epoch and sequence."""
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,16 @@ class Delivered:
     partition: TopicPartition
     records: int
     base_offset: int
+    number: int = 0
+    """The batch's place in the order in which the producer began its batches; ``add_batch`` returned it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A batch was given up; its records are not in the log, or (``maybe_appended``) that is unknown."""
+    """A batch was given up; its records are not in the log, or (``maybe_appended``) that is unknown.
+
+    ``records`` is empty for a batch that came ready made.
+    """
 
     partition: TopicPartition
     records: list[Record]
@@ -145,13 +153,27 @@ class ProducerMachine:
         state = self._partitions.setdefault(partition, _Partition())
         size = record_size(record)
         last = state.queue[-1] if state.queue else None
-        if last is None or last.attempts or last.size_bytes + size > self.settings.batch_bytes:
+        if last is None or last.attempts or last.framed or last.size_bytes + size > self.settings.batch_bytes:
             self._batches += 1
             last = PendingBatch(partition, self._batches, now_ms)
             state.queue.append(last)
         last.records.append(record)
+        last.count += 1
         last.size_bytes += size
         self.buffered_bytes += size
+
+    def add_batch(self, partition: TopicPartition, batch: bytearray, now_ms: int) -> int:
+        """Put a ready batch (format 2, base offset 0, no holes) behind what waits; the number that its outcome has.
+
+        The machine owns ``batch`` from now on: it writes id, epoch, sequence and checksum into it.
+        """
+        state = self._partitions.setdefault(partition, _Partition())
+        self._batches += 1
+        pending = PendingBatch(partition, self._batches, now_ms, size_bytes=len(batch), framed=batch)
+        pending.count = read_header(batch).record_count
+        state.queue.append(pending)
+        self.buffered_bytes += len(batch)
+        return self._batches
 
     def ready(self, now_ms: int, *, flush: bool = False) -> Iterator[TopicPartition]:
         """Partitions whose next batch may be sent now: full, old enough, or ``flush``."""
@@ -163,7 +185,7 @@ class ProducerMachine:
                 continue
             if first.not_before_ms > now_ms or (first.attempts and state.in_flight):
                 continue
-            full = len(state.queue) > 1 or first.size_bytes >= self.settings.batch_bytes
+            full = len(state.queue) > 1 or first.framed or first.size_bytes >= self.settings.batch_bytes
             if full or flush or first.attempts or now_ms - first.created_ms >= self.settings.linger_ms:
                 yield partition
 
@@ -189,7 +211,7 @@ class ProducerMachine:
         """Apply the broker's answer for one batch: its outcome, None when it will be sent again."""
         if error_code in _APPENDED:
             self._finish(batch)
-            return Delivered(batch.partition, len(batch.records), base_offset)
+            return Delivered(batch.partition, batch.count, base_offset, batch.number)
         state = self._partitions[batch.partition]
         if error_code in _PERHAPS_APPENDED:
             batch.ambiguous = True
@@ -213,7 +235,7 @@ class ProducerMachine:
     def sent_unanswered(self, batch: PendingBatch) -> Outcome:
         """The outcome of a batch sent with acks=0, which is done once it is sent."""
         self._finish(batch)
-        return Delivered(batch.partition, len(batch.records), -1)
+        return Delivered(batch.partition, batch.count, -1, batch.number)
 
     def renumber(self) -> list[Failed]:
         """Raise the epoch if partitions lost their sequence and have nothing in flight; returns batches given up."""
@@ -240,6 +262,10 @@ class ProducerMachine:
         return {partition: len(state.queue) for partition, state in self._partitions.items() if state.queue}
 
     def _encode(self, batch: PendingBatch, producer_id: int, producer_epoch: int) -> bytearray:
+        if batch.framed is not None:
+            sequence, transactional = batch.sequence, self._transactional
+            set_producer(batch.framed, 0, producer_id, producer_epoch, sequence, transactional=transactional)
+            return batch.framed
         return build_batch(
             batch.records,
             codec=self.settings.codec,
@@ -257,7 +283,7 @@ class ProducerMachine:
         if state.identity != current and state.in_flight == [batch]:
             state.identity, state.next_sequence = current, 0
         batch.sequence = state.next_sequence
-        state.next_sequence = next_sequence(batch.sequence, len(batch.records))
+        state.next_sequence = next_sequence(batch.sequence, batch.count)
 
     def _follows_a_failure(self, state: _Partition, batch: PendingBatch, error_code: int) -> bool:
         """True if the broker refused the sequence because an earlier batch failed, or because it forgot the id."""

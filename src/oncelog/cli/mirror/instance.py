@@ -1,0 +1,45 @@
+"""The name of an instance of a mirror: the host's, and the first number that no other instance here has.
+
+The rule: the number is held by a lock on a file, which the operating system gives back when the process dies. So an
+instance that was killed comes back under its name and takes its work over at once, and two on one host differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from oncelog.client.errors import ClientError
+
+_MOST: Final = 256
+
+
+class InstanceName:
+    """A name for a mirror to ``target``, held until the process ends."""
+
+    def __init__(self, target: str, aliases: list[str]) -> None:
+        import fcntl
+
+        what = hashlib.sha256(f"{target} {sorted(aliases)}".encode()).hexdigest()[:16]
+        host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64] or "host"
+        directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+        for number in range(_MOST):
+            path = directory / f"oncelog-mirror-{os.getuid()}-{what}-{number}.lock"
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(self._descriptor)
+                continue
+            self.name = f"{host}-{number}"
+            return
+        raise ClientError(f"{_MOST} instances of this mirror run here; name this one with --instance")
+
+    def close(self) -> None:
+        """Give the number back."""
+        os.close(self._descriptor)

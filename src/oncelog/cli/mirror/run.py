@@ -1,0 +1,150 @@
+"""Running a mirror from the command line: signals, reports, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from oncelog.cli.mirror.instance import InstanceName
+from oncelog.cli.output import print_json_line, print_table
+from oncelog.mirror.engine import Engine
+from oncelog.mirror.service import run_engines
+from oncelog.mirror.settings import MirrorSettings
+
+_CLEAR = "\x1b[H\x1b[2J"
+_SHOWN = 40
+
+
+class Report(NamedTuple):
+    """How a mirror tells what it does; ``metrics`` is an address and a port."""
+
+    interval_s: float
+    as_json: bool
+    quiet: bool
+    metrics: tuple[str, int] | None
+
+
+def run(settings: Sequence[MirrorSettings], report: Report, *, until_caught_up: bool) -> None:
+    """Mirror until that is done or a signal comes; the last report tells the sums. Raises ClientError."""
+    logging.basicConfig(level=logging.INFO, format="oncelog: %(message)s", stream=sys.stderr)
+    with contextlib.ExitStack() as stack:
+        if not settings[0].instance:
+            target, aliases = settings[0].target.bootstrap_servers, [one.source.alias for one in settings]
+            name = stack.enter_context(contextlib.closing(InstanceName(target, aliases))).name
+            settings = [replace(one, instance=name) for one in settings]
+        asyncio.run(_run(settings, report, until_caught_up, stack))
+
+
+async def _run(
+    settings: Sequence[MirrorSettings], report: Report, until_caught_up: bool, stack: contextlib.ExitStack
+) -> None:
+    engines = [Engine(one, until_caught_up=until_caught_up) for one in settings]
+    if report.metrics is not None:
+        from oncelog.cli.metrics_server import MetricsServer
+        from oncelog.cli.mirror.exporter import MirrorCollector
+
+        address, port = report.metrics
+        collector = MirrorCollector([engine.progress for engine in engines])
+        server = stack.enter_context(contextlib.closing(MetricsServer(collector, address, port)))
+        print(f"metrics on http://{address}:{server.port}/metrics", file=sys.stderr, flush=True)
+    with _stopped_by_signals(engines):
+        reporting = asyncio.create_task(_report(engines, report))
+        try:
+            await run_engines(engines)
+        finally:
+            reporting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reporting
+    if not report.quiet or report.as_json:
+        _show(engines, report, final=True)
+
+
+async def _report(engines: Sequence[Engine], report: Report) -> None:
+    while not report.quiet:
+        await asyncio.sleep(report.interval_s)
+        _show(engines, report, final=False)
+
+
+def _show(engines: Sequence[Engine], report: Report, *, final: bool) -> None:
+    for engine in engines:
+        if report.as_json:
+            print_json_line(_document(engine, final))
+        elif final or not sys.stdout.isatty():
+            print(_line(engine), file=sys.stderr, flush=True)
+    if not report.as_json and not final and sys.stdout.isatty():
+        sys.stdout.write(_CLEAR)
+        for engine in engines:
+            print(_line(engine))
+        rows = [row for engine in engines for row in engine.progress.rows()]
+        rows.sort(key=lambda row: -(row.lag or 0))
+        columns = ("source", "topic", "partition", "target", "position", "lag", "undecided", "records")
+        print_table(columns, [row[:8] for row in map(_cells, rows[:_SHOWN])])
+    sys.stdout.flush()
+
+
+def _cells(row: Any) -> tuple[object, ...]:
+    return (row.source, row.topic, row.partition, row.target, row.position, row.lag, row.undecided, row.records)
+
+
+def _line(engine: Engine) -> str:
+    progress = engine.progress
+    records, size = progress.rates()
+    text = (
+        f"{progress.alias}: {progress.records:,} records in {progress.transactions:,} transactions, "
+        f"{records:,.0f} records/s, {size / 1e6:,.1f} MB/s, lag {progress.lag:,}"
+    )
+    return text + (f", {progress.failures} failures passed" if progress.failures else "")
+
+
+def _document(engine: Engine, final: bool) -> dict[str, Any]:
+    progress = engine.progress
+    records, size = progress.rates()
+    return {
+        "time_ms": time.time_ns() // 1_000_000,
+        "source": progress.alias,
+        "final": final,
+        "records": progress.records,
+        "bytes": progress.bytes,
+        "transactions": progress.transactions,
+        "records_per_s": round(records),
+        "bytes_per_s": round(size),
+        "lag": progress.lag,
+        "failures": progress.failures,
+        "last_failure": progress.last_failure,
+        "cycles": progress.cycles,
+        "partitions": progress.rows(),
+        "groups": progress.groups,
+    }
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(engines: Sequence[Engine]) -> Iterator[None]:
+    """Take the first Ctrl-C or SIGTERM as a request to end; the next has its usual effect."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    asked = False
+
+    def ask() -> None:
+        nonlocal asked
+        if asked and task is not None:
+            task.cancel()
+        asked = True
+        for engine in engines:
+            engine.stop()
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        loop.add_signal_handler(number, ask)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])

@@ -1,0 +1,208 @@
+"""Transactions of copies: frames of records, the positions they came from, and the proof of ownership, all or nothing.
+
+The order within a transaction: the frames; when all have their offsets at the target, the records of the positions
+topic; then the offset of each slot as the group's (which a member of an older generation is refused); then the commit.
+After any failure nothing here is to be used again: the outcome of a commit may be unknown, and only the positions topic
+tells, read anew once the producer was initialised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import loop_ms
+from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.client.errors import TransactionFailed
+from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.positions import Fetched
+from oncelog.client.machine.producer import Delivered, Outcome
+from oncelog.mirror.framing import Frame, FrameLimits, frames
+from oncelog.mirror.offset_map import MappedRun, mapped
+from oncelog.mirror.positions import CopiedPartition, Gap, slot_of
+from oncelog.mirror.progress import Progress
+from oncelog.mirror.settings import MirrorSettings
+
+_NOTE_IDLE_MS: Final = 10_000
+"""The pause after which positions that moved without a record are noted."""
+
+
+class GroupMove(NamedTuple):
+    """A group's offset that is to be committed at the target."""
+
+    group: str
+    copied: CopiedPartition
+    to: Committed
+
+    @property
+    def target(self) -> TopicPartition:
+        """The partition at the target."""
+        return TopicPartition(TopicName(self.copied.target), self.copied.partition.partition)
+
+
+class Copier:
+    """Copies answers of a source within transactions of one producer, which only this object uses."""
+
+    def __init__(
+        self,
+        producer: AsyncTransactionalProducer,
+        settings: MirrorSettings,
+        topic: TopicName,
+        slots: int,
+        who: Callable[[], GroupMetadata],
+        progress: Progress,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._producer = producer
+        self._settings = settings
+        self._topic = topic
+        self._slots = slots
+        self._who = who
+        self._progress = progress
+        self._now_ms = now_ms
+        self._sent: dict[int, tuple[CopiedPartition, Frame]] = {}
+        self._offsets: dict[int, int] = {}
+        self._moved: dict[TopicPartition, tuple[CopiedPartition, int]] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        """The ends of the slots after this transaction's records."""
+        self._others: list[tuple[int, bytes, bytes]] = []
+        """Records for slots, beside maps: slot, key, value."""
+        self._size_bytes = 0
+        self._began_ms: int | None = None
+        self._noted_ms = loop_ms()
+        producer.on_outcome = self._delivered
+
+    @property
+    def is_open(self) -> bool:
+        """True if a transaction is open."""
+        return self._began_ms is not None
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """Milliseconds until the open transaction is to be committed; None if none is open."""
+        if self._began_ms is None:
+            return None
+        if self._size_bytes >= self._settings.transaction_bytes:
+            return 0
+        return max(0, self._began_ms + self._settings.commit_interval_ms - loop_ms())
+
+    async def take(self, fetched: Fetched, copied: CopiedPartition, limits: FrameLimits) -> int:
+        """Copy what was fetched of a partition, in the open transaction or a new one; the number of records."""
+        target = TopicPartition(TopicName(copied.target), copied.partition.partition)
+        count = 0
+        for frame in frames(fetched, limits):
+            self._begin()
+            self._size_bytes += len(frame.batch)
+            number = await self._producer.send_batch(target, frame.batch)
+            self._sent[number] = copied, frame
+            count += frame.records
+        if count or self.is_open:
+            self._moved[copied.partition] = copied, fetched.next_offset
+        else:
+            copied.offsets.extend((), fetched.next_offset)
+        return count
+
+    def begin_partition(self, copied: CopiedPartition) -> None:
+        """Note a partition that is new, before its first record: where it begins is known from then on."""
+        self._begin()
+        self._moved[copied.partition] = copied, copied.offsets.position
+
+    def record_gap(self, copied: CopiedPartition, gap: Gap) -> None:
+        """Note a gap that was accepted, and the position behind it."""
+        self._begin()
+        key, value = copied.gap_record(gap, self._now_ms())
+        self._others.append((slot_of(copied.partition, self._slots), key, value))
+        self._moved[copied.partition] = copied, gap.end
+        copied.gaps.append(gap)
+
+    def note_idle(self, partitions: list[CopiedPartition], *, now: bool = False) -> None:
+        """Begin a transaction for positions that moved over nothing visible, if it is time (or ``now``)."""
+        if not self.is_open and (now or loop_ms() - self._noted_ms >= _NOTE_IDLE_MS):
+            self._noted_ms = loop_ms()
+            for copied in partitions:
+                if copied.offsets.position != copied.noted_position:
+                    self.begin_partition(copied)
+
+    async def commit(self) -> None:
+        """Commit the open transaction. Raises ClientError; see the module for what that means."""
+        producer = self._producer
+        await producer.flush()
+        touched = self._extend_maps()
+        records = [*self._others]
+        for copied in touched:
+            slot = slot_of(copied.partition, self._slots)
+            records += [(slot, key, value) for key, value in copied.records()]
+        for slot, key, value in records:
+            await producer.send(self._topic, value, key=key, partition=slot)
+        await self._prove_ownership()
+        await producer.commit()
+        for copied in touched:
+            copied.noted()
+        self._close()
+
+    async def commit_groups(self, moves: Sequence[GroupMove], are_ours: Callable[[], Awaitable[bool]]) -> bool:
+        """Commit offsets for groups in a transaction of their own, if ``are_ours`` says so while they are pending.
+
+        No transaction may be open. False if they were taken back.
+        """
+        producer = self._producer
+        producer.begin()
+        by_group: dict[str, dict[TopicPartition, Committed]] = {}
+        for move in moves:
+            slot = slot_of(move.copied.partition, self._slots)
+            key, value = move.copied.group_record(move.group, move.to.offset)
+            await producer.send(self._topic, value, key=key, partition=slot)
+            by_group.setdefault(move.group, {})[move.target] = move.to
+        await self._prove_ownership()
+        for group, offsets in by_group.items():
+            await producer.send_offsets(offsets, GroupMetadata(group))
+        agreed = await are_ours()
+        await (producer.commit() if agreed else producer.abort())
+        return agreed
+
+    async def _prove_ownership(self) -> None:
+        """Commit the ends of the slots that the transaction has written to, which only their owner may."""
+        await self._producer.flush()
+        ends = {slot: Committed(max(0, end)) for slot, end in self._ends.items()}
+        await self._producer.send_offsets(ends, self._who())
+        self._ends.clear()
+
+    def _begin(self) -> None:
+        if self._began_ms is None:
+            self._producer.begin()
+            self._began_ms = loop_ms()
+
+    def _extend_maps(self) -> list[CopiedPartition]:
+        """Append what was sent to the maps of its partitions, at the offsets it was given."""
+        runs: dict[TopicPartition, list[MappedRun]] = {}
+        for number, (copied, frame) in self._sent.items():
+            base = self._offsets.get(number, -1)
+            if base < 0:
+                raise TransactionFailed(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"{copied.target}",
+                    "the broker did not say at which offset it appended",
+                )
+            runs.setdefault(copied.partition, []).extend(mapped(frame.runs, base))
+        for partition, (copied, position) in self._moved.items():
+            copied.offsets.extend(runs.get(partition, ()), position)
+        return [copied for copied, _ in self._moved.values()]
+
+    def _delivered(self, outcome: Outcome) -> None:
+        if not isinstance(outcome, Delivered):
+            return
+        if outcome.partition.topic == self._topic:
+            self._ends[outcome.partition] = outcome.base_offset + outcome.records
+        else:
+            self._offsets[outcome.number] = outcome.base_offset
+
+    def _close(self) -> None:
+        self._progress.committed(sum(frame.records for _, frame in self._sent.values()), self._size_bytes)
+        self._sent.clear()
+        self._offsets.clear()
+        self._moved.clear()
+        self._others.clear()
+        self._size_bytes = 0
+        self._began_ms = None

@@ -1,0 +1,217 @@
+"""Batches of a source made ready for the target: as they are where the format allows, without reading their records.
+
+Rules:
+1. A batch goes over as it is (*reframed*: another base offset, no leader epoch, the producer fields of the mirror) if
+   it has every offset of its range, because brokers refuse holes in what a producer sends.
+2. It is rebuilt where that does not do: after compaction left holes, where the position lies inside it, where the log
+   append time stands for all its records (the target keeps that time as each record's own), where it is larger than
+   the target takes, and where several are small, which make one. Keys, values and headers are not looked into: what
+   follows the two deltas of a record is copied as bytes.
+3. Batches of aborted transactions and control batches are left out; so are batches that compaction has emptied.
+4. The checksum of the source is verified before another is written.
+5. Each frame says which source offsets its records have, as runs without holes: translation of offsets lives on that.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from oncelog.base.units import KIB, MIB
+from oncelog.client.machine.consumed_records import MAX_BATCH_BYTES, UnreadableRecords, visible_batches
+from oncelog.client.machine.positions import Fetched
+from oncelog.records.batch import CODEC_MASK, DELETE_HORIZON, BatchHeader, crc_matches, set_base_offset_and_leader_epoch
+from oncelog.records.builder import assemble
+from oncelog.records.compression import Codec, compress
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.record import MIN_RECORD_BYTES, records_data
+from oncelog.records.varint import append_varint, read_varint, read_varlong
+
+SMALL_BYTES: Final = 8 * KIB
+"""Batches up to this size are joined with their neighbours: a request carries one batch a partition."""
+JOINED_BYTES: Final = 256 * KIB
+_NO_EPOCH: Final = -1
+_ATTRIBUTES: Final = struct.Struct(">h")
+_ATTRIBUTES_AT: Final = 21
+
+
+class Run(NamedTuple):
+    """Records with consecutive offsets at the source: the first of them, and how many."""
+
+    first: int
+    records: int
+
+
+class Frame(NamedTuple):
+    """A batch for the target, base offset 0, and where its records were, in order."""
+
+    batch: bytearray
+    runs: tuple[Run, ...]
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return sum(run.records for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameLimits:
+    """The largest batch that the target's topic takes, and its codecs (it may be older than zstd)."""
+
+    max_batch_bytes: int = MIB
+    zstd: bool = True
+    read_committed: bool = True
+
+
+class RawRecord(NamedTuple):
+    """A record: absolute offset, timestamp in milliseconds, and its bytes after the deltas."""
+
+    offset: int
+    timestamp: int
+    rest: bytes
+
+
+@dataclass(slots=True)
+class _Joining:
+    """Small batches of one codec that wait for others to be joined with."""
+
+    fetched: Fetched
+    limits: FrameLimits
+    members: list[tuple[int, BatchHeader]] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def takes(self, header: BatchHeader) -> bool:
+        """True if the batch may be joined with those that wait."""
+        if not self.members:
+            return True
+        same_codec = (self.members[0][1].attributes ^ header.attributes) & CODEC_MASK == 0
+        return same_codec and self.size_bytes + header.size_bytes <= min(JOINED_BYTES, self.limits.max_batch_bytes)
+
+    def take(self) -> Iterator[Frame]:
+        """The frames of what waited; nothing waits after it."""
+        members, self.members, self.size_bytes = self.members, [], 0
+        if len(members) == 1 and _may_stay(*members[0], self.fetched, self.limits):
+            yield _reframed(self.fetched, *members[0])
+        elif members:
+            yield from _rebuilt(self.fetched, members, self.limits)
+
+
+def frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
+    """The frames of one answer, in order. Raises UnreadableRecords for what is damaged, naming the place."""
+    joining = _Joining(fetched, limits)
+    at_offset = fetched.position
+    try:
+        for at, header in visible_batches(fetched, limits.read_committed):
+            at_offset = header.base_offset
+            if not crc_matches(fetched.records, at, header):
+                raise CorruptBatch("its checksum is wrong")
+            if not header.record_count or header.last_offset < fetched.position:
+                continue
+            if header.size_bytes <= SMALL_BYTES:
+                if not joining.takes(header):
+                    yield from joining.take()
+                joining.members.append((at, header))
+                joining.size_bytes += header.size_bytes
+                continue
+            yield from joining.take()
+            if _may_stay(at, header, fetched, limits):
+                yield _reframed(fetched, at, header)
+            else:
+                yield from _rebuilt(fetched, [(at, header)], limits)
+        yield from joining.take()
+    except CorruptBatch as error:
+        raise UnreadableRecords(
+            f"the batch at offset {at_offset} of {fetched.partition} is damaged: {error}"
+        ) from error
+
+
+def _may_stay(at: int, header: BatchHeader, fetched: Fetched, limits: FrameLimits) -> bool:
+    """True if the batch goes over without its records being read."""
+    return (
+        header.record_count == header.last_offset_delta + 1
+        and header.base_offset >= fetched.position
+        and not header.is_log_append_time
+        and header.size_bytes <= limits.max_batch_bytes
+        and (limits.zstd or header.codec is not Codec.ZSTD)
+    )
+
+
+def _reframed(fetched: Fetched, at: int, header: BatchHeader) -> Frame:
+    batch = bytearray(fetched.records[at : at + header.size_bytes])
+    set_base_offset_and_leader_epoch(batch, 0, 0, _NO_EPOCH)
+    # The deltas of a batch with a delete horizon count from that horizon, which is its base timestamp (KIP-534).
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, header.attributes & ~DELETE_HORIZON)
+    return Frame(batch, (Run(header.base_offset, header.record_count),))
+
+
+def _rebuilt(fetched: Fetched, members: list[tuple[int, BatchHeader]], limits: FrameLimits) -> Iterator[Frame]:
+    """Frames of the records of ``members``, each within the target's limit as far as single records are."""
+    codec = members[0][1].codec
+    if codec is Codec.ZSTD and not limits.zstd:
+        codec = Codec.LZ4
+    most = min(max(JOINED_BYTES, 4 * SMALL_BYTES), limits.max_batch_bytes) * 9 // 10
+    waiting: list[RawRecord] = []
+    size = 0
+    for at, header in members:
+        for raw in raw_records(fetched, at, header):
+            if waiting and size + len(raw.rest) > most:
+                yield _built(waiting, codec)
+                waiting, size = [], 0
+            waiting.append(raw)
+            size += len(raw.rest) + MIN_RECORD_BYTES
+    if waiting:
+        yield _built(waiting, codec)
+
+
+def raw_records(fetched: Fetched, at: int, header: BatchHeader) -> Iterator[RawRecord]:
+    """The records of the batch at ``at`` from the position asked for on. Raises CorruptBatch."""
+    data = records_data(fetched.records, at, header, MAX_BATCH_BYTES)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    position = 0
+    for _ in range(header.record_count):
+        length, start = read_varint(data, position)
+        position = start + length
+        if length < MIN_RECORD_BYTES - 1 or position > len(data):
+            raise CorruptBatch(f"record of {length} bytes at {start}, {len(data) - start} left")
+        timestamp_delta, after = read_varlong(data, start + 1)
+        offset_delta, after = read_varint(data, after)
+        offset = header.base_offset + offset_delta
+        if after > position or not 0 <= offset_delta <= header.last_offset_delta:
+            raise CorruptBatch(f"a record at {start} has offset delta {offset_delta}")
+        if offset >= fetched.position:
+            time = header.base_timestamp + timestamp_delta if append_time is None else append_time
+            yield RawRecord(offset, time, data[after:position])
+    if position != len(data):
+        raise CorruptBatch(f"{len(data) - position} bytes after the last of {header.record_count} records")
+
+
+def _built(records: list[RawRecord], codec: Codec) -> Frame:
+    body = bytearray()
+    base = records[0].timestamp
+    for index, raw in enumerate(records):
+        head = bytearray(1)
+        append_varint(head, raw.timestamp - base)
+        append_varint(head, index)
+        append_varint(body, len(head) + len(raw.rest))
+        body += head
+        body += raw.rest
+    payload = body if codec is Codec.NONE else compress(codec, body)
+    latest = max(raw.timestamp for raw in records)
+    batch = assemble(payload, (len(records), len(records) - 1, base, latest), 0, _NO_EPOCH, int(codec), -1, -1, -1)
+    return Frame(batch, _runs(records))
+
+
+def _runs(records: list[RawRecord]) -> tuple[Run, ...]:
+    found: list[Run] = []
+    first = last = records[0].offset
+    for raw in records[1:]:
+        if raw.offset <= last:
+            raise CorruptBatch(f"offset {raw.offset} after {last}")
+        if raw.offset != last + 1:
+            found.append(Run(first, last - first + 1))
+            first = raw.offset
+        last = raw.offset
+    found.append(Run(first, last - first + 1))
+    return tuple(found)

@@ -1,0 +1,100 @@
+"""Offsets of the source's groups, translated and committed for the groups of the same name at the target.
+
+Rules:
+1. Only offsets up to what is copied are translated, by the maps of the partitions that this instance owns.
+2. A group that has gone on at the target is left alone, for good: it is ours to move only while it has no members and
+   its offset there is the one that the mirror committed last (which the positions topic has), or it has none.
+3. Rule 2 is checked while the new offsets are pending in a transaction. A consumer that begins meanwhile waits for the
+   decision, and one that commits meanwhile comes later in the log of offsets and wins. So however long the mirror is
+   stopped between its question and its answer, nobody is taken back.
+"""
+
+from __future__ import annotations
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.offsets import committed_offsets
+from oncelog.client.machine.offsets import Committed
+from oncelog.mirror.administration import has_members, list_groups
+from oncelog.mirror.copier import Copier, GroupMove
+from oncelog.mirror.positions import Positions
+from oncelog.mirror.progress import GroupOffsetRow, GroupState
+from oncelog.mirror.settings import MirrorSettings
+
+
+class GroupSync:
+    """Translates and commits; one round a call of ``sync``."""
+
+    def __init__(self, settings: MirrorSettings, source: AsyncClient, target: AsyncClient, copier: Copier) -> None:
+        self._settings = settings
+        self._source = source
+        self._target = target
+        self._copier = copier
+        self.rows: list[GroupOffsetRow] = []
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if there are groups to translate."""
+        return self._settings.groups is not None
+
+    async def sync(self, positions: Positions) -> None:
+        """Commit what has changed since the last round, all of it in one transaction."""
+        rows: list[GroupOffsetRow] = []
+        moves: list[GroupMove] = []
+        for group in await list_groups(self._source):
+            if self._settings.wants_group(group):
+                moves += await self._look_at(group, positions, rows)
+        if moves:
+            done = await self._copier.commit_groups(moves, lambda: self._are_ours(moves))
+            if done:
+                for move in moves:
+                    move.copied.groups[move.group] = move.to.offset
+        self.rows = rows
+
+    async def _look_at(self, group: str, positions: Positions, rows: list[GroupOffsetRow]) -> list[GroupMove]:
+        """The moves of one group, and its rows."""
+        moves = []
+        found = await committed_offsets(self._source, group)
+        ours = {p: one for p, one in found.items() if p in positions.partitions}
+        changed = any(
+            positions.partitions[p].offsets.to_target(one.offset) != positions.partitions[p].groups.get(group)
+            for p, one in ours.items()
+        )
+        there = await committed_offsets(self._target, group) if ours else {}
+        taken = changed and await has_members(self._target, group)
+        for partition, committed in ours.items():
+            copied = positions.partitions[partition]
+            translated = copied.offsets.to_target(committed.offset)
+            target = TopicPartition(TopicName(copied.target), partition.partition)
+            at = there[target].offset if target in there else None
+            before = copied.groups.get(group)
+            state = GroupState.synced
+            if translated is None:
+                state = GroupState.ahead
+            elif at is not None and (at != before if before is not None else at != translated):
+                state = GroupState.moved_on
+            elif at != translated:
+                if taken:
+                    state = GroupState.taken
+                else:
+                    moves.append(GroupMove(group, copied, Committed(translated, -1, committed.metadata)))
+                    at = translated
+            rows.append(
+                GroupOffsetRow(
+                    group, partition.topic, partition.partition, committed.offset, copied.target, translated, at, state
+                )
+            )
+        return moves
+
+    async def _are_ours(self, moves: list[GroupMove]) -> bool:
+        """True if every group is still to be moved; asked while the new offsets are pending."""
+        for group in dict.fromkeys(move.group for move in moves):
+            if await has_members(self._target, group):
+                return False
+            there = await committed_offsets(self._target, group)
+            for move in moves:
+                if move.group == group and move.target in there:
+                    before = move.copied.groups.get(group)
+                    if there[move.target].offset != before:
+                        return False
+        return True

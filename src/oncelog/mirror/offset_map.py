@@ -1,0 +1,131 @@
+"""Which record of the target is which of the source, for every offset of a partition, in both directions.
+
+The map is a list of runs, each of records that are consecutive on both sides: source offset, target offset, count.
+Control records, aborted transactions and holes of compaction make gaps at the source; the mirror's own commit markers,
+aborted attempts and other writers make gaps at the target. ``position`` is the source offset up to which everything
+visible has been copied; it may lie behind the last run, where only gaps follow.
+
+Rules of translation (an offset is "the next to be read", as groups commit it):
+1. Inside a run it is exact. In a gap it is the next record, or the end of the last run where none follows yet: what is
+   copied later comes behind it, whatever markers are in between. So nothing is skipped and nothing comes twice.
+2. Beyond ``position`` there is no answer yet: records that the group has seen are still to come.
+3. Before the first run it is the first run: what the mirror did not copy is not at the target.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from oncelog.base.invariant import invariant
+from oncelog.mirror.framing import Run
+
+
+class MappedRun(NamedTuple):
+    """``records`` records from ``source`` on are at the target from ``target`` on."""
+
+    source: int
+    target: int
+    records: int
+
+
+class OffsetMap:
+    """The map of one partition; grows at its end only."""
+
+    def __init__(self, position: int, origin: MappedRun | None = None) -> None:
+        """``origin`` is a run of no records that says where at the target the first record is to come."""
+        self.position = position
+        self._sources = array("q")
+        self._targets = array("q")
+        self._counts = array("q")
+        if origin is not None:
+            self._add(*origin)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def run(self, index: int) -> MappedRun:
+        """The run at ``index``, in order."""
+        return MappedRun(self._sources[index], self._targets[index], self._counts[index])
+
+    def runs(self, start: int = 0) -> Iterator[MappedRun]:
+        """The runs from index ``start`` on."""
+        for index in range(start, len(self)):
+            yield self.run(index)
+
+    def index_of(self, source: int) -> int:
+        """The index of the run that holds a source offset, or of the last before it."""
+        return max(0, bisect_right(self._sources, source) - 1)
+
+    @property
+    def records(self) -> int:
+        """The number of records copied."""
+        return sum(self._counts)
+
+    @property
+    def target_end(self) -> int | None:
+        """The target offset behind the last record; None when nothing is known of the target."""
+        return self._targets[-1] + self._counts[-1] if self._targets else None
+
+    def extend(self, runs: Iterable[MappedRun], position: int) -> None:
+        """Append runs, which rise on both sides, and the position behind them."""
+        for run in runs:
+            self._add(*run)
+        source_end = self._sources[-1] + self._counts[-1] if self._sources else 0
+        invariant(position >= max(self.position, source_end), "a position before what was copied", position=position)
+        self.position = position
+
+    def to_target(self, offset: int) -> int | None:
+        """The target offset to read next for a source offset; None if it lies beyond what was copied."""
+        if offset > self.position or not self._sources:
+            return None
+        return self._translated(offset, self._sources, self._targets)
+
+    def to_source(self, offset: int) -> int | None:
+        """The source offset to read next for a target offset; None when nothing was copied."""
+        if not self._sources:
+            return None
+        return self._translated(offset, self._targets, self._sources)
+
+    def forget_before(self, target: int) -> None:
+        """Drop the runs that lie wholly before a target offset, but for the last run."""
+        index = bisect_right(self._targets, target) - 1
+        while index < len(self) - 1 and index >= 0 and self._targets[index] + self._counts[index] <= target:
+            index += 1
+        if index > 0:
+            for column in (self._sources, self._targets, self._counts):
+                del column[:index]
+
+    def _translated(self, offset: int, ours: array[int], theirs: array[int]) -> int:
+        index = bisect_right(ours, offset) - 1
+        if index < 0:
+            return theirs[0]
+        past = offset - ours[index]
+        if past < self._counts[index]:
+            return theirs[index] + past
+        if index + 1 < len(ours):
+            return theirs[index + 1]
+        return theirs[index] + self._counts[index]
+
+    def _add(self, source: int, target: int, count: int) -> None:
+        if self._sources:
+            source_end = self._sources[-1] + self._counts[-1]
+            target_end = self._targets[-1] + self._counts[-1]
+            invariant(source >= source_end and target >= target_end, "runs that do not rise", source=source)
+            if (source == source_end and target == target_end) or not self._counts[-1]:
+                if not self._counts[-1]:
+                    self._sources[-1], self._targets[-1] = source, target
+                self._counts[-1] += count
+                return
+        self._sources.append(source)
+        self._targets.append(target)
+        self._counts.append(count)
+
+
+def mapped(runs: Iterable[Run], base_offset: int) -> Iterator[MappedRun]:
+    """The runs of a frame that was appended at ``base_offset``."""
+    for run in runs:
+        yield MappedRun(run.first, base_offset, run.records)
+        base_offset += run.records

@@ -1,0 +1,198 @@
+"""Positions and offset maps as records of an internal topic at the target, written in the transaction of the copies.
+
+One compacted topic a source, ``__oncelog_mirror_<alias>``. Its partitions are *slots*: every partition of the source
+falls into one by its name, the slots are shared by the instances of a mirror as a group shares any topic, and the
+owner of a slot copies its partitions, reads the slot from its beginning, and is the only one to write into it.
+
+A record's key is ``["map", topic, partition, topic id, first source offset]``, its value the runs from that offset on
+(JSON). The last map record of a partition also has its position. It is written again with every transaction until it
+has ``CHUNK_RUNS`` runs; then a new one is begun, so that compaction leaves each run once. A partition that was made
+anew at the source (another topic id) begins a map of its own: the last that was written is the present one.
+A gap that was accepted has a record ``["gap", topic, partition, topic id, first missing offset]``, an offset that a
+group was given at the target ``["group", topic, partition, topic id, group]``.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.errors import ClientError
+from oncelog.mirror.offset_map import MappedRun, OffsetMap
+
+PREFIX: Final = "__oncelog_mirror_"
+SLOTS: Final = 16
+CHUNK_RUNS: Final = 128
+_FORMAT: Final = 1
+_MOST_RUNS_A_RECORD: Final = 20_000
+
+
+class PositionsDamaged(ClientError):
+    """A record of the positions topic that this version did not write."""
+
+
+def positions_topic(alias: str) -> TopicName:
+    """The topic with the positions of a source."""
+    return TopicName(PREFIX + alias)
+
+
+def slot_of(partition: TopicPartition, slots: int) -> int:
+    """The slot of a source's partition: those of one topic spread evenly, however few there are of either."""
+    bits = max(1, (slots - 1).bit_length())
+    spread = int(f"{partition.partition % (1 << bits):0{bits}b}"[::-1], 2)
+    return (zlib.crc32(partition.topic.encode()) + spread) % slots
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets of the source that were gone before they could be copied; ``end`` is not one of them."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class CopiedPartition:
+    """What is known of one partition of the source and its copy."""
+
+    partition: TopicPartition
+    topic_id: str
+    """The source's topic id in hexadecimal digits, empty where it has none."""
+    target: str
+    """The topic at the target."""
+    cluster: str
+    """The cluster id of the source."""
+    offsets: OffsetMap
+    chunk_start: int = 0
+    """Index of the first run of the record that is being extended."""
+    noted_position: int = -1
+    """The position as the topic has it."""
+    gaps: list[Gap] = field(default_factory=list)
+    groups: dict[str, int] = field(default_factory=dict)
+    """The offsets at the target that the mirror committed last, by group."""
+
+    def records(self) -> Iterator[tuple[bytes, bytes]]:
+        """Key and value of the records that bring the topic up to what is known now; call ``noted`` when committed."""
+        start, end = self.chunk_start, len(self.offsets)
+        while True:
+            stop = end if end - start <= CHUNK_RUNS else start + CHUNK_RUNS
+            yield self._record(start, stop, is_last=stop == end)
+            if stop == end:
+                return
+            start = stop
+
+    def gap_record(self, gap: Gap, at_ms: int) -> tuple[bytes, bytes]:
+        """Key and value of the record that tells of a gap."""
+        return _key("gap", self.partition, self.topic_id, gap.start), _json({"end": gap.end, "at": at_ms})
+
+    def group_record(self, group: str, offset: int) -> tuple[bytes, bytes]:
+        """Key and value of the record that tells which offset a group was given at the target."""
+        return _key("group", self.partition, self.topic_id, group), _json({"offset": offset})
+
+    def noted(self) -> None:
+        """Note that ``records`` are committed."""
+        while len(self.offsets) - self.chunk_start > CHUNK_RUNS:
+            self.chunk_start += CHUNK_RUNS
+        self.noted_position = self.offsets.position
+
+    def _record(self, start: int, stop: int, *, is_last: bool) -> tuple[bytes, bytes]:
+        first = self.offsets.run(start).source if start < stop else self.offsets.position
+        flat: list[int] = []
+        source = target = 0
+        for index in range(start, stop):
+            run = self.offsets.run(index)
+            flat += (run.source - source, run.target - target, run.records)
+            source, target = run.source + run.records, run.target + run.records
+        value: dict[str, Any] = {"v": _FORMAT, "target": self.target, "cluster": self.cluster, "runs": flat}
+        if is_last:
+            value["position"] = self.offsets.position
+        return _key("map", self.partition, self.topic_id, first), _json(value)
+
+
+@dataclass(slots=True)
+class Positions:
+    """The partitions of some slots, as their records say, read in order."""
+
+    topic: str
+    slots: int
+    partitions: dict[TopicPartition, CopiedPartition] = field(default_factory=dict)
+    before: dict[TopicPartition, list[CopiedPartition]] = field(default_factory=dict)
+    """Earlier lives of partitions that were made anew at the source."""
+    _chunks: dict[TopicPartition, dict[str, dict[int, dict[str, Any]]]] = field(default_factory=dict)
+    _groups: dict[TopicPartition, dict[str, dict[str, int]]] = field(default_factory=dict)
+    _gaps: dict[TopicPartition, dict[str, list[Gap]]] = field(default_factory=dict)
+
+    def apply(self, slot: int, key: bytes | None, value: bytes | None) -> None:
+        """Take one record of the topic, from the lowest offset on. Raises PositionsDamaged."""
+        try:
+            kind, topic, number, topic_id, first = json.loads(key or b"null")
+            fields = None if value is None else json.loads(value)
+            partition = TopicPartition(TopicName(topic), int(number))
+        except (ValueError, TypeError) as error:
+            raise PositionsDamaged(f"a record of {self.topic} is not a mirror's: {error}") from None
+        if slot_of(partition, self.slots) != slot:
+            raise PositionsDamaged(
+                f"{self.topic} has {self.slots} partitions, but was written with another number of them: "
+                "its number of partitions must not be changed while a mirror uses it"
+            )
+        if kind == "gap" and fields is not None:
+            self._gaps.setdefault(partition, {}).setdefault(topic_id, []).append(Gap(partition, first, fields["end"]))
+        elif kind == "group" and fields is not None:
+            self._groups.setdefault(partition, {}).setdefault(topic_id, {})[first] = fields["offset"]
+        elif kind == "map":
+            self._apply_map(partition, topic_id, first, fields)
+
+    def finish(self) -> None:
+        """Make maps of what was read; to be called once, after the last record."""
+        for partition, lives in self._chunks.items():
+            copies = [self._copy(partition, topic_id, chunks) for topic_id, chunks in lives.items() if chunks]
+            if copies:
+                *self.before[partition], self.partitions[partition] = copies
+        self._chunks.clear()
+
+    def _apply_map(self, partition: TopicPartition, topic_id: str, first: int, fields: dict[str, Any] | None) -> None:
+        lives = self._chunks.setdefault(partition, {})
+        chunks = lives.pop(topic_id, {})
+        lives[topic_id] = chunks  # the last that was written comes last
+        if fields is None:
+            chunks.pop(first, None)
+        elif fields.get("v") != _FORMAT:
+            raise PositionsDamaged(
+                f"a record of {self.topic} has format {fields.get('v')}: it was written by a newer version"
+            )
+        else:
+            chunks[first] = fields
+
+    def _copy(self, partition: TopicPartition, topic_id: str, chunks: dict[int, dict[str, Any]]) -> CopiedPartition:
+        ordered = sorted(chunks)
+        last = chunks[ordered[-1]]
+        position = last.get("position", -1)
+        offsets = OffsetMap(0)
+        offsets.extend((run for first in ordered for run in _runs(chunks[first]["runs"])), position)
+        gaps = self._gaps.get(partition, {}).get(topic_id, [])
+        start = offsets.index_of(ordered[-1])
+        groups = self._groups.get(partition, {}).get(topic_id, {})
+        return CopiedPartition(
+            partition, topic_id, last["target"], last["cluster"], offsets, start, position, gaps, groups
+        )
+
+
+def _runs(flat: list[int]) -> Iterator[MappedRun]:
+    source = target = 0
+    for index in range(0, len(flat), 3):
+        source, target, count = source + flat[index], target + flat[index + 1], flat[index + 2]
+        yield MappedRun(source, target, count)
+        source, target = source + count, target + count
+
+
+def _key(kind: str, partition: TopicPartition, topic_id: str, first: int | str) -> bytes:
+    return _json([kind, partition.topic, partition.partition, topic_id, first])
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

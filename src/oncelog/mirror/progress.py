@@ -1,0 +1,133 @@
+"""The state of one engine as rows: positions, lag and rates of partitions, offsets of groups, the last failure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from oncelog.base.ids import TopicPartition
+from oncelog.client.machine.positions import Fetched
+from oncelog.mirror.positions import CopiedPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition of the source and its copy. ``lag`` counts offsets that may be read and are not copied yet;
+    ``undecided`` those behind them that belong to open transactions."""
+
+    source: str
+    topic: str
+    partition: int
+    target: str
+    position: int
+    lag: int | None
+    undecided: int | None
+    records: int
+    """Records at the target, by the mirror's own account."""
+    gaps: int
+
+
+class GroupState(Enum):
+    """What became of a group's offset."""
+
+    synced = "synced"
+    """The target has the translated offset."""
+    ahead = "ahead of the mirror"
+    """The group has read further than the mirror has copied: translated when the copy is there."""
+    moved_on = "goes on there"
+    """The group has an offset of its own on the other side, and is left alone."""
+    movable = "to be committed"
+    """The translated offset may be committed on the other side."""
+    taken = "has members there"
+    """The group is in use on the other side."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsetRow:
+    """The offset of a group in one partition, here and there."""
+
+    group: str
+    topic: str
+    partition: int
+    source_offset: int
+    target_topic: str
+    translated: int | None
+    target_offset: int | None
+    state: GroupState
+
+
+@dataclass(slots=True)
+class Progress:
+    """Kept up by an engine, read by whoever shows it."""
+
+    alias: str
+    records: int = 0
+    bytes: int = 0
+    transactions: int = 0
+    failures: int = 0
+    last_failure: str | None = None
+    cycles: tuple[str, ...] = ()
+    groups: list[GroupOffsetRow] = field(default_factory=list)
+    _ends: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    _partitions: dict[TopicPartition, CopiedPartition] = field(default_factory=dict)
+    _seen: tuple[float, int, int] = (0.0, 0, 0)
+    _rates: tuple[float, float] = (0.0, 0.0)
+
+    def fetched(self, fetched: Fetched) -> None:
+        """Note where a partition of the source ends."""
+        stable = fetched.last_stable_offset if fetched.last_stable_offset >= 0 else fetched.high_watermark
+        self._ends[fetched.partition] = stable, fetched.high_watermark
+
+    def owned(self, partitions: Iterable[CopiedPartition]) -> None:
+        """Note which partitions the instance copies."""
+        self._partitions = {copied.partition: copied for copied in partitions}
+
+    def committed(self, records: int, size_bytes: int) -> None:
+        """Note a transaction."""
+        self.records += records
+        self.bytes += size_bytes
+        self.transactions += 1
+
+    def failed(self, error: Exception) -> None:
+        """Note a failure that passed."""
+        self.failures += 1
+        self.last_failure = str(error)
+
+    def rates(self, now_s: float | None = None) -> tuple[float, float]:
+        """Records and bytes a second since the last call, at least half a second ago."""
+        now = time.monotonic() if now_s is None else now_s
+        since, records, size = self._seen
+        if now - since >= 0.5:
+            span = now - since
+            self._rates = ((self.records - records) / span, (self.bytes - size) / span) if since else (0.0, 0.0)
+            self._seen = now, self.records, self.bytes
+        return self._rates
+
+    def rows(self) -> list[PartitionRow]:
+        """The partitions that this instance copies, in order."""
+        rows = []
+        for partition in sorted(self._partitions):
+            copied = self._partitions[partition]
+            stable, end = self._ends.get(partition, (None, None))
+            position = copied.offsets.position
+            rows.append(
+                PartitionRow(
+                    self.alias,
+                    partition.topic,
+                    partition.partition,
+                    copied.target,
+                    position,
+                    None if stable is None else max(0, stable - position),
+                    None if stable is None or end is None else max(0, end - max(stable, position)),
+                    copied.offsets.records,
+                    len(copied.gaps),
+                )
+            )
+        return rows
+
+    @property
+    def lag(self) -> int:
+        """Offsets that may be read and are not copied yet, over all partitions."""
+        return sum(row.lag or 0 for row in self.rows())

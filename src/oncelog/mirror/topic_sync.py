@@ -1,0 +1,180 @@
+"""Topics of the target kept as those of the source: made, grown, configured and (if asked) deleted.
+
+The rule: only the owner of a topic's partition 0 changes the topic at the target; the others wait until it is there.
+Changes are repeated until they show, so an instance that dies in between leaves nothing to be mended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.offsets import list_offsets
+from oncelog.client.aio.producer import AsyncProducer
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.metadata import TopicInfo
+from oncelog.mirror.administration import (
+    LATEST,
+    add_partitions,
+    all_topics,
+    alter_topic_configs,
+    create_topic,
+    delete_topic,
+    read_to_end,
+    topic_configs,
+)
+from oncelog.mirror.framing import FrameLimits
+from oncelog.mirror.positions import slot_of
+from oncelog.mirror.provenance import PROVENANCE_TOPIC, Copy, read_copies, tombstone
+from oncelog.mirror.settings import MirrorSettings
+from oncelog.mirror.topic_plan import ConfigValue, PlannedTopic, TopicPlan, change_of, plan_topics, wanted_configs
+from oncelog.wire.messages.produce import ProduceRequest
+
+LOG: Final = logging.getLogger("oncelog.mirror")
+DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
+_FIRST_PRODUCE_WITH_ZSTD: Final = 7
+_PROVENANCE: Final = TopicPartition(PROVENANCE_TOPIC, 0)
+
+
+class Provenance:
+    """The copies that a cluster knows of, read on from where the last reading ended."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._records: dict[bytes | None, bytes | None] = {}
+        self._next = 0
+        self.copies: dict[tuple[str, str], Copy] = {}
+
+    async def refresh(self, *, exists: bool) -> None:
+        """Read what is new. A topic that is not there tells of no copies."""
+        if not exists:
+            self._records, self._next = {}, 0
+        elif (end := (await list_offsets(self._client, {_PROVENANCE: LATEST}))[_PROVENANCE]) != self._next:
+            starts = {_PROVENANCE: self._next} if 0 < self._next < end else None
+            async for record in read_to_end(self._client, [_PROVENANCE], starts):
+                self._records[record.key] = record.value
+            self._next = end
+        self.copies = read_copies(self._records.items())
+
+
+class TopicSync:
+    """The plan of what is copied, and the topics it needs at the target."""
+
+    def __init__(self, settings: MirrorSettings, source: AsyncClient, target: AsyncClient) -> None:
+        self._settings = settings
+        self._source = source
+        self._target = target
+        self._at_source = Provenance(source)
+        self._at_target = Provenance(target)
+        self._there: dict[TopicName, TopicInfo] = {}
+        self._limits: dict[str, FrameLimits] = {}
+        self._refused: dict[str, str] = {}
+        self.plan = TopicPlan()
+        self.source_cluster = ""
+
+    def is_ready(self, topic: PlannedTopic, partition: int) -> bool:
+        """True if the target has the partition."""
+        there = self._there.get(topic.target)
+        return there is not None and partition in there.partitions
+
+    def limits(self, target: str) -> FrameLimits:
+        """The limits of batches for a topic of the target."""
+        return self._limits.get(target) or FrameLimits(
+            DEFAULT_MAX_MESSAGE_BYTES, read_committed=self._settings.read_committed
+        )
+
+    async def refresh(self, owned: tuple[int, ...], slots: int) -> TopicPlan:
+        """Look at both clusters, change at the target what these slots are responsible for; the plan."""
+        topics, self._there = await all_topics(self._source), await all_topics(self._target)
+        self.source_cluster = self._source.view.cluster_id or self._settings.source.alias
+        target_cluster = self._target.view.cluster_id or self._settings.target.alias
+        await self._at_source.refresh(exists=PROVENANCE_TOPIC in topics)
+        plan = plan_topics(self._settings, topics, self._at_source.copies, self.source_cluster, target_cluster)
+        for name in sorted(set(plan.cycles) - set(self.plan.cycles)):
+            LOG.info("topic %s of %s came from the target and is not copied back", name, self._settings.source.alias)
+        self.plan = plan
+        mine = [one for one in plan.topics.values() if slot_of(TopicPartition(one.name, 0), slots) in owned]
+        await self._at_target.refresh(exists=PROVENANCE_TOPIC in self._there)
+        await self._bring_about(mine)
+        if self._settings.delete_topics:
+            await self._delete_gone(topics, owned, slots)
+        return plan
+
+    async def _bring_about(self, mine: list[PlannedTopic]) -> None:
+        sources = await topic_configs(self._source, [one.name for one in mine]) if self._settings.sync_configs else {}
+        told: list[Copy] = []
+        made = False
+        for topic in mine:
+            wanted = wanted_configs(sources.get(topic.name, {}), DEFAULT_MAX_MESSAGE_BYTES)
+            before = self._at_target.copies.get((topic.target, self._settings.source.alias))
+            keys = tuple(sorted(wanted)) if topic.name in sources or before is None else before.configs
+            copy = Copy(topic.target, self._settings.source.alias, topic.name, topic.path, keys)
+            if before != copy:
+                told.append(copy)
+            made |= await self._make(topic, wanted)
+        if told:
+            await self._tell([copy.record() for copy in told])
+        if made:
+            self._there = await all_topics(self._target)
+        await self._configure(mine, sources)
+
+    async def _make(self, topic: PlannedTopic, wanted: Mapping[str, str]) -> bool:
+        """Create or grow one topic at the target; True if something changed."""
+        there = self._there.get(topic.target)
+        factor = self._settings.replication_factor
+        if there is None:
+            await create_topic(self._target, topic.target, topic.partitions, factor, wanted)
+        elif len(there.partitions) < topic.partitions:
+            await add_partitions(self._target, topic.target, topic.partitions)
+        else:
+            return False
+        return True
+
+    async def _configure(self, mine: list[PlannedTopic], sources: Mapping[str, Mapping[str, ConfigValue]]) -> None:
+        """Set the limits of all topics, and the keys of those this instance is responsible for."""
+        link = await self._target.link()
+        zstd = link.versions.supports(ProduceRequest, _FIRST_PRODUCE_WITH_ZSTD)
+        targets = await topic_configs(
+            self._target, [t.target for t in self.plan.topics.values() if t.target in self._there]
+        )
+        for topic in mine:
+            present = targets.get(topic.target)
+            if present is None or topic.name not in sources:
+                continue
+            wanted = wanted_configs(sources[topic.name], DEFAULT_MAX_MESSAGE_BYTES)
+            before = self._at_target.copies.get((topic.target, self._settings.source.alias))
+            change = change_of(wanted, present, () if before is None else before.configs)
+            if change.change or change.delete:
+                await self._alter(topic.target, change.change, change.delete)
+        for name, present in targets.items():
+            value = present.get("max.message.bytes")
+            largest = int(value.value) if value is not None and value.value else DEFAULT_MAX_MESSAGE_BYTES
+            self._limits[name] = FrameLimits(largest, zstd, self._settings.read_committed)
+
+    async def _alter(self, target: str, change: Mapping[str, str], delete: tuple[str, ...]) -> None:
+        """Change a topic's keys. If the target refuses, the configuration stays, and the log has a line."""
+        try:
+            await alter_topic_configs(self._target, target, change, delete)
+        except BrokerRefused as error:
+            if self._refused.get(target) != str(error):
+                LOG.warning("%s; the topic is copied with the configuration it has", error)
+            self._refused[target] = str(error)
+
+    async def _delete_gone(self, topics: Mapping[TopicName, TopicInfo], owned: tuple[int, ...], slots: int) -> None:
+        alias = self._settings.source.alias
+        for (target, of), copy in list(self._at_target.copies.items()):
+            is_mine = slot_of(TopicPartition(TopicName(copy.source_topic), 0), slots) in owned
+            if of == alias and is_mine and copy.source_topic not in topics:
+                LOG.info("topic %s is gone at %s: deleting %s", copy.source_topic, alias, target)
+                await delete_topic(self._target, target)
+                await self._tell([(tombstone(target, alias), None)])
+
+    async def _tell(self, records: list[tuple[bytes, bytes | None]]) -> None:
+        if PROVENANCE_TOPIC not in self._there:
+            await create_topic(self._target, PROVENANCE_TOPIC, 1, -1, {"cleanup.policy": "compact"})
+        async with AsyncProducer(self._target) as producer:
+            for key, value in records:
+                await producer.send(PROVENANCE_TOPIC, value, key=key, partition=0)

@@ -1,0 +1,88 @@
+"""Offsets of groups translated on demand, from the source to the target or back; shown, and committed if asked.
+
+The rules of ``offset_map`` and of ``group_sync`` hold: only what is copied is translated, without ``force`` no group is
+moved that has an offset of its own, and none with members ever. Back at the source a group is only moved forward.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.offsets import commit_offsets, committed_offsets
+from oncelog.client.machine.offsets import Committed
+from oncelog.mirror.administration import has_members, list_groups
+from oncelog.mirror.positions import CopiedPartition, Positions
+from oncelog.mirror.progress import GroupOffsetRow, GroupState
+from oncelog.mirror.settings import Cluster
+from oncelog.mirror.stored_positions import stored_positions
+
+
+async def translate(
+    source: Cluster, target: Cluster, groups: re.Pattern[str], *, back: bool, apply: bool, force: bool
+) -> list[GroupOffsetRow]:
+    """The rows of all groups whose names match; with ``apply`` after they were committed. Raises ClientError."""
+    async with (
+        AsyncClient(source.bootstrap_servers, config=source.config) as at_source,
+        AsyncClient(target.bootstrap_servers, config=target.config) as at_target,
+    ):
+        positions = await stored_positions(at_target, source.alias)
+        from_, to = (at_target, at_source) if back else (at_source, at_target)
+        rows: list[GroupOffsetRow] = []
+        for group in await list_groups(from_):
+            if groups.fullmatch(group) and not group.startswith("oncelog-mirror-"):
+                rows += await _translate_group(group, positions, from_, to, back=back, apply=apply, force=force)
+        return rows
+
+
+async def _translate_group(
+    group: str, positions: Positions, from_: AsyncClient, to: AsyncClient, *, back: bool, apply: bool, force: bool
+) -> list[GroupOffsetRow]:
+    pairs = _pairs(positions, back)
+    found = {p: one for p, one in (await committed_offsets(from_, group)).items() if p in pairs}
+    there = await committed_offsets(to, group) if found else {}
+    taken = bool(found) and await has_members(to, group)
+    rows: list[GroupOffsetRow] = []
+    moves: dict[TopicPartition, Committed] = {}
+    for partition, committed in sorted(found.items()):
+        copied, other = pairs[partition]
+        translated = (copied.offsets.to_source if back else copied.offsets.to_target)(committed.offset)
+        now = there[other].offset if other in there else None
+        state = _state(copied, group, translated, now, back=back, force=force)
+        if taken and state is GroupState.movable:
+            state = GroupState.taken
+        if apply and state is GroupState.movable and translated is not None:
+            moves[other] = Committed(translated, -1, committed.metadata)
+            now, state = translated, GroupState.synced
+        rows.append(
+            GroupOffsetRow(
+                group, partition.topic, partition.partition, committed.offset, other.topic, translated, now, state
+            )
+        )
+    await commit_offsets(to, group, moves)
+    return rows
+
+
+def _pairs(positions: Positions, back: bool) -> Mapping[TopicPartition, tuple[CopiedPartition, TopicPartition]]:
+    """Partitions that groups read from, each with its copy and the partition on the other side."""
+    pairs = {}
+    for source, copied in positions.partitions.items():
+        target = TopicPartition(TopicName(copied.target), source.partition)
+        pairs[target if back else source] = copied, (source if back else target)
+    return pairs
+
+
+def _state(
+    copied: CopiedPartition, group: str, translated: int | None, now: int | None, *, back: bool, force: bool
+) -> GroupState:
+    if translated is None:
+        return GroupState.ahead
+    if now == translated:
+        return GroupState.synced
+    if now is None or force:
+        return GroupState.movable
+    if back:
+        return GroupState.movable if translated > now else GroupState.moved_on
+    return GroupState.movable if now == copied.groups.get(group) else GroupState.moved_on

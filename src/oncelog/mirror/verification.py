@@ -1,0 +1,198 @@
+"""Source and target compared: every record that both still have, by ranges of the maps the mirror wrote.
+
+The rule: a record at the source is compared with the one at the offset of the target that the map gives it. Its
+checksum is over time, key, value and headers as they lie in the batch, so equal sums mean equal records in equal
+order. Records before either log's beginning are past comparing; of topics that are compacted only records count that
+both sides still have.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.aio.offsets import list_offsets
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.consumed_records import visible_batches
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.mirror.administration import EARLIEST, topic_configs
+from oncelog.mirror.framing import raw_records
+from oncelog.mirror.offset_map import MappedRun
+from oncelog.mirror.positions import CopiedPartition
+from oncelog.mirror.settings import Cluster
+from oncelog.mirror.stored_positions import stored_positions
+
+_TIME: Final = struct.Struct(">q")
+_FETCH: Final = FetchSettings(max_bytes=8 * 1024 * 1024, partition_max_bytes=4 * 1024 * 1024, read_committed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    """One range of one partition; ends are not part of it."""
+
+    source: str
+    topic: str
+    partition: int
+    source_first: int
+    source_end: int
+    target: str
+    target_first: int
+    target_end: int
+    source_records: int
+    target_records: int
+    source_checksum: str
+    target_checksum: str
+    is_right: bool
+    first_difference: int | None
+    """The first offset of the source whose record is another one at the target, or is missing on one side."""
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a word or two."""
+        return self.source_checksum if self.is_right else f"differs from {self.first_difference}"
+
+
+async def verify_copies(
+    source: Cluster, target: Cluster, topics: re.Pattern[str], range_records: int
+) -> AsyncIterator[RangeRow]:
+    """Compare every partition that was mirrored from ``source``, range by range. Raises ClientError."""
+    async with (
+        AsyncClient(source.bootstrap_servers, config=source.config) as at_source,
+        AsyncClient(target.bootstrap_servers, config=target.config) as at_target,
+    ):
+        positions = await stored_positions(at_target, source.alias)
+        for partition in sorted(positions.partitions):
+            if topics.fullmatch(partition.topic):
+                async for row in _verify(
+                    source.alias, at_source, at_target, positions.partitions[partition], range_records
+                ):
+                    yield row
+
+
+async def _verify(
+    alias: str, source: AsyncClient, target: AsyncClient, copied: CopiedPartition, range_records: int
+) -> AsyncIterator[RangeRow]:
+    here = copied.partition
+    there = TopicPartition(TopicName(copied.target), here.partition)
+    starts = await list_offsets(source, {here: EARLIEST}), await list_offsets(target, {there: EARLIEST})
+    compacted = await _is_compacted(source, here.topic) or await _is_compacted(target, there.topic)
+    left, right = _Reader(source, here), _Reader(target, there)
+    try:
+        for runs in _ranges(copied, starts[0][here], starts[1][there], range_records):
+            first, last = runs[0], runs[-1]
+            at_source = await left.read(first.source, last.source + last.records)
+            at_target = await right.read(first.target, last.target + last.records)
+            yield _compare(alias, copied, runs, at_source, at_target, compacted)
+    finally:
+        await left.close()
+        await right.close()
+
+
+def _ranges(copied: CopiedPartition, source_start: int, target_start: int, most: int) -> Iterator[list[MappedRun]]:
+    """The runs that both logs still have, cut where they begin, in ranges of ``most`` records or little more."""
+    waiting: list[MappedRun] = []
+    size = 0
+    for run in copied.offsets.runs():
+        gone = min(run.records, max(0, source_start - run.source, target_start - run.target))
+        rest = MappedRun(run.source + gone, run.target + gone, run.records - gone)
+        while rest.records:
+            taken = min(rest.records, most - size)
+            waiting.append(MappedRun(rest.source, rest.target, taken))
+            rest = MappedRun(rest.source + taken, rest.target + taken, rest.records - taken)
+            size += taken
+            if size >= most:
+                yield waiting
+                waiting, size = [], 0
+    if waiting:
+        yield waiting
+
+
+def _compare(
+    alias: str,
+    copied: CopiedPartition,
+    runs: list[MappedRun],
+    at_source: Mapping[int, bytes],
+    at_target: Mapping[int, bytes],
+    compacted: bool,
+) -> RangeRow:
+    sums, counts = (blake2b(digest_size=8), blake2b(digest_size=8)), [0, 0]
+    difference: int | None = None
+    mapped = set()
+    for run in runs:
+        for index in range(run.records):
+            one, other = at_source.get(run.source + index), at_target.get(run.target + index)
+            mapped.add(run.source + index)
+            if compacted and (one is None or other is None):
+                continue
+            for side, found in enumerate((one, other)):
+                if found is not None:
+                    sums[side].update(found)
+                    counts[side] += 1
+            if one != other and difference is None:
+                difference = run.source + index
+    extra = [offset for offset in at_source if offset not in mapped]
+    if extra:
+        counts[0] += len(extra)
+        difference = min(extra) if difference is None else min(difference, *extra)
+    first, last = runs[0], runs[-1]
+    return RangeRow(
+        alias,
+        copied.partition.topic,
+        copied.partition.partition,
+        first.source,
+        last.source + last.records,
+        copied.target,
+        first.target,
+        last.target + last.records,
+        counts[0],
+        counts[1],
+        sums[0].hexdigest(),
+        sums[1].hexdigest(),
+        difference is None,
+        difference,
+    )
+
+
+class _Reader:
+    """Checksums of one partition's records, read forward."""
+
+    def __init__(self, client: AsyncClient, partition: TopicPartition) -> None:
+        self._client = client
+        self._partition = partition
+        self._consumer: AsyncConsumer | None = None
+        self._ahead: dict[int, bytes] = {}
+        self._next = -1
+
+    async def read(self, first: int, end: int) -> dict[int, bytes]:
+        """The checksums of the records from ``first`` to before ``end``, by offset."""
+        if self._consumer is None:
+            self._consumer = AsyncConsumer(self._client, _FETCH)
+            await self._consumer.assign({self._partition: first})
+            self._next = first
+        while self._next < end:
+            for fetched in await self._consumer.poll():
+                if fetched.error_code:
+                    raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition} at {fetched.position}")
+                for at, header in visible_batches(fetched, read_committed=True):
+                    for raw in raw_records(fetched, at, header):
+                        self._ahead[raw.offset] = blake2b(_TIME.pack(raw.timestamp) + raw.rest, digest_size=8).digest()
+                self._next = fetched.next_offset
+        taken = {offset: found for offset, found in self._ahead.items() if first <= offset < end}
+        self._ahead = {offset: found for offset, found in self._ahead.items() if offset >= end}
+        return taken
+
+    async def close(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.close()
+
+
+async def _is_compacted(client: AsyncClient, topic: str) -> bool:
+    found = (await topic_configs(client, [topic])).get(topic, {}).get("cleanup.policy")
+    return found is not None and "compact" in (found.value or "")

@@ -1,0 +1,1 @@
+"""Mirrors between brokers that run here."""

@@ -1,0 +1,97 @@
+"""Which topics are copied, under which names, and which configurations go with them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from oncelog.base.ids import TopicId, TopicName, TopicPartition
+from oncelog.client.errors import ConfigError
+from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
+from oncelog.mirror.provenance import Copy, read_copies, tombstone
+from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
+from oncelog.mirror.topic_plan import ConfigValue, change_of, partitions_of, plan_topics, wanted_configs
+
+SOURCE, TARGET = "source-id", "target-id"
+
+
+def settings(**changes: Any) -> MirrorSettings:
+    given = {"target": Cluster("", "h:1"), "topics": re.compile(".*"), **changes}
+    return MirrorSettings(Cluster("a", "h:2"), **given)
+
+
+def topics(*names: str) -> dict[TopicName, TopicInfo]:
+    partitions = {n: PartitionInfo(n, 1, 0) for n in range(2)}  # type: ignore[arg-type]  # ids are numbers
+    return {
+        TopicName(name): TopicInfo(
+            TopicName(name), TopicId(bytes(15) + b"\x01"), partitions, name == "__consumer_offsets"
+        )
+        for name in names
+    }
+
+
+def planned(given: dict[TopicName, TopicInfo], copies: list[Copy] | None = None, **changes: Any) -> dict[str, str]:
+    known = {(copy.topic, copy.alias): copy for copy in copies or []}
+    plan = plan_topics(settings(**changes), given, known, SOURCE, TARGET)
+    return {name: topic.target for name, topic in plan.topics.items()}
+
+
+def test_topics_by_their_whole_names_and_no_internal_ones() -> None:
+    given = topics("orders", "orders-2", "__consumer_offsets", "__oncelog_mirror_b")
+    assert planned(given) == {"orders": "a.orders", "orders-2": "a.orders-2"}
+    assert planned(given, topics=re.compile("orders")) == {"orders": "a.orders"}
+    assert planned(given, naming=Naming.identity)["orders"] == "orders"
+
+
+def test_a_topic_that_has_come_through_the_target_is_a_cycle() -> None:
+    copies = [Copy("b.orders", "b", "orders", (TARGET,)), Copy("c.x", "c", "x", ("other", TARGET, "third"))]
+    assert planned(topics("b.orders", "c.x", "own"), copies) == {"own": "a.own"}
+    assert planned(topics("b.orders"), [Copy("b.orders", "b", "orders", ("other",))]) == {"b.orders": "a.b.orders"}
+
+
+def test_the_targets_alias_marks_what_came_from_there() -> None:
+    assert planned(topics("b.orders", "bee"), target=Cluster("b", "h:1")) == {"bee": "a.bee"}
+
+
+def test_a_path_has_all_clusters() -> None:
+    copy = Copy("b.orders", "b", "orders", ("first",))
+    plan = plan_topics(settings(), topics("b.orders"), {("b.orders", "b"): copy}, SOURCE, TARGET)
+    assert plan.topics[TopicName("b.orders")].path == ("first", SOURCE)
+
+
+def test_provenance_goes_round() -> None:
+    copy = Copy("a.t", "a", "t", ("x",), ("retention.ms",))
+    assert read_copies([copy.record(), (b"nonsense", b"1")]) == {("a.t", "a"): copy}
+    assert read_copies([copy.record(), (tombstone("a.t", "a"), None)]) == {}
+
+
+def test_configurations_of_the_topic_go_over_but_for_those_of_the_cluster() -> None:
+    source = {
+        "retention.ms": ConfigValue("1", 1),
+        "segment.bytes": ConfigValue("2", 5),
+        "message.timestamp.type": ConfigValue("LogAppendTime", 1),
+        "remote.storage.enable": ConfigValue("true", 1),
+        "max.message.bytes": ConfigValue("9000000", 4),
+    }
+    assert wanted_configs(source, 1_000_000) == {"retention.ms": "1", "max.message.bytes": "9000000"}
+    target = {
+        "retention.ms": ConfigValue("1", 1),
+        "cleanup.policy": ConfigValue("compact", 1),
+        "x": ConfigValue("1", 1),
+    }
+    change = change_of({"retention.ms": "1", "max.message.bytes": "5"}, target, ("cleanup.policy", "retention.ms"))
+    assert change == ({"max.message.bytes": "5"}, ("cleanup.policy",))
+
+
+def test_partitions_fall_to_the_owners_of_their_slots() -> None:
+    plan = plan_topics(settings(), topics("t"), {}, SOURCE, TARGET)
+    halves = [partitions_of(plan, tuple(range(*half)), 16) for half in ((8,), (8, 16))]
+    assert sorted(halves[0] + halves[1]) == [TopicPartition(TopicName("t"), n) for n in range(2)]
+
+
+@pytest.mark.parametrize("alias", ["", "a.b", "a b"])
+def test_aliases_that_would_not_do_are_refused(alias: str) -> None:
+    with pytest.raises(ConfigError, match="--source"):
+        MirrorSettings(Cluster(alias, "h:1"), Cluster("", "h:2"), re.compile("."))
