@@ -88,13 +88,9 @@ def import_(
     totals = Totals()
     try:
         with open_client(bootstrap, properties, command_config) as client, _told(as_json) as on_event:
-            settings = ImportSettings(
-                on_corruption=Policy(on_corruption.value),
-                timestamps=Times(timestamps.value),
-                follow=follow,
-                codec=Codec[compression.name.upper()],
-                transaction_bytes=transaction_bytes,
-            )
+            codec = Codec[compression.name.upper()]
+            policy, times = Policy(on_corruption.value), Times(timestamps.value)
+            settings = ImportSettings(policy, times, follow, codec, transaction_bytes=transaction_bytes)
             settings = _prepared(client, to, max(partitions) + 1, settings)
             with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
                 totals = importer.totals
