@@ -6,45 +6,58 @@ The rule: what was printed (and flushed) may be committed, never more; a reader 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.offset_range import start_offsets, stop_offsets
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Properties, client_settings, open_client
+from oncelog.cli.record_output import Sink
+from oncelog.cli.zookeeper_options import (
+    BlackList,
+    DualCommit,
+    OffsetsStorage,
+    WhiteList,
+    ZooKeeper,
+    storage_settings,
+    subscription,
+)
 
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
     from oncelog.cli.format import Formatter
     from oncelog.cli.moments import Start
     from oncelog.client.blocking.client import Client
-    from oncelog.client.machine.positions import Fetched, FetchSettings
+    from oncelog.client.machine.positions import FetchSettings
+
+
+Group = Annotated[
+    str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
+]
+Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics to read.")]
+Partition = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Only this one; may be repeated."),
+]
+From = Annotated[
+    str,
+    typer.Option("--from", "-o", metavar="WHERE", help="beginning, end, stored, N, -N (before the end), or a time."),
+]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stop before the first record this late.")]
+Count = Annotated[int | None, typer.Option("--count", "-c", metavar="COUNT", min=1, help="Stop after so many records.")]
 
 
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Topics to read.")],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Only this one; may be repeated."),
-    ] = None,
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from", "-o", metavar="WHERE", help="beginning, end, stored, N, -N (before the end), or a time."
-        ),
-    ] = "",
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Stop before the first record this late.")
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", "-c", metavar="COUNT", min=1, help="Stop after so many records.")
-    ] = None,
+    topics: Topics = None,
+    partition: Partition = None,
+    start: From = "",
+    to: To = None,
+    count: Count = None,
     stop_at_end: Annotated[
         bool, typer.Option("--exit", "-e", help="Stop at the end; otherwise wait for more.")
     ] = False,
-    group: Annotated[
-        str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
-    ] = None,
+    group: Group = None,
     instance_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Stay the same member over restarts (static membership).")
     ] = None,
@@ -63,6 +76,11 @@ def consume(
         bool, typer.Option("--uncommitted", help="Records of open and aborted transactions too.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
+    zookeeper: ZooKeeper = None,
+    white_list: WhiteList = None,
+    black_list: BlackList = None,
+    storage: OffsetsStorage = None,
+    dual_commit: DualCommit = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -78,12 +96,23 @@ def consume(
       oncelog consume flights -o -10 -e -f '%p/%o %T %k=%s\\n'
       oncelog consume flights --from 2013-06-01 --to 2013-06-02 -e --json
       oncelog consume flights --group watchers
+      oncelog consume flights --group watchers --zookeeper localhost:2181/kafka
     """
     from oncelog.client.machine.positions import FetchSettings
 
     where, until_ms = _where(start, to, group, partition)
     sink = Sink(_formatter(form, as_json, encode_base64, delimiter, key_delimiter, null), count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted)
+    if zookeeper is not None:
+        from oncelog.cli.consume_zookeeper import consume_zookeeper
+
+        read = subscription(topics or [], white_list, black_list)
+        keys = client_settings(properties, command_config) | storage_settings(storage, dual_commit)
+        keys |= {"auto.commit.enable": "false"} if no_commit else {}
+        consume_zookeeper(zookeeper, group, read, sink, where, settings, keys, stop_at_end=stop_at_end, quiet=quiet)
+        return
+    if not topics:
+        raise typer.BadParameter("name the topics to read")
     with open_client(bootstrap, properties, command_config) as client:
         if group is not None:
             consume_group(client, sink, topics, group, where, settings, instance_id, stop_at_end, not no_commit, quiet)
@@ -112,39 +141,6 @@ def _where(start: str, to: str | None, group: str | None, partition: list[int] |
             param_hint="--from",
         )
     return where, until_ms
-
-
-class Sink:
-    """Writes records to stdout and counts them, up to a maximum."""
-
-    def __init__(self, formatter: Formatter, count: int | None, read_committed: bool) -> None:
-        self._formatter = formatter
-        self._left = count
-        self._read_committed = read_committed
-        self._output = sys.stdout.buffer
-
-    def is_full(self) -> bool:
-        """True once as many records as wanted were written."""
-        return self._left == 0
-
-    def write(self, fetched: Fetched, until: int | None = None) -> int:
-        """Write the records of one answer; returns the offset up to which all are written."""
-        from oncelog.client.machine.consumed_records import read_fetched
-
-        formatter, write = self._formatter, self._output.write
-        for record in read_fetched(fetched, read_committed=self._read_committed):
-            if until is not None and record.offset >= until:
-                return until
-            if self._left is not None:
-                if self._left == 0:
-                    return record.offset
-                self._left -= 1
-            write(formatter(record))
-        return fetched.next_offset
-
-    def flush(self) -> None:
-        """Hand all that was written to the reader of stdout."""
-        self._output.flush()
 
 
 def consume_assigned(
@@ -176,51 +172,6 @@ def consume_assigned(
                 return
             done += fetched.next_offset - fetched.position
             report(done, total)
-
-
-def start_offsets(
-    client: Client, partitions: Iterable[TopicPartition], where: Start, read_committed: bool
-) -> dict[TopicPartition, int]:
-    """The offset to begin at in each partition."""
-    from oncelog.client.blocking.client import EARLIEST, LATEST
-
-    wanted = list(partitions)
-    if where.offset is not None:
-        return dict.fromkeys(wanted, where.offset)
-
-    def listed(timestamp: int) -> dict[TopicPartition, int]:
-        found = client.list_offsets(dict.fromkeys(wanted, timestamp), read_committed=read_committed)
-        return {partition: one.offset for partition, one in found.items()}
-
-    if where.keyword == "beginning":
-        return listed(EARLIEST)
-    latest = listed(LATEST)
-    if where.timestamp_ms is not None:
-        return {p: latest[p] if offset < 0 else offset for p, offset in listed(where.timestamp_ms).items()}
-    if where.before_end is not None:
-        return {p: max(first, latest[p] - where.before_end) for p, first in listed(EARLIEST).items()}
-    return latest
-
-
-def stop_offsets(
-    client: Client,
-    partitions: Iterable[TopicPartition],
-    until_ms: int | None,
-    stop_at_end: bool,
-    read_committed: bool,
-) -> dict[TopicPartition, int] | None:
-    """The offset to stop before in each partition; None to go on for ever."""
-    from oncelog.client.blocking.client import LATEST
-
-    wanted = list(partitions)
-    if until_ms is None and not stop_at_end:
-        return None
-    ends = client.list_offsets(dict.fromkeys(wanted, LATEST), read_committed=read_committed)
-    stops = {partition: one.offset for partition, one in ends.items()}
-    if until_ms is not None:
-        timed = client.list_offsets(dict.fromkeys(wanted, until_ms), read_committed=read_committed)
-        stops |= {partition: one.offset for partition, one in timed.items() if one.offset >= 0}
-    return stops
 
 
 def consume_group(

@@ -142,10 +142,10 @@ class ZooKeeperClient:
         """Read from now on what was committed before. Raises TreeUnavailable and SessionLost, as all reads do."""
         self._ask(self._client.sync_async, "/")
 
-    def get(self, path: str) -> tuple[bytes, Stat] | None:
-        """A node's value, or None."""
-        [(_, found)] = self.get_all([path])
-        return found
+    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
+        """A node's value, or None; ``watch`` is called once when a node that is there is changed or deleted."""
+        found = self._ask(self._client.get_async, path, watch)
+        return None if found is None else (found[0], _stat(found[1]))
 
     def get_all(self, paths: Iterable[str]) -> Iterator[tuple[str, tuple[bytes, Stat] | None]]:
         """Values of nodes, read side by side."""

@@ -1,0 +1,74 @@
+"""``oncelog consume --zookeeper``: records of topics on stdout, as one of Kafka's old consumers would read them.
+
+The rule: what was printed (and flushed) may be committed, never more.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from oncelog.base.ids import TopicPartition
+    from oncelog.cli.moments import Start
+    from oncelog.cli.record_output import Sink
+    from oncelog.client.machine.positions import FetchSettings
+    from oncelog.client.machine.zookeeper_group.subscription import Subscription
+
+_RESETS = {"beginning": "smallest", "end": "largest"}
+
+
+def consume_zookeeper(
+    zookeeper: str,
+    group: str | None,
+    subscription: Subscription,
+    sink: Sink,
+    where: Start,
+    fetch: FetchSettings,
+    settings: dict[str, str],
+    *,
+    stop_at_end: bool,
+    quiet: bool,
+) -> None:
+    """Read as a consumer of a group that balances through ZooKeeper, until all is read or for ever."""
+    from oncelog.cli.offset_range import stop_offsets
+    from oncelog.client.blocking.client import Client
+    from oncelog.client.zookeeper import ZooKeeperConsumer
+
+    if group is None:
+        raise typer.BadParameter("consumers that share their work through ZooKeeper are a group; name it with --group")
+    if where.keyword in _RESETS:
+        settings = {"auto.offset.reset": _RESETS[where.keyword]} | settings
+    ends: dict[TopicPartition, int] = {}
+    is_assigned = False
+
+    def assigned(positions: Mapping[TopicPartition, int]) -> None:
+        nonlocal is_assigned
+        is_assigned = bool(positions)
+        ends.clear()
+        if stop_at_end and positions:
+            with Client(consumer.bootstrap_servers, config=settings) as client:
+                ends.update(stop_offsets(client, positions, None, True, fetch.read_committed) or {})
+        if not quiet and sys.stderr.isatty():
+            names = ", ".join(map(str, sorted(positions))) or "nothing"
+            print(f"% group {group}: assigned {names}", file=sys.stderr)
+
+    def remark(text: str) -> None:
+        if not quiet:
+            print(f"% group {group}: {text}", file=sys.stderr)
+
+    with ZooKeeperConsumer(
+        zookeeper, group, subscription, properties=settings, fetch=fetch, on_assigned=assigned, on_remark=remark
+    ) as consumer:
+        while not sink.is_full():
+            for fetched in consumer.poll():
+                done = sink.write(fetched)
+                sink.flush()
+                consumer.processed(fetched.partition, done)
+                if sink.is_full():
+                    break
+            if is_assigned and stop_at_end and all((consumer.position(p) or 0) >= end for p, end in ends.items()):
+                break

@@ -1,0 +1,43 @@
+"""Records on stdout, as the commands that read topics print them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.cli.format import Formatter
+    from oncelog.client.machine.positions import Fetched
+
+
+class Sink:
+    """Writes records to stdout and counts them, up to a maximum."""
+
+    def __init__(self, formatter: Formatter, count: int | None, read_committed: bool) -> None:
+        self._formatter = formatter
+        self._left = count
+        self._read_committed = read_committed
+        self._output = sys.stdout.buffer
+
+    def is_full(self) -> bool:
+        """True once as many records as wanted were written."""
+        return self._left == 0
+
+    def write(self, fetched: Fetched, until: int | None = None) -> int:
+        """Write the records of one answer; returns the offset up to which all are written."""
+        from oncelog.client.machine.consumed_records import read_fetched
+
+        formatter, write = self._formatter, self._output.write
+        for record in read_fetched(fetched, read_committed=self._read_committed):
+            if until is not None and record.offset >= until:
+                return until
+            if self._left is not None:
+                if self._left == 0:
+                    return record.offset
+                self._left -= 1
+            write(formatter(record))
+        return fetched.next_offset
+
+    def flush(self) -> None:
+        """Hand all that was written to the reader of stdout."""
+        self._output.flush()

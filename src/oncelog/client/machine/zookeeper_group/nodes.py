@@ -1,0 +1,129 @@
+"""Nodes of the tree that consumers use: their paths, and the values of those that are not registrations.
+
+Rules: offsets are decimal text, the next offset to read; owners name a consumer and its thread. What others have
+written is read tolerantly: a value that is none of ours is no member, no topic and no broker, except for an offset,
+which nobody may guess: it raises.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NamedTuple
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.errors import ClientError, ConfigError
+
+CONSUMERS: Final = "/consumers"
+BROKERS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+_LEGAL_GROUP: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_DECIMAL: Final = re.compile(rb"[0-9]{1,19}")
+
+
+def check_group(group: str) -> None:
+    """Raise ConfigError for a group id that Java's consumers refuse: it is the name of a node."""
+    if not _LEGAL_GROUP.fullmatch(group) or group in (".", ".."):
+        raise ConfigError(
+            f"group id {group!r} cannot be used with ZooKeeper; use letters, digits, '.', '_' and '-' only"
+        )
+
+
+def group_path(group: str) -> str:
+    """The path of all that a group keeps."""
+    return f"{CONSUMERS}/{group}"
+
+
+def ids_path(group: str) -> str:
+    """The parent of the registrations of a group's consumers."""
+    return f"{CONSUMERS}/{group}/ids"
+
+
+def owners_path(group: str, topic: str | None = None) -> str:
+    """The parent of the owners of a topic's partitions, or of all topics'."""
+    return f"{CONSUMERS}/{group}/owners" + (f"/{topic}" if topic is not None else "")
+
+
+def owner_path(group: str, partition: TopicPartition) -> str:
+    """The path of the owner of a partition (ephemeral)."""
+    return f"{owners_path(group, partition.topic)}/{partition.partition}"
+
+
+def offsets_path(group: str, topic: str | None = None) -> str:
+    """The parent of a group's offsets in a topic, or of all topics'."""
+    return f"{CONSUMERS}/{group}/offsets" + (f"/{topic}" if topic is not None else "")
+
+
+def offset_path(group: str, partition: TopicPartition) -> str:
+    """The path of the group's next offset in a partition."""
+    return f"{offsets_path(group, partition.topic)}/{partition.partition}"
+
+
+def topic_path(topic: str) -> str:
+    """The path of a topic's partitions and their replicas."""
+    return f"{TOPICS}/{topic}"
+
+
+def offset_value(offset: int) -> bytes:
+    """The value of an offset's node."""
+    return str(offset).encode()
+
+
+def read_offset(path: str, value: bytes) -> int:
+    """The offset that a node holds. Raises ClientError for anything else: no position may be guessed."""
+    if not _DECIMAL.fullmatch(value):
+        raise ClientError(
+            f"node {path} holds {value[:100]!r}, which is no offset; delete it or write a decimal number there"
+        )
+    return int(value)
+
+
+def read_topic(topic: str, value: bytes) -> list[TopicPartition]:
+    """The partitions of a topic in numeric order; none where the node cannot be read."""
+    partitions = _object(value).get("partitions")
+    names = partitions if isinstance(partitions, dict) else {}
+    numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 10)
+    return [TopicPartition(TopicName(topic), number) for number in numbers]
+
+
+class RegisteredBroker(NamedTuple):
+    """A broker as its registration says: the address of one listener, and the version of the registration's JSON."""
+
+    host: str
+    port: int
+    version: int
+
+    @property
+    def knows_versions(self) -> bool:
+        """True if the broker answers ApiVersions (KIP-35): registrations of 0.8 have version 1, of 0.9 version 2."""
+        return self.version >= _FIRST_WITH_API_VERSIONS
+
+
+_FIRST_WITH_API_VERSIONS: Final = 3
+
+
+def read_broker(value: bytes, protocol: str = "PLAINTEXT") -> RegisteredBroker | None:
+    """A broker's first listener of a security protocol; None where it has none, or the node cannot be read."""
+    facts = _object(value)
+    version, endpoints = facts.get("version"), facts.get("endpoints")
+    version = version if isinstance(version, int) else 1
+    if not isinstance(endpoints, list):
+        host, port = facts.get("host"), facts.get("port")
+        plain = protocol == "PLAINTEXT" and isinstance(host, str) and isinstance(port, int)
+        return RegisteredBroker(str(host), int(port or 0), version) if plain else None
+    protocols = facts.get("listener_security_protocol_map")
+    by_name = protocols if isinstance(protocols, dict) else {}
+    for endpoint in map(str, endpoints):
+        name, _, address = endpoint.partition("://")
+        host, _, port = address.rpartition(":")
+        if by_name.get(name, name) == protocol and port.isascii() and port.isdigit():
+            return RegisteredBroker(host.removeprefix("[").removesuffix("]"), int(port), version)
+    return None
+
+
+def _object(value: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,98 @@
+"""The topics that a consumer reads and the threads it reads them with: its own, and those of others as registered.
+
+A subscription is static (topics with their number of streams), or a filter, a regular expression with one number: a
+``white_list`` reads the topics that match it, a ``black_list`` all others. Rules of Kafka's consumers: in a filter
+``,`` means ``|``, spaces and quotes around it do not count, and a whole name has to match; filters leave internal
+topics out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oncelog.base.ids import INTERNAL_TOPICS
+from oncelog.client.errors import ConfigError
+
+STATIC: Final = "static"
+WHITE_LIST: Final = "white_list"
+BLACK_LIST: Final = "black_list"
+_PATTERNS: Final = (STATIC, WHITE_LIST, BLACK_LIST)
+_MAX_STREAMS: Final = 100_000
+"""More than any consumer has: a registration that claims more is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """``streams`` is the number of threads by topic or, with a filter, by its only expression."""
+
+    pattern: str
+    streams: Mapping[str, int]
+
+    @classmethod
+    def to_topics(cls, topics: Iterable[str], streams: int = 1) -> Subscription:
+        """A static subscription with the same number of streams for each topic."""
+        return cls(STATIC, dict.fromkeys(topics, _checked(streams)))
+
+    @classmethod
+    def to_filter(cls, expression: str, streams: int = 1, *, black_list: bool = False) -> Subscription:
+        """A filter. Raises ConfigError for what is no regular expression."""
+        cleaned = expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
+        try:
+            re.compile(cleaned)
+        except re.error as error:
+            raise ConfigError(f"topic filter {expression!r} is no regular expression: {error}") from None
+        return cls(BLACK_LIST if black_list else WHITE_LIST, {cleaned: _checked(streams)})
+
+    @property
+    def is_static(self) -> bool:
+        """True if the topics are named; a filter's come and go."""
+        return self.pattern == STATIC
+
+    def streams_of(self, topic: str, *, exclude_internal: bool) -> int:
+        """The number of threads that read a topic; 0 for a topic that is not read."""
+        if self.is_static:
+            return self.streams.get(topic, 0)
+        [(expression, count)] = self.streams.items()
+        if exclude_internal and topic in INTERNAL_TOPICS:
+            return 0
+        try:
+            matches = re.fullmatch(expression, topic) is not None
+        except re.error:  # it is somebody else's, in Java's dialect: nothing can be said of it
+            return 0
+        return count if matches == (self.pattern == WHITE_LIST) else 0
+
+
+def _checked(streams: int) -> int:
+    if not 1 <= streams <= _MAX_STREAMS:
+        raise ConfigError(f"{streams} streams: a consumer has at least one, and at most {_MAX_STREAMS}")
+    return streams
+
+
+def registration_value(subscription: Subscription, now_ms: int) -> bytes:
+    """The value of a consumer's node, as Java's consumers write it. ``now_ms`` is the time since the epoch."""
+    facts = {
+        "version": 1,
+        "subscription": dict(subscription.streams),
+        "pattern": subscription.pattern,
+        "timestamp": str(now_ms),
+    }
+    return json.dumps(facts, separators=(",", ":")).encode()
+
+
+def read_registration(value: bytes) -> Subscription | None:
+    """The subscription that a consumer has registered; None where it cannot be read."""
+    try:
+        facts: Any = json.loads(value)
+        pattern, streams = facts["pattern"], facts["subscription"]
+        counts = {str(name): int(count) for name, count in streams.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if pattern not in _PATTERNS or any(not 0 < count <= _MAX_STREAMS for count in counts.values()):
+        return None
+    if pattern != STATIC and len(counts) != 1:
+        return None
+    return Subscription(pattern, counts)
