@@ -15,10 +15,10 @@ from oncelog.admin.explain.group_history import GroupHistory, read_history
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
 from oncelog.admin.groups import GroupDescription, MemberRow, describe_group
 from oncelog.admin.transactions.broker_requests import Unanswered
-from oncelog.admin.transactions.partition_offsets import readable_before
+from oncelog.admin.transactions.partition_offsets import read_at, readable_before
 from oncelog.base.acls import Operation, ResourceType
 from oncelog.base.ids import TopicPartition
-from oncelog.base.units import KIB, MIB
+from oncelog.base.units import MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ClientError
@@ -26,14 +26,12 @@ from oncelog.records.batch import read_header
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records
 from oncelog.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 MOST_LOOKED_INTO: Final = 20
 """Partitions whose next batch is looked at: the ones with the most to read."""
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 _CLIENT_ID: Final = "client-id"
 _EXACT, _DEFAULT = 0, 1
-_LOOK_BYTES: Final = 64 * KIB
 _MOST_DECODED: Final = MIB
 
 
@@ -128,14 +126,8 @@ def _has_data(client: Client, facts: GroupFacts, where: TopicPartition) -> bool:
 
 def _next_batch(client: Client, where: TopicPartition, position: int) -> NextBatch | None:
     """The first data batch from ``position`` on; None where it cannot be read."""
-    topic = FetchTopic(
-        topic=where.topic,
-        topic_id=bytes(client.view.topic_id(where.topic)),
-        partitions=[FetchPartition(partition=where.partition, fetch_offset=position, partition_max_bytes=_LOOK_BYTES)],
-    )
     try:
-        answer = client.request(FetchRequest(topics=[topic]), broker=client.leader(where))
-        records = memoryview(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]  # a buffer
+        records = read_at(client, where, position)
         at = 0
         while at < len(records):
             header = read_header(records, at)
@@ -146,7 +138,7 @@ def _next_batch(client: Client, where: TopicPartition, position: int) -> NextBat
                     first = next((one.offset for one in found if one.offset >= position), first)
                 return NextBatch(header.base_offset, first, header.size_bytes, header.record_count)
             at += header.size_bytes
-    except (ClientError, CorruptBatch, IndexError):
+    except (ClientError, CorruptBatch):
         return None
     return None
 

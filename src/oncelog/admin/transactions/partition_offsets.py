@@ -233,19 +233,25 @@ def timestamp_of(header: BatchHeader) -> int | None:
     return header.base_timestamp if header.base_timestamp >= 0 else None
 
 
-def readable_before(client: Client, where: TopicPartition, position: int, stable: int) -> bool:
-    """True if there are data batches from ``position`` to the last stable offset, or it cannot be told.
-
-    Markers alone do not count: a consumer's position does not always count them either.
-    """
+def read_at(client: Client, where: TopicPartition, position: int) -> memoryview:
+    """The batches at ``position``, a little of them or the first one whole; asked for once. Raises ClientError."""
     topic = FetchTopic(
         topic=where.topic,
         topic_id=bytes(client.view.topic_id(where.topic)),
         partitions=[FetchPartition(partition=where.partition, fetch_offset=position, partition_max_bytes=_LOOK_BYTES)],
     )
+    answer = client.request(FetchRequest(topics=[topic]), broker=client.leader(where))
+    answered = [one for each in answer.responses for one in each.partitions]
+    return memoryview(answered[0].records or b"" if answered else b"")  # type: ignore[arg-type]  # a buffer
+
+
+def readable_before(client: Client, where: TopicPartition, position: int, stable: int) -> bool:
+    """True if there are data batches from ``position`` to the last stable offset, or it cannot be told.
+
+    Markers alone do not count: a consumer's position does not always count them either.
+    """
     try:
-        answer = client.request(FetchRequest(topics=[topic]), broker=client.leader(where))
-        records = memoryview(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]  # a buffer
+        records = read_at(client, where, position)
         at = 0
         while at < len(records):
             header = read_header(records, at)
@@ -256,6 +262,6 @@ def readable_before(client: Client, where: TopicPartition, position: int, stable
             if header.next_offset >= stable:
                 return False
             at += header.size_bytes
-    except (ClientError, CorruptBatch, IndexError):
+    except (ClientError, CorruptBatch):
         return True
     return True
