@@ -91,6 +91,13 @@ ECOSYSTEM: Final = _project(
     f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
+MIRROR_MAKER: Final = _project(
+    f"MirrorMaker {KAFKA_VERSION}",
+    f"mirror-maker-{KAFKA_VERSION}",
+    "",
+    f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
 SPARK_CONNECTOR: Final = _artifacts(
     "Spark's Kafka connector",
     "spark-connector",
