@@ -9,6 +9,7 @@ as long each time. A token with a key that is unknown has the set read again, on
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import logging
 import ssl
@@ -95,6 +96,11 @@ class RefreshedKeys:
             self._timer = self._loop.call_later(delay_ms / SECOND_MS, self.read)
 
     def _unknown_key(self) -> None:
+        """Called by the worker that verifies."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._read_for_unknown)
+
+    def _read_for_unknown(self) -> None:
         now_s = self._loop.time()
         if now_s - self._asked_for_unknown_s >= UNKNOWN_KEY_S:
             self._asked_for_unknown_s = now_s

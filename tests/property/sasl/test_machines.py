@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from oncelog.base.errors import PeerError
 from oncelog.client.machine.scram import Scram
-from oncelog.core.sasl.exchange import Login, LoginRefused
+from oncelog.core.sasl.exchange import InvalidToken, Login, LoginRefused, settled
 from oncelog.core.sasl.jaas import JaasError, parse_jaas
-from oncelog.core.sasl.oauthbearer import InvalidToken, OAuthBearer
+from oncelog.core.sasl.oauthbearer import OAuthBearer, TokenCheck
 from oncelog.core.sasl.plain import Plain
 from oncelog.core.sasl.scram import ScramServer
 from oncelog.core.sasl.scram_credentials import DamagedCredential, credential_of, read_credential
@@ -33,10 +33,12 @@ RULES = TokenRules("issuer", ("audience",))
 class Good:
     """Takes the token ``good``, and every signature."""
 
-    def validate(self, token: str, now_ms: int) -> Login:
-        if token != "good":
-            raise InvalidToken("another token")
-        return Login("alice")
+    def begin(self, token: str) -> TokenCheck:
+        def verify() -> None:
+            if token != "good":
+                raise InvalidToken("another token")
+
+        return TokenCheck(verify, lambda _now_ms: Login("alice"))
 
     def verify(self, algorithm: str, key_id: str | None, signed: bytes, signature: bytes) -> None:
         pass
@@ -56,7 +58,7 @@ def logins(machine, messages) -> list[Login]:
     told = ""
     try:
         for message in messages:
-            step = machine.step(message, 0)
+            step = settled(machine.step(message, 0), 0)
             if step.login is not None:
                 found.append(step.login)
     except LoginRefused as refused:
@@ -142,7 +144,7 @@ CLAIMS = st.dictionaries(st.sampled_from(["iss", "aud", "exp", "iat", "nbf", "su
 def test_tokens_of_any_claims_are_refused_or_name_who_they_say(header, claims, now_ms):
     parts = [_part(json.dumps(part).encode()) for part in (header, claims)]
     try:
-        login = SignedTokens(RULES, Good).validate(".".join([*parts, "AAAA"]), now_ms)
+        login = SignedTokens(RULES, Good).begin(".".join([*parts, "AAAA"])).login(now_ms)
     except InvalidToken:
         return
     assert login.user == claims["sub"].strip()
@@ -155,7 +157,7 @@ def test_tokens_of_any_claims_are_refused_or_name_who_they_say(header, claims, n
 @given(st.text(alphabet="ab.eyJ0_-=", max_size=60) | st.text(max_size=40))
 def test_texts_that_are_no_tokens_are_refused(text):
     try:
-        SignedTokens(RULES, Good).validate(text, 0)
+        SignedTokens(RULES, Good).begin(text).login(0)
     except InvalidToken:
         return
     raise AssertionError(text)

@@ -9,7 +9,7 @@ import hmac
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from oncelog.core.sasl.oauthbearer import InvalidToken
+from oncelog.core.sasl.exchange import InvalidToken
 from oncelog.runtime.key_set import MAX_BYTES, MAX_KEYS, UnusableKeySet, read_key_set
 from tests.unit.runtime.signing import document, ec_key, jwk, rsa_key, signed
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import trustme
 
-from oncelog.core.sasl.oauthbearer import InvalidToken
+from oncelog.core.sasl.exchange import InvalidToken
 from oncelog.core.sasl.settings import KeySetSettings
 from oncelog.runtime.key_set import MAX_BYTES
 from oncelog.runtime.oauth_keys import OAuthKeys, fetch

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -49,11 +50,35 @@ class Step(NamedTuple):
     login: Login | None = None
 
 
+class InvalidToken(Exception):
+    """A token is not accepted; the message says why and does not hold it. The client is not told."""
+
+
+class Check(NamedTuple):
+    """Computation that has to be done before there is an answer, by whoever may wait for it."""
+
+    work: Callable[[], None]
+    """Touches nothing of the machine. Raises InvalidToken."""
+    then: Callable[[InvalidToken | None, int], Step]
+    """Takes what ``work`` has raised, and the time in milliseconds. Raises LoginRefused."""
+
+
 class Exchange(Protocol):
     """One authentication by one mechanism."""
 
-    def step(self, message: bytes, now_ms: int) -> Step:
-        """Take the client's next message. Raises LoginRefused."""
+    def step(self, message: bytes, now_ms: int) -> Step | Check:
+        """Take the client's next message; the one behind it may be taken when a check is done. Raises LoginRefused."""
+
+
+def settled(step: Step | Check, now_ms: int) -> Step:
+    """An answer, after the check that it may need. Raises LoginRefused."""
+    if isinstance(step, Step):
+        return step
+    try:
+        step.work()
+    except InvalidToken as error:
+        return step.then(error, now_ms)
+    return step.then(None, now_ms)
 
 
 def same(one: bytes, other: bytes) -> bool:

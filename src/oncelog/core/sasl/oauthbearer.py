@@ -12,11 +12,12 @@ A token is tried once in an exchange: one that was refused is not followed by an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from oncelog.core.sasl.exchange import Login, LoginRefused, Step, sasl_name, text_of
+from oncelog.core.sasl.exchange import Check, InvalidToken, Login, LoginRefused, Step, sasl_name, text_of
 
 MAX_MESSAGE_BYTES: Final = 131072
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'
@@ -25,15 +26,21 @@ _TOKEN_CHARACTERS: Final = frozenset("-_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLM
 _VALUE_CHARACTERS: Final = frozenset(" \t\r\n").union(map(chr, range(0x21, 0x7F)))
 
 
-class InvalidToken(Exception):
-    """A token is not accepted; the message says why and does not hold it. The client is not told."""
+class TokenCheck(NamedTuple):
+    """What is left to be done about a token."""
+
+    verify: Callable[[], None]
+    """Verify its signature: a tenth of a millisecond and more, for a worker. Raises InvalidToken."""
+    login: Callable[[int], Login]
+    """Its principal and the end of its validity, at a time in milliseconds; believed once it is verified. Raises
+    InvalidToken."""
 
 
 class TokenValidator(Protocol):
     """Says whose token it is."""
 
-    def validate(self, token: str, now_ms: int) -> Login:
-        """The principal of a token and the end of its validity. Raises InvalidToken."""
+    def begin(self, token: str) -> TokenCheck:
+        """Look at a token's form. Raises InvalidToken."""
 
 
 class BearerMessage(NamedTuple):
@@ -59,7 +66,7 @@ class OAuthBearer:
         self._state = _State.FIRST
         self._reason = ""
 
-    def step(self, message: bytes, now_ms: int) -> Step:
+    def step(self, message: bytes, now_ms: int) -> Step | Check:
         """See :class:`oncelog.core.sasl.exchange.Exchange`."""
         state, self._state = self._state, _State.DONE
         if state is _State.REFUSED and message == _SEPARATOR.encode():
@@ -68,16 +75,29 @@ class OAuthBearer:
             raise LoginRefused(f"a message after the exchange {self._reason}".rstrip())
         found = read_message(message)
         try:
-            login = self._validator.validate(found.token, now_ms)
+            check = self._validator.begin(found.token)
         except InvalidToken as error:
-            self._state, self._reason = _State.REFUSED, f"the token is not valid: {error}"
-            return Step(INVALID_TOKEN.encode())
+            return self._invalid(error)
+        return Check(check.verify, partial(self._verified, found, check))
+
+    def _verified(self, found: BearerMessage, check: TokenCheck, failure: InvalidToken | None, now_ms: int) -> Step:
+        """The signature was verified, or ``failure`` says why not."""
+        try:
+            if failure is not None:
+                raise failure
+            login = check.login(now_ms)
+        except InvalidToken as error:
+            return self._invalid(error)
         if found.authorization_id and found.authorization_id != login.user:
             raise LoginRefused.saying(
                 f"Authentication failed: Client requested an authorization id ({found.authorization_id}) that is "
                 f"different from the token's principal name ({login.user})"
             )
         return Step(b"", login)
+
+    def _invalid(self, error: InvalidToken) -> Step:
+        self._state, self._reason = _State.REFUSED, f"the token is not valid: {error}"
+        return Step(INVALID_TOKEN.encode())
 
 
 def read_message(message: bytes) -> BearerMessage:

@@ -22,11 +22,12 @@ import binascii
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from oncelog.base.units import SECOND_MS
-from oncelog.core.sasl.exchange import Login
-from oncelog.core.sasl.oauthbearer import InvalidToken
+from oncelog.core.sasl.exchange import InvalidToken, Login
+from oncelog.core.sasl.oauthbearer import TokenCheck
 
 ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512"),
@@ -43,7 +44,8 @@ class VerifySignature(Protocol):
     """The key set: keeps the public keys of the issuer."""
 
     def verify(self, algorithm: str, key_id: str | None, signed: bytes, signature: bytes) -> None:
-        """Return if a key of the set, of the algorithm's kind, has signed. Raises InvalidToken."""
+        """Return if a key of the set, of the algorithm's kind, has signed. Any thread may call. Raises
+        InvalidToken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class SignedTokens:
         self._rules = rules
         self._key_set = key_set
 
-    def validate(self, token: str, now_ms: int) -> Login:
+    def begin(self, token: str) -> TokenCheck:
         """See :class:`oncelog.core.sasl.oauthbearer.TokenValidator`."""
         key_set = self._key_set()
         if key_set is None:
@@ -77,11 +79,11 @@ class SignedTokens:
             raise InvalidToken("it is not signed: a signed one has three parts")
         algorithm, key_id = _header(parts[0])
         signed = f"{parts[0]}.{parts[1]}".encode()
-        key_set.verify(algorithm, key_id, signed, _decoded(parts[2]))
-        return self._login(_json(parts[1]), now_ms)
+        verify = partial(key_set.verify, algorithm, key_id, signed, _decoded(parts[2]))
+        return TokenCheck(verify, partial(self._login, parts[1]))
 
-    def _login(self, claims: dict[str, Any], now_ms: int) -> Login:
-        rules = self._rules
+    def _login(self, part: str, now_ms: int) -> Login:
+        claims, rules = _json(part), self._rules
         if claims.get("iss") != rules.issuer:
             raise InvalidToken("its issuer is not the expected one")
         audience = claims.get("aud")

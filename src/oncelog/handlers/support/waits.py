@@ -163,6 +163,8 @@ class Offload:
     they return; what they raise is raised inside the handler."""
 
     steps: Generator[None, None, Any]
+    is_small: bool = False
+    """It takes a millisecond and no memory: not behind what is large."""
     holds_connection: ClassVar[bool] = True
 
 

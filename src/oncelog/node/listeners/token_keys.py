@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncelog.core.sasl.oauthbearer import InvalidToken as InvalidToken
+from oncelog.core.sasl.exchange import InvalidToken as InvalidToken
 from oncelog.core.sasl.settings import KeySetSettings as KeySetSettings
 from oncelog.core.sasl.settings import listener_sasl
 from oncelog.core.sasl.tokens import ALGORITHMS as ALGORITHMS

@@ -30,7 +30,7 @@ from oncelog.node.monitoring.traffic import Traffic
 from oncelog.node.outbox import Outbox
 from oncelog.node.requests.connections import Connection, Slot
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
-from oncelog.node.requests.login_state import Answer, LoginState
+from oncelog.node.requests.login_state import Answer, LoginState, Refused, Verification
 from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Buffer
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 API_VERSIONS_KEY: Final = 18
+AUTHENTICATE_KEY: Final = 36
 MAX_TRACE: Final = 4096
 """Characters of a trace that are reported: what a peer sent may be in it."""
 LARGE_BYTES: Final = 64 * KIB
@@ -191,24 +192,38 @@ class Requests:
         if verdict is None:
             return True
         slot = connection.reserve()
+        if isinstance(verdict, Verification):
+            self._wait_for_verdict(connection, slot, verdict)
+        else:
+            self._conclude_login(connection, slot, verdict)
+        return False
+
+    def _wait_for_verdict(self, connection: Connection, slot: Slot, verification: Verification) -> None:
+        """A worker computes; until it is done, nothing more of the connection is decided."""
+        header = verification.header or RequestHeader(AUTHENTICATE_KEY, 0, 0, None)
+        api, steps = registry.BY_KEY[AUTHENTICATE_KEY], verification.steps
+        context = self._context(connection, header)
+        task = Task(steps, api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
+        self._advance(task, None, None)
+
+    def _conclude_login(self, connection: Connection, slot: Slot, verdict: Answer | Refused) -> None:
         if isinstance(verdict, Answer):
             slot.chunks = verdict.chunks
             if verdict.principal is not None:
                 connection.principal = verdict.principal
                 self._outbox.effects.append(Authenticated(connection.id))
             self._flush(connection)
-            return False
+            return
         if not verdict.delay_ms:
             slot.chunks = verdict.chunks
             self._refuse(connection, None, verdict.reason)
-            return False
+            return
         connection.refuse(None, verdict.reason)
         connection.paused = True
         self._outbox.effects.append(Pause(connection.id))
         self._deadlines.at(
             self._deadlines.now_ms + verdict.delay_ms, partial(self._answer_refused, connection, slot, verdict.chunks)
         )
-        return False
 
     def _answer_refused(self, connection: Connection, slot: Slot, chunks: Sequence[Chunk], _now_ms: int) -> None:
         """The delay after a refused login is over: the client learns of it, and the connection is closed."""
@@ -312,7 +327,11 @@ class Requests:
             task.waiting = False
             self._failed(task.connection, task.slot, task.api.name, failure)
 
-    def _finish_in_slices(self, task: Task, response: Message | None) -> None:
+    def _finish_in_slices(self, task: Task, response: Message | Answer | Refused | None) -> None:
+        if isinstance(response, (Answer, Refused)):
+            if task.connection.open:
+                self._conclude_login(task.connection, task.slot, response)
+            return
         if response is not None and is_large(response):
             task.steps = encoded_in_slices(response, task.context.version)
             self._advance(task, None, None)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from oncelog.core.sasl.exchange import Exchange
     from oncelog.core.sasl.settings import ListenerSasl
+    from oncelog.handlers.support.waits import Steps
     from oncelog.wire.chunks import Chunk
+    from oncelog.wire.header import RequestHeader
 
 
 class Phase(Enum):
@@ -67,6 +69,15 @@ class Answer:
 
     chunks: Sequence[Chunk]
     principal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A frame was part of the login; ``steps`` wait for a worker before they return what becomes of it."""
+
+    header: RequestHeader | None
+    """None: a bare token."""
+    steps: Steps[Answer | Refused]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,23 +12,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.core.sasl.exchange import Login, LoginRefused, Step
+from oncelog.core.sasl.exchange import Check, InvalidToken, Login, LoginRefused, Step
 from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
 from oncelog.handlers import registry
 from oncelog.handlers.api_versions import names_its_software
 from oncelog.handlers.sasl_handshake import unsupported_mechanism
+from oncelog.handlers.support.waits import Offload, Steps
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Report
 from oncelog.node.metadata import Metadata
 from oncelog.node.outbox import Outbox
 from oncelog.node.requests.login_credentials import LoginCredentials
-from oncelog.node.requests.login_state import Answer, LoginState, Phase, Refused
+from oncelog.node.requests.login_state import Answer, LoginState, Phase, Refused, Verification
 from oncelog.ports import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
@@ -38,6 +40,9 @@ from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHands
 if TYPE_CHECKING:
     from oncelog.wire.chunks import Chunk
     from oncelog.wire.message import Message
+
+_Answering = Callable[[Callable[[], Step]], "Answer | Refused"]
+"""Answers what a call gives or raises (LoginRefused)."""
 
 AGAIN_AFTER_MS: Final = 1000
 """A client may authenticate again once in this time; what comes sooner is answered ILLEGAL_SASL_STATE."""
@@ -85,7 +90,7 @@ class Logins:
             self._outbox.effects.append(Report("error", f"listener {listener_name} stays as it was: {error}"))
             return known or ListenerSasl(listener_name, ())
 
-    def judge(self, state: LoginState, frame: Buffer) -> Answer | Refused | None:
+    def judge(self, state: LoginState, frame: Buffer) -> Answer | Refused | Verification | None:
         """What becomes of a frame; None: it is decided as any other. Raises PeerError, which closes at once."""
         if state.phase is Phase.LOGGED_IN:
             return self._judge_logged_in(state, frame)
@@ -96,11 +101,11 @@ class Logins:
         except LoginRefused as refusal:  # a token without a header: there is nothing to answer it by
             return self._refused(state, str(refusal))
 
-    def _judge_login(self, state: LoginState, frame: Buffer) -> Answer | Refused | None:
+    def _judge_login(self, state: LoginState, frame: Buffer) -> Answer | Refused | Verification | None:
         if state.phase is Phase.SWITCHED:
             return self._refused(state, "another mechanism than the first time")
         if state.phase is Phase.EXCHANGE and not state.with_headers:
-            return self._bare_token(state, bytes(frame))
+            return self._step(state, None, bytes(frame), partial(self._answer_bare, state))
         header, position = decode_request_header(frame)
         body = memoryview(frame)[position:]
         if state.phase is Phase.EXCHANGE:
@@ -146,10 +151,18 @@ class Logins:
             state.exchange = self.credentials.exchange(state.settings, request.mechanism)
         return Answer(_encoded(header, SaslHandshakeResponse(mechanisms=offered)))
 
-    def _authenticate(self, state: LoginState, header: RequestHeader, body: memoryview) -> Answer | Refused:
+    def _authenticate(
+        self, state: LoginState, header: RequestHeader, body: memoryview
+    ) -> Answer | Refused | Verification:
         request = SaslAuthenticateRequest.decode(body, header.api_version)
+        answer = partial(self._answer_with_header, state, header)
+        return self._step(state, header, bytes(request.auth_bytes), answer)
+
+    def _answer_with_header(
+        self, state: LoginState, header: RequestHeader, take: Callable[[], Step]
+    ) -> Answer | Refused:
         try:
-            step = self._step(state, bytes(request.auth_bytes))
+            step = take()
             lifetime_ms = 0 if step.login is None else self._log_in(state, step.login)
         except LoginRefused as refusal:
             shown = _generic(state) if refusal.shown is None else refusal.shown
@@ -160,16 +173,32 @@ class Logins:
         response = SaslAuthenticateResponse(error_message="", auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
         return Answer(_encoded(header, response), None if step.login is None else state.principal)
 
-    def _bare_token(self, state: LoginState, token: bytes) -> Answer:
-        step = self._step(state, token)
+    def _answer_bare(self, state: LoginState, take: Callable[[], Step]) -> Answer:
+        step = take()
         if step.login is not None:
             self._log_in(state, step.login)
         chunks = [len(step.answer).to_bytes(4, "big") + step.answer]
         return Answer(chunks, None if step.login is None else state.principal)
 
-    def _step(self, state: LoginState, message: bytes) -> Step:
+    def _step(
+        self, state: LoginState, header: RequestHeader | None, message: bytes, answer: _Answering
+    ) -> Answer | Refused | Verification:
+        """Take the client's next message, and answer what comes of it; a signature is verified by a worker first."""
         assert state.exchange is not None
-        return state.exchange.step(message, self._deadlines.now_ms)
+        try:
+            step = state.exchange.step(message, self._deadlines.now_ms)
+        except LoginRefused as refusal:
+            return answer(partial(_raise, refusal))
+        if isinstance(step, Check):
+            return Verification(header, self._verified(state, step, answer))
+        return answer(lambda: step)
+
+    def _verified(self, state: LoginState, check: Check, answer: _Answering) -> Steps[Answer | Refused]:
+        failure = yield Offload(_work_of(check), is_small=True)
+        try:
+            return answer(lambda: check.then(failure, self._deadlines.now_ms))
+        except LoginRefused as refusal:
+            return self._refused(state, str(refusal))
 
     def _log_in(self, state: LoginState, login: Login) -> int:
         """Let the client in; the milliseconds for which its session lasts, 0: for ever. Raises LoginRefused."""
@@ -204,6 +233,20 @@ class Logins:
         self.failed += 1
         state.exchange = None
         return Refused(f"authentication failed: {reason}", chunks, state.settings.failure_delay_ms)
+
+
+def _raise(refusal: LoginRefused) -> Step:
+    raise refusal
+
+
+def _work_of(check: Check) -> Generator[None, None, InvalidToken | None]:
+    """For a worker; returns what a check has raised."""
+    yield
+    try:
+        check.work()
+    except InvalidToken as error:
+        return error
+    return None
 
 
 def _generic(state: LoginState) -> str:

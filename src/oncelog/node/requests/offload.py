@@ -35,36 +35,42 @@ class _Work:
 
 
 class OffloadedWork:
-    """Work of requests that a worker does, one after the other. Tokens are negative: others count upwards."""
+    """Work of requests that workers do: what is large one after the other, and beside it what is small. Tokens are
+    negative: others count upwards."""
 
     def __init__(self, runnable: Runnable) -> None:
         self._runnable = runnable
-        self._queue: deque[_Work] = deque()
-        self._running: _Work | None = None
+        self._queues: tuple[deque[_Work], deque[_Work]] = (deque(), deque())
+        """What is large, what is small."""
+        self._running: dict[int, _Work] = {}
+        """By token, one of each kind at most."""
         self._token = 0
 
     def park(self, task: Task, wait: Offload) -> None:
         """Have the work of ``task`` done when its turn comes."""
-        self._queue.append(_Work(task, wait))
+        self._queues[wait.is_small].append(_Work(task, wait))
 
     def start(self, effects: list[Effect]) -> None:
-        """Have the next one done, if none is; those whose client is gone are passed over."""
-        while self._running is None and self._queue:
-            work = self._queue.popleft()
-            if work.task.waiting:
-                self._running = work
-                self._token -= 1
-                effects.append(RunJob(self._token, work.slices(), waited_for=True))
+        """Have the next one of each kind done, if none is; those whose client is gone are passed over."""
+        for queue in self._queues:
+            while queue and not self._runs(is_small=queue[0].wait.is_small):
+                work = queue.popleft()
+                if work.task.waiting:
+                    self._token -= 1
+                    self._running[self._token] = work
+                    effects.append(RunJob(self._token, work.slices(), waited_for=True))
+
+    def _runs(self, *, is_small: bool) -> bool:
+        return any(work.wait.is_small is is_small for work in self._running.values())
 
     def is_idle(self) -> bool:
         """True while no worker is busy with such work."""
-        return self._running is None
+        return not self._running
 
     def finished(self, event: JobFinished) -> bool:
         """Take in the end of a job; True if it was one of these, and its request goes on."""
-        work = self._running
-        if work is None or event.token != self._token:
+        work = self._running.pop(event.token, None)
+        if work is None:
             return False
-        self._running = None
         self._runnable.wake(work.task, work.result, event.failure)
         return True

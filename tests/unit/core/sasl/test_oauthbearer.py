@@ -5,25 +5,41 @@ from __future__ import annotations
 import pytest
 
 from oncelog.client.machine.sasl import Token, bearer_message
-from oncelog.core.sasl.exchange import Login, LoginRefused, Step
-from oncelog.core.sasl.oauthbearer import INVALID_TOKEN, InvalidToken, OAuthBearer, read_message
+from oncelog.core.sasl.exchange import Check, InvalidToken, Login, LoginRefused, Step, settled
+from oncelog.core.sasl.oauthbearer import INVALID_TOKEN, OAuthBearer, TokenCheck, read_message
 
 
 class OneToken:
-    """Knows one token."""
+    """Knows one token; its signature is looked at by whoever does the check."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def validate(self, token: str, now_ms: int) -> Login:
-        self.asked.append(token)
-        if token != "good":
-            raise InvalidToken("unknown")
-        return Login("alice", now_ms + 1000)
+    def begin(self, token: str) -> TokenCheck:
+        def verify() -> None:
+            self.asked.append(token)
+            if token != "good":
+                raise InvalidToken("unknown")
+
+        return TokenCheck(verify, lambda now_ms: Login("alice", now_ms + 1000))
+
+
+def step(exchange: OAuthBearer, message: bytes, now_ms: int) -> Step:
+    return settled(exchange.step(message, now_ms), now_ms)
+
+
+def test_nobody_is_let_in_before_the_signature_was_verified():
+    validator = OneToken()
+    exchange = OAuthBearer(validator)
+    found = exchange.step(b"n,,\1auth=Bearer good\1\1", 5)
+    assert isinstance(found, Check)
+    assert not validator.asked
+    with pytest.raises(LoginRefused):
+        exchange.step(b"n,,\1auth=Bearer good\1\1", 5)
 
 
 def test_a_valid_token_lets_in_until_it_expires():
-    assert OAuthBearer(OneToken()).step(b"n,,\1auth=Bearer good\1\1", 5) == Step(b"", Login("alice", 1005))
+    assert step(OAuthBearer(OneToken()), b"n,,\1auth=Bearer good\1\1", 5) == Step(b"", Login("alice", 1005))
 
 
 def test_our_clients_message_is_read():
@@ -33,25 +49,25 @@ def test_our_clients_message_is_read():
 
 def test_a_bad_token_is_named_so_and_refused_when_the_client_has_acknowledged_it():
     exchange = OAuthBearer(OneToken())
-    assert exchange.step(b"n,,\1auth=Bearer bad\1\1", 0) == Step(INVALID_TOKEN.encode())
+    assert step(exchange, b"n,,\1auth=Bearer bad\1\1", 0) == Step(INVALID_TOKEN.encode())
     with pytest.raises(LoginRefused) as refused:
-        exchange.step(b"\1", 0)
+        step(exchange, b"\1", 0)
     assert refused.value.shown == '{"status":"invalid_token"}'
 
 
 def test_a_second_token_is_not_tried():
     validator = OneToken()
     exchange = OAuthBearer(validator)
-    exchange.step(b"n,,\1auth=Bearer bad\1\1", 0)
+    step(exchange, b"n,,\1auth=Bearer bad\1\1", 0)
     with pytest.raises(LoginRefused):
-        exchange.step(b"n,,\1auth=Bearer good\1\1", 0)
+        step(exchange, b"n,,\1auth=Bearer good\1\1", 0)
     assert validator.asked == ["bad"]
 
 
 def test_the_user_that_is_asked_for_has_to_be_the_tokens():
-    assert OAuthBearer(OneToken()).step(b"n,a=alice,\1auth=Bearer good\1\1", 0).login is not None
+    assert step(OAuthBearer(OneToken()), b"n,a=alice,\1auth=Bearer good\1\1", 0).login is not None
     with pytest.raises(LoginRefused):
-        OAuthBearer(OneToken()).step(b"n,a=bob,\1auth=Bearer good\1\1", 0)
+        step(OAuthBearer(OneToken()), b"n,a=bob,\1auth=Bearer good\1\1", 0)
 
 
 @pytest.mark.parametrize(
@@ -84,5 +100,5 @@ def test_the_user_that_is_asked_for_has_to_be_the_tokens():
 def test_what_is_no_message_is_refused_and_no_token_tried(message):
     validator = OneToken()
     with pytest.raises(LoginRefused):
-        OAuthBearer(validator).step(message, 0)
+        step(OAuthBearer(validator), message, 0)
     assert not validator.asked
