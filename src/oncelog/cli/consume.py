@@ -102,7 +102,7 @@ def consume(
 
     where, until_ms = _where(start, to, group, partition)
     sink = Sink(_formatter(form, as_json, encode_base64, delimiter, key_delimiter, null), count, not uncommitted)
-    settings = FetchSettings(read_committed=not uncommitted)
+    settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
     if zookeeper is not None:
         from oncelog.cli.consume_zookeeper import consume_zookeeper
 

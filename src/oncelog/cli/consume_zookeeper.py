@@ -35,7 +35,6 @@ def consume_zookeeper(
 ) -> None:
     """Read as a consumer of a group that balances through ZooKeeper, until all is read or for ever."""
     from oncelog.cli.offset_range import stop_offsets
-    from oncelog.client.blocking.client import Client
     from oncelog.client.zookeeper import ZooKeeperConsumer
 
     if group is None:
@@ -50,7 +49,7 @@ def consume_zookeeper(
         is_assigned = bool(positions)
         ends.clear()
         if stop_at_end and positions:
-            with Client(consumer.bootstrap_servers, config=settings) as client:
+            with consumer.new_client() as client:
                 ends.update(stop_offsets(client, positions, None, True, fetch.read_committed) or {})
         if not quiet and sys.stderr.isatty():
             names = ", ".join(map(str, sorted(positions))) or "nothing"

@@ -13,6 +13,7 @@ from oncelog.client.addresses import Address as Address
 from oncelog.client.addresses import parse_addresses as parse_addresses
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.sasl import TokenCallback
+from oncelog.client.machine.versions import OLD_BROKERS
 from oncelog.client.security import SecuritySettings, parse_security
 
 
@@ -36,6 +37,8 @@ class ClientConfig:
     """A broker that announces more loses the connection."""
     receive_buffer_bytes: int = field(default=-1, metadata={"key": "receive.buffer.bytes"})
     send_buffer_bytes: int = field(default=-1, metadata={"key": "send.buffer.bytes"})
+    assumed_broker_version: str = field(default="", metadata={"key": "assumed.broker.version"})
+    """``0.8`` or ``0.9``: the brokers do not know ApiVersions (KIP-35). Empty: they are asked, as of 0.10."""
     security: SecuritySettings | None = None
     """TLS and SASL; None for PLAINTEXT. See ``oncelog.client.security`` for the keys."""
 
@@ -45,6 +48,11 @@ class ClientConfig:
             lowest = -1 if one.name.endswith("_buffer_bytes") else 0
             if isinstance(value, int) and not lowest <= value <= INT32_MAX:
                 raise ConfigError(f"{one.metadata['key']}={value} is out of range")
+        if self.assumed_broker_version not in ("", *OLD_BROKERS):
+            releases = " or ".join(OLD_BROKERS)
+            raise ConfigError(
+                f"assumed.broker.version={self.assumed_broker_version!r}: use {releases}, or leave it out"
+            )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, token: TokenCallback | None = None) -> ClientConfig:
@@ -60,7 +68,7 @@ class ClientConfig:
             key: str = one.metadata.get("key", "")
             if key in properties:
                 try:
-                    values[one.name] = int(properties[key])
+                    values[one.name] = properties[key] if one.type == "str" else int(properties[key])
                 except ValueError:
                     raise ConfigError(f"{key}={properties[key]!r} is not a whole number") from None
         return replace(cls(), **values)  # type: ignore[arg-type]  # keys are this class's own field names

@@ -25,7 +25,7 @@ from oncelog.client.errors import (
 )
 from oncelog.client.machine.connection import Connection, Phase, Response
 from oncelog.client.machine.sasl import SaslMachine
-from oncelog.client.machine.versions import Versions
+from oncelog.client.machine.versions import OLD_BROKERS, Versions
 from oncelog.wire.chunks import Chunk
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
@@ -45,7 +45,11 @@ class AsyncLink:
         self._config = config
         self._reader = reader
         self._writer = writer
-        self._machine = Connection(config.client_id, max_response_bytes=MAX_BYTES_OF_STRANGERS)
+        self._machine = Connection(
+            config.client_id,
+            max_response_bytes=MAX_BYTES_OF_STRANGERS,
+            assumed=OLD_BROKERS.get(config.assumed_broker_version),
+        )
         self._waiting: dict[int, asyncio.Future[Response[Any]]] = {}
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._authenticate_at_s: float | None = None

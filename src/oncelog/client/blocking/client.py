@@ -8,9 +8,7 @@ from typing import Any, Final, NamedTuple
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.cluster import ClusterClient
 from oncelog.client.blocking.fetcher import Fetcher
-from oncelog.client.errors import (
-    BrokerRefused,
-)
+from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.requests import list_offsets_request, produce_request, produce_version_limit
 from oncelog.wire.chunks import Buffer
@@ -55,7 +53,12 @@ class Client(ClusterClient):
             for broker, partitions in grouped.items():
                 link = self.link(broker)
                 message = list_offsets_request(self.view, wanted, partitions, read_committed)
-                sent.append((link, link.submit(message, link.versions.choose(message))))
+                version = link.versions.choose(message, old=True)
+                if version == 0 and any(wanted[partition] >= 0 for partition in partitions):
+                    raise UnsupportedRequest(
+                        f"{link.address} is too old to find offsets by time (Kafka 0.10.1 and later can)"
+                    )
+                sent.append((link, link.submit(message, version)))
             refused: BrokerRefused | None = None
             for link, correlation_id in sent:
                 response = link.decode(link.response(correlation_id))
@@ -119,5 +122,6 @@ def _take_listed(response: Any, found: dict[TopicPartition, ListedOffset]) -> Br
             if one.error_code:
                 refused = BrokerRefused(one.error_code, f"offsets of {partition}")
             else:
-                found[partition] = ListedOffset(one.offset, one.timestamp, one.leader_epoch)
+                offset = one.old_style_offsets[0] if one.old_style_offsets else one.offset
+                found[partition] = ListedOffset(offset, one.timestamp, one.leader_epoch)
     return refused

@@ -267,6 +267,8 @@ class ClusterClient:
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         message = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         link = self.link()
+        if names is None and link.versions.choose(message) == 0:
+            message.topics = []  # which means all there
         response = link.call(message)
         if response.error_code:
             raise BrokerRefused(response.error_code, "metadata")

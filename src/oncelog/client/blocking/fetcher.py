@@ -99,7 +99,8 @@ class Fetcher:
             link = self._link(broker)
             message, asked, at_most = self.positions.request(partitions)
             try:
-                correlation_id = link.submit(message, link.versions.choose(message, at_most))
+                version = link.versions.choose(message, at_most, old=self.positions.settings.old_formats)
+                correlation_id = link.submit(message, version)
             except ClientError:
                 self.positions.lost(asked)
                 raise

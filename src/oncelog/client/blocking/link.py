@@ -17,7 +17,7 @@ from oncelog.client.config import Address, ClientConfig
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.connection import Connection, Phase, Response
 from oncelog.client.machine.sasl import SaslMachine
-from oncelog.client.machine.versions import Versions
+from oncelog.client.machine.versions import OLD_BROKERS, Versions
 from oncelog.wire.chunks import Chunk
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
@@ -39,7 +39,11 @@ class Link:
         self._config = config
         self._now_ms = system.now_ms
         self._arrived: dict[int, Response[Any]] = {}
-        self._machine = Connection(config.client_id, max_response_bytes=MAX_BYTES_OF_STRANGERS)
+        self._machine = Connection(
+            config.client_id,
+            max_response_bytes=MAX_BYTES_OF_STRANGERS,
+            assumed=OLD_BROKERS.get(config.assumed_broker_version),
+        )
         self._authenticate_at_ms: int | None = None
         deadline = self._now_ms() + config.connect_timeout_ms
         self._stream: Stream = system.connect(address, config, config.connect_timeout_ms)

@@ -31,7 +31,7 @@ def at_coordinator(
 ) -> R:
     """Send a request to a group's coordinator once. The caller looks at the error codes."""
     link = client.link(client.coordinator(group))
-    return link.call(message, link.versions.choose(message, at_most), timeout_ms)
+    return link.call(message, link.versions.choose(message, at_most, old=True), timeout_ms)
 
 
 def committed_offsets(

@@ -3,6 +3,7 @@
 State            may send                     next
 ---------------  ---------------------------  -----------------------------------------------------------
 ``NEW``          nothing                      ``start()``                        → ``NEGOTIATING``
+                                              … with the versions assumed        → ``READY``
 ``NEGOTIATING``  nothing (ApiVersions is out) UNSUPPORTED_VERSION: ask lower     → ``NEGOTIATING``
                                               ranges received                    → ``READY``
 ``READY``        any request                  –
@@ -49,6 +50,7 @@ class Phase(Enum):
 
 _NEXT: Final[dict[tuple[Phase, str], Phase]] = {
     (Phase.NEW, "started"): Phase.NEGOTIATING,
+    (Phase.NEW, "agreed"): Phase.READY,
     (Phase.NEGOTIATING, "refused"): Phase.NEGOTIATING,
     (Phase.NEGOTIATING, "agreed"): Phase.READY,
     (Phase.NEW, "closed"): Phase.CLOSED,
@@ -88,9 +90,18 @@ class Response(Generic[R]):
 class Connection:
     """The state machine of one connection. The chunks its methods return are to be written to the socket in order."""
 
-    def __init__(self, client_id: str, *, max_response_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        max_response_bytes: int,
+        read_ahead_bytes: int = READ_AHEAD_BYTES,
+        assumed: Versions | None = None,
+    ) -> None:
+        """``assumed`` are the versions of a broker that does not know ApiVersions: it is not asked for them."""
         self.phase = Phase.NEW
-        self.versions = Versions({})
+        self.versions = assumed or Versions({})
+        self._is_assumed = assumed is not None
         self._client_id = client_id
         self._buffer = ReceiveBuffer(max_response_bytes, read_ahead_bytes)
         self._expected: deque[Expected[Any]] = deque()
@@ -109,7 +120,10 @@ class Connection:
         return self._buffer.missing
 
     def start(self) -> list[Chunk]:
-        """Begin: ask for the broker's versions."""
+        """Begin: ask for the broker's versions, unless they are assumed."""
+        if self._is_assumed:
+            self._step("agreed")
+            return []
         self._step("started")
         return self._ask_versions()
 

@@ -3,6 +3,8 @@
 Rules: records below the position asked for are skipped, control records are never seen, and with read_committed the
 batches of aborted transactions are dropped: a producer counts as aborting from its first offset in the response's
 list until its abort marker (KIP-98). Decompression is bounded. A CRC that does not match is an error, not a skip.
+Message sets (formats 0 and 1), where they were asked for, may precede batches, or follow them in a topic whose format
+was lowered; they know neither transactions nor headers.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Final, NamedTuple
 from oncelog.base.units import MIB
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import Fetched
+from oncelog.client.machine.whole_batches import formats
 from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.errors import CorruptBatch
@@ -22,6 +25,10 @@ MAX_BATCH_BYTES: Final = 512 * MIB
 """A batch that decompresses to more is refused."""
 CREATE_TIME: Final = "create"
 LOG_APPEND_TIME: Final = "logappend"
+_WRAPPERS: Final = 8
+"""Compressed messages in one another that are followed, as 0.8's consumers do."""
+NO_TIME: Final = "none"
+"""Of format 0, which has no timestamps: −1."""
 
 
 class UnreadableRecords(ClientError):
@@ -44,6 +51,33 @@ class ConsumedRecord(NamedTuple):
 
 def read_fetched(fetched: Fetched, *, read_committed: bool = False, check_crc: bool = True) -> Iterator[ConsumedRecord]:
     """The records of one answer, in order. Raises UnreadableRecords."""
+    if not fetched.has_message_sets:
+        yield from _read_batches(fetched, read_committed, check_crc)
+        return
+    for start, end, is_message_set in formats(fetched.records):
+        part = fetched._replace(records=fetched.records[start:end])
+        yield from _read_messages(part) if is_message_set else _read_batches(part, read_committed, check_crc)
+
+
+def _read_messages(fetched: Fetched) -> Iterator[ConsumedRecord]:
+    """The records of a message set, whose checksums are always looked at."""
+    from oncelog.records.message_set.deep import deep
+    from oncelog.records.message_set.message import Limits, TimestampType
+
+    kinds = {TimestampType.CREATE_TIME: CREATE_TIME, TimestampType.LOG_APPEND_TIME: LOG_APPEND_TIME}
+    topic, partition = fetched.partition
+    try:
+        for message in deep(fetched.records, Limits(MAX_BATCH_BYTES, _WRAPPERS)):
+            if message.offset >= fetched.position:
+                kind = kinds.get(message.timestamp_type, NO_TIME)
+                at, when = message.offset, message.timestamp
+                yield ConsumedRecord(topic, partition, at, when, kind, message.key, message.value, (), -1)
+    except CorruptBatch as error:
+        raise UnreadableRecords(f"{fetched.partition} cannot be read from {fetched.position}: {error}") from error
+
+
+def _read_batches(fetched: Fetched, read_committed: bool, check_crc: bool) -> Iterator[ConsumedRecord]:
+    """The records of an answer that holds batches alone."""
     topic, partition = fetched.partition
     position, records = fetched.position, fetched.records
     try:

@@ -8,7 +8,6 @@ Sessions (KIP-227) are not used: each request names all its partitions.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -18,16 +17,13 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.machine.metadata import ClusterView
 from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.machine.whole_batches import bytes_of_cut, formats, whole_batches
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 LAST_VERSION_BY_NAME: Final = 12
 """From 13 on, Fetch names topics by id (KIP-516)."""
-_PREFIX = struct.Struct(">qi11xi")
-"""Base offset, length of what follows it, last offset delta."""
-_LENGTH_PREFIX: Final = 12
-_HEADER_SIZE: Final = 61
-_MAGIC_AT: Final = 16
-_MAGIC: Final = 2
+_MOST_PARTITION_BYTES: Final = 512 * MIB
+"""A message that is larger is not fetched."""
 
 
 class Fetched(NamedTuple):
@@ -47,6 +43,8 @@ class Fetched(NamedTuple):
     """The position after these records."""
     topic_id: bytes = NO_TOPIC_ID
     """The topic by the id it was asked for; zeros where brokers go by names."""
+    has_message_sets: bool = False
+    """True if some of ``records`` are entries of formats 0 and 1, which come only where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +56,16 @@ class FetchSettings:
     max_bytes: int = 50 * MIB
     partition_max_bytes: int = MIB
     read_committed: bool = False
+    old_formats: bool = False
+    """Fetch message sets too (formats 0 and 1), of brokers before 0.11 and of topics that were written then: for
+    callers that read ``Fetched`` by ``consumed_records``. Without it they are an error."""
 
 
 @dataclass(slots=True)
 class _Partition:
     position: int
     until: int | None
+    max_bytes: int
     in_flight: bool = False
     not_before_ms: int = 0
     failures: int = field(default=0)
@@ -87,7 +89,9 @@ class Positions:
     ) -> None:
         """Fetch exactly these from now on. One whose position is at its ``until`` already is left out."""
         self._partitions = {
-            partition: _Partition(position, None if until is None else until.get(partition))
+            partition: _Partition(
+                position, None if until is None else until.get(partition), self.settings.partition_max_bytes
+            )
             for partition, position in positions.items()
             if until is None or partition not in until or position < until[partition]
         }
@@ -97,7 +101,7 @@ class Positions:
         for partition, offset in positions.items():
             state = self._partitions.get(partition)
             until = None if state is None else state.until
-            self._partitions[partition] = _Partition(offset, until)
+            self._partitions[partition] = _Partition(offset, until, self.settings.partition_max_bytes)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch ``partitions`` no longer; answers on their way are dropped."""
@@ -150,7 +154,7 @@ class Positions:
                     partition=partition.partition,
                     current_leader_epoch=-1 if info is None else info.leader_epoch,
                     fetch_offset=state.position,
-                    partition_max_bytes=self.settings.partition_max_bytes,
+                    partition_max_bytes=state.max_bytes,
                 )
             )
         message = FetchRequest(
@@ -218,7 +222,13 @@ class Positions:
             return None
         state.failures = 0
         records = memoryview(data.records) if data.records is not None else memoryview(b"")
-        size, next_offset = whole_batches(records, position)
+        size, next_offset = whole_batches(records, position, old_formats=self.settings.old_formats)
+        if self.settings.old_formats and not size and len(records):
+            # Before Fetch 3 a message that is larger than was asked for comes cut.
+            state.max_bytes = max(2 * state.max_bytes, bytes_of_cut(records))
+            too_large = state.max_bytes > _MOST_PARTITION_BYTES
+            return self._failed(partition, position, ErrorCode.MESSAGE_TOO_LARGE, now_ms) if too_large else None
+        state.max_bytes = self.settings.partition_max_bytes
         state.position = next_offset
         if size:  # the limits favour who is named first, so who got something goes last
             self._partitions[partition] = self._partitions.pop(partition)
@@ -234,6 +244,7 @@ class Positions:
             ErrorCode.NONE,
             position,
             next_offset,
+            has_message_sets=self.settings.old_formats and any(old for _, _, old in formats(records[:size])),
         )
 
     def _failed(
@@ -253,30 +264,3 @@ class Positions:
         if action is Remedy.REFRESH_METADATA:
             self._view.forget(partition.topic)
         return None
-
-
-def whole_batches(records: memoryview, position: int) -> tuple[int, int]:
-    """Bytes of the whole batches in ``records``, and the offset after them (``position`` when there are none).
-
-    Raises PeerError for a length that cannot be, for offsets that do not rise, and for formats older than v2.
-    """
-    at, end, next_offset = 0, len(records), position
-    while end - at > _MAGIC_AT:
-        if records[at + _MAGIC_AT] != _MAGIC:  # before the size: what is older may be smaller than a header
-            raise PeerError(
-                f"records in format {records[at + _MAGIC_AT]}; only format 2 (Kafka 0.11 and later) is read"
-            )
-        if end - at < _HEADER_SIZE:
-            break
-        base_offset, length, last_offset_delta = _PREFIX.unpack_from(records, at)
-        if length < _HEADER_SIZE - _LENGTH_PREFIX:
-            raise PeerError(f"a record batch of {length} bytes")
-        following = at + _LENGTH_PREFIX + length
-        if following > end:
-            break
-        last_offset = base_offset + last_offset_delta
-        if last_offset < next_offset:
-            raise PeerError(f"a record batch ends at offset {last_offset}, {next_offset} was due")
-        next_offset = last_offset + 1
-        at = following
-    return at, next_offset

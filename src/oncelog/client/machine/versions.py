@@ -6,7 +6,7 @@ version it does not have with UNSUPPORTED_VERSION in the format of version 0, an
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.client.errors import UnsupportedRequest
@@ -27,14 +27,19 @@ class Versions:
         features = {one.name: one.max_version_level for one in response.finalized_features}
         return cls({one.api_key: (one.min_version, one.max_version) for one in response.api_keys}, features)
 
-    def choose(self, message: Request[Any] | type[Request[Any]], at_most: int | None = None) -> int:
-        """The version to send ``message`` (an object or its class) with. Raises UnsupportedRequest."""
+    def choose(
+        self, message: Request[Any] | type[Request[Any]], at_most: int | None = None, *, old: bool = False
+    ) -> int:
+        """The version to send ``message`` (an object or its class) with. Raises UnsupportedRequest.
+
+        ``old`` admits versions from before Apache Kafka 4, by who can read what they answer.
+        """
         name = (message if isinstance(message, type) else type(message)).__name__
         theirs = self.ranges.get(message.API_KEY)
         if theirs is None:
             raise UnsupportedRequest(f"the broker does not have {name}; it is too old or configured without it")
         highest = min(theirs[1], message.MAX_VERSION if at_most is None else min(at_most, message.MAX_VERSION))
-        ours = max(message.MIN_VERSION, message.BASELINE_VERSION)
+        ours = message.MIN_VERSION if old else max(message.MIN_VERSION, message.BASELINE_VERSION)
         lowest = max(theirs[0], ours)
         if highest < lowest:
             raise UnsupportedRequest(
@@ -49,6 +54,16 @@ class Versions:
             return self.choose(message) >= version
         except UnsupportedRequest:
             return False
+
+
+OLD_BROKERS: Final[dict[str, Versions]] = {
+    "0.8": Versions({0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0), 8: (1, 1), 9: (1, 1), 10: (0, 0)}),
+    "0.9": Versions(
+        {0: (0, 1), 1: (0, 1), 2: (0, 0), 3: (0, 0), 8: (1, 2), 9: (1, 1)} | dict.fromkeys(range(10, 17), (0, 0))
+    ),
+}
+"""The versions of brokers that do not know ApiVersions, by release. OffsetCommit 0 and OffsetFetch 0 are left out: they
+go to ZooKeeper."""
 
 
 def downgraded(response: ApiVersionsResponse, tried: int) -> int:

@@ -40,6 +40,8 @@ _LOG: Final = logging.getLogger("oncelog.client.zookeeper")
 _CLOSE_S: Final = 10.0
 """For the last steps of a consumer that is closed; then its session ends by its time-out."""
 _IDLE_MS: Final = SECOND_MS
+_FIRST_REGISTRATION: Final = 1
+"""The version of a registration by a broker of 0.8."""
 _HASTY_MS: Final = 2 * SECOND_MS
 OnAssigned = Callable[[dict[TopicPartition, int]], None]
 
@@ -71,7 +73,7 @@ class ZooKeeperConsumer:
         own_id = self.settings.consumer_id or _made_up_id()
         self.consumer_id: Final = f"{group}_{own_id}"
         self._config = ClientConfig.from_properties({"client.id": group, **given})
-        self._fetch = fetch or FetchSettings()
+        self._fetch = replace(fetch or FetchSettings(), old_formats=True)
         self._release_wait_ms = release_wait_ms
         self._on_assigned = on_assigned
         self._on_remark = on_remark
@@ -113,10 +115,9 @@ class ZooKeeperConsumer:
         with self._condition:
             return tuple(self._member.positions) if self._member.may_deliver(now_ms()) else ()
 
-    @property
-    def bootstrap_servers(self) -> list[str]:
-        """The addresses of the brokers, as of the last look at the tree."""
-        return [str(Address(broker.host, broker.port)) for broker in self._carrier.brokers]
+    def new_client(self) -> Client:
+        """A client of the cluster, the caller's own. Raises ConfigError while no broker is known."""
+        return self._connect(self._carrier.brokers)
 
     def owner_of(self, partition: TopicPartition) -> str | None:
         """The thread that owns a partition of this consumer, as ``consumer-number``; None where it owns it not."""
@@ -231,6 +232,9 @@ class ZooKeeperConsumer:
             raise ConfigError("no broker is registered in ZooKeeper with a listener of this security.protocol")
         addresses = [str(Address(broker.host, broker.port)) for broker in brokers]
         config = self._config
+        if any(not broker.knows_versions for broker in brokers) and not config.assumed_broker_version:
+            oldest = any(broker.version <= _FIRST_REGISTRATION for broker in brokers)
+            config = replace(config, assumed_broker_version="0.8" if oldest else "0.9")
         if not patient:
             config = replace(
                 config,

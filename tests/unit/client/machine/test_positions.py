@@ -7,7 +7,8 @@ import pytest
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.machine.metadata import ClusterView
-from oncelog.client.machine.positions import FetchSettings, Positions, whole_batches
+from oncelog.client.machine.positions import FetchSettings, Positions
+from oncelog.client.machine.whole_batches import whole_batches
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData

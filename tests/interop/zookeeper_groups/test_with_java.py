@@ -1,0 +1,178 @@
+"""Ours and Java's consumers of 1.0.2 and 0.8.2.2 in one group: every record has one reader while nothing changes, none
+is lost whatever does, and Java's consumers live through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.client.blocking import Client, Producer
+from tests.interop.zookeeper_groups.group import GROUP, TOPIC, Group
+from tests.peers.old_kafka import OldKafka, run_old
+from tests.peers.zookeeper import ZooKeeper
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.peer("kafka-0.8.2.2", "kafka-1.0.2", "kafka-3.9.1"),
+]
+PARTITIONS = 6
+
+
+class Load:
+    """Records with values of their own, in all partitions."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.sent: set[str] = set()
+
+    def send(self, count: int = 120) -> None:
+        """Send so many more."""
+        with Producer(self._client) as producer:
+            for number in range(len(self.sent), len(self.sent) + count):
+                producer.send(TOPIC, value=str(number).encode(), partition=number % PARTITIONS)
+                self.sent.add(str(number))
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper) -> Iterator[tuple[OldKafka, str]]:
+    """Apache Kafka 3.9.1, the last that works with ZooKeeper."""
+    connect = f"{zookeeper.connect}/mixed"
+    with OldKafka("3.9.1", connect, tmp_path_factory.mktemp("kafka")) as running:
+        yield running, connect
+
+
+@pytest.fixture
+def client(kafka: tuple[OldKafka, str]) -> Iterator[Client]:
+    with Client(kafka[0].bootstrap_servers) as client:
+        create_topic(client, NewTopic(TOPIC, partitions=PARTITIONS))
+        yield client
+        from oncelog.admin.topics import delete_topics
+
+        delete_topics(client, [TOPIC])
+        wait_until(lambda: not any(info.exists for info in client.metadata([TOPIC]).values()), "the deletion")
+
+
+@pytest.fixture
+def group(kafka: tuple[OldKafka, str], client: Client, tmp_path: Path) -> Iterator[Group]:
+    with Group(kafka[1], tmp_path) as group:
+        group.begin_at_zero()
+        yield group
+
+
+def read_once(group: Group, load: Load) -> None:
+    """Send more, and see that each of all was read, and by one."""
+    load.send()
+    group.wait_read(load.sent)
+    assert {value: count for value, count in group.values().items() if count > 1} == {}, group.errors()
+
+
+def test_joins_and_leaves_in_order_repeat_nothing_and_lose_nothing(group: Group, client: Client) -> None:
+    load = Load(client)
+    group.join("java", "1.0.2")
+    group.wait_for("java", partitions=PARTITIONS)
+    read_once(group, load)
+    ours = group.join("ours")
+    group.wait_for("java", "ours", partitions=PARTITIONS)
+    read_once(group, load)
+    old = group.join("old", "0.8.2.2")
+    group.wait_for("java", "old", "ours", partitions=PARTITIONS)
+    read_once(group, load)
+    ours.stop()
+    group.wait_for("java", "old", partitions=PARTITIONS)
+    read_once(group, load)
+    group.join("other")
+    group.wait_for("java", "old", "other", partitions=PARTITIONS)
+    old.stop()
+    group.wait_for("java", "other", partitions=PARTITIONS)
+    read_once(group, load)
+    wait_until(lambda: sum(group.offsets().values()) == len(load.sent), "the offsets")
+
+
+def test_kills_lose_nothing_and_java_outlives_ours(group: Group, client: Client) -> None:
+    load = Load(client)
+    java, ours = group.join("java", "1.0.2"), group.join("ours")
+    group.join("other")
+    group.wait_for("java", "other", "ours", partitions=PARTITIONS)
+    read_once(group, load)
+    ours.kill()
+    load.send()
+    group.wait_for("java", "other", partitions=PARTITIONS)
+    group.wait_read(load.sent)
+    java.kill()
+    load.send()
+    group.wait_for("other", partitions=PARTITIONS)
+    group.wait_read(load.sent)
+    group.join("old", "0.8.2.2")
+    group.wait_for("old", "other", partitions=PARTITIONS)
+    load.send()
+    group.wait_read(load.sent)
+
+
+def test_a_frozen_member_loses_its_partitions_and_takes_nothing_back_when_it_thaws(
+    group: Group, client: Client
+) -> None:
+    load = Load(client)
+    ours = group.join("ours")
+    group.join("java", "1.0.2")
+    group.wait_for("java", "ours", partitions=PARTITIONS)
+    read_once(group, load)
+    ours.freeze()
+    group.wait_for("java", partitions=PARTITIONS)
+    load.send()
+    group.wait_read(load.sent)
+    wait_until(lambda: sum(group.offsets().values()) == len(load.sent), "the offsets")
+    before = len(ours.lines())
+    ours.thaw()
+    group.wait_for("java", "ours", partitions=PARTITIONS)
+    assert sum(group.offsets().values()) == len(load.sent)
+    assert len(ours.lines()) == before
+    read_once(group, load)
+
+
+def test_a_frozen_consumer_of_javas_is_waited_for_no_longer_than_its_session(group: Group, client: Client) -> None:
+    load = Load(client)
+    group.join("ours")
+    old = group.join("old", "0.8.2.2")
+    group.wait_for("old", "ours", partitions=PARTITIONS)
+    read_once(group, load)
+    old.freeze()
+    group.wait_for("ours", partitions=PARTITIONS)
+    load.send()
+    group.wait_read(load.sent)
+    old.thaw()
+    group.wait_for("old", "ours", partitions=PARTITIONS)
+
+
+def test_javas_tools_see_ours(group: Group, client: Client, kafka: tuple[OldKafka, str]) -> None:
+    load = Load(client)
+    group.join("ours")
+    group.wait_for("ours", partitions=PARTITIONS)
+    read_once(group, load)
+    wait_until(lambda: sum(group.offsets().values()) == len(load.sent), "the offsets")
+    tool = "kafka.admin.ConsumerGroupCommand"
+    described = run_old("1.0.2", tool, "--zookeeper", kafka[1], "--describe", "--group", GROUP)
+    rows = [line.split() for line in described.stdout.splitlines() if line.startswith(TOPIC)]
+    assert [(row[1], row[2], row[4], row[5]) for row in sorted(rows)] == [
+        (str(partition), str(len(load.sent) // PARTITIONS), "0", "g_ours") for partition in range(PARTITIONS)
+    ], described
+
+
+@pytest.mark.parametrize("release", ["1.0.2", "0.8.2.2"])
+def test_offsets_in_kafka_with_dual_commit_are_those_of_java(group: Group, client: Client, release: str) -> None:
+    load = Load(client)
+    keys = {"offsets_storage": "kafka", "dual_commit_enabled": "true"}
+    java = group.join("java", release, **keys)
+    group.wait_for("java", partitions=PARTITIONS)
+    read_once(group, load)
+    java.stop()
+    ours = group.join("ours", **keys)
+    group.wait_for("ours", partitions=PARTITIONS)
+    read_once(group, load)
+    ours.stop()
+    group.join("again", release, **keys)
+    group.wait_for("again", partitions=PARTITIONS)
+    read_once(group, load)
