@@ -20,11 +20,8 @@ from oncelog.client.zookeeper.stored_offsets import all_offsets, write_offsets
 from tests.peers.old_kafka import OldProcess
 from tests.waiting import HANG_S, wait_until
 
-GROUP: Final = "g"
-TOPIC: Final = "t"
 SOURCE: Final = Path(__file__).resolve().parents[2] / "peers" / "clients" / "OldConsumer.java"
 _KEYS: Final = {
-    "group.id": GROUP,
     "zookeeper.session.timeout.ms": "3000",
     "zookeeper.connection.timeout.ms": "60000",
     "auto.commit.interval.ms": "200",
@@ -59,10 +56,11 @@ class Consumer(Protocol):
 class OurConsumer:
     """``oncelog consume --zookeeper`` as a process."""
 
-    def __init__(self, connect: str, directory: Path, name: str, keys: Mapping[str, str]) -> None:
+    def __init__(self, group: Group, directory: Path, name: str, keys: Mapping[str, str]) -> None:
         self._out, self._err = directory / f"{name}.out", directory / f"{name}.err"
         oncelog = str(Path(sys.executable).with_name("oncelog"))
-        command = [oncelog, "consume", TOPIC, "--zookeeper", connect, "--group", GROUP, "-f", _FORMAT]
+        where = ("--zookeeper", group.connect, "--group", group.name)
+        command = [oncelog, "consume", group.topic, *where, "-f", _FORMAT]
         for key, value in {**_KEYS, **keys}.items():
             command += ["-X", f"{key}={value}"]
         with self._out.open("ab") as out, self._err.open("ab") as err:
@@ -101,10 +99,12 @@ class OurConsumer:
 
 
 class Group:
-    """The consumers of ``GROUP``, and the tree. All are ended with it."""
+    """The consumers of a group that reads one topic, and the tree. All are ended with it."""
 
-    def __init__(self, connect: str, directory: Path) -> None:
+    def __init__(self, connect: str, name: str, topic: str, directory: Path) -> None:
         self.connect = connect
+        self.name = name
+        self.topic = topic
         self.consumers: dict[str, Consumer] = {}
         self._directory = directory
         self._session = open_session(connect, 10_000, 60_000)
@@ -123,22 +123,25 @@ class Group:
         """Start a consumer of a release, or of ours, under ``consumer.id=name``; further keys with ``_`` for ``.``."""
         more = {"consumer.id": name, **{key.replace("_", "."): value for key, value in keys.items()}}
         if release == "ours":
-            self.consumers[name] = OurConsumer(self.connect, self._directory, name, more)
+            self.consumers[name] = OurConsumer(self, self._directory, name, more)
         else:
             properties = self._directory / f"{name}.properties"
-            values = {"zookeeper.connect": self.connect, **_KEYS, **more}
+            values = {"zookeeper.connect": self.connect, "group.id": self.name, **_KEYS, **more}
             properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
             self.consumers[name] = OldProcess(
-                release, str(SOURCE), str(properties), "topics", TOPIC, directory=self._directory, name=name
+                release, str(SOURCE), str(properties), "topics", self.topic, directory=self._directory, name=name
             )
         return self.consumers[name]
 
     def owners(self) -> dict[int, str]:
         """The consumer that owns each partition, by the tree."""
-        paths = [f"{owners_path(GROUP, TOPIC)}/{name}" for name in self._session.children(owners_path(GROUP, TOPIC))]
+        paths = [
+            f"{owners_path(self.name, self.topic)}/{name}"
+            for name in self._session.children(owners_path(self.name, self.topic))
+        ]
         found = {int(path.rpartition("/")[2]): node for path, node in self._session.get_all(paths)}
         return {
-            partition: node[0].decode().removeprefix(f"{GROUP}_").rpartition("-")[0]
+            partition: node[0].decode().removeprefix(f"{self.name}_").rpartition("-")[0]
             for partition, node in sorted(found.items())
             if node is not None
         }
@@ -152,13 +155,13 @@ class Group:
 
     def begin_at_zero(self) -> None:
         """Give the group an offset in every partition: then no consumer begins at an end."""
-        node = self._session.get(f"{TOPICS}/{TOPIC}")
+        node = self._session.get(f"{TOPICS}/{self.topic}")
         assert node is not None
-        write_offsets(self._session, GROUP, dict.fromkeys(read_topic(TOPIC, node[0]), 0))
+        write_offsets(self._session, self.name, dict.fromkeys(read_topic(self.topic, node[0]), 0))
 
     def offsets(self) -> dict[int, int]:
         """The group's offsets in ZooKeeper."""
-        return {partition.partition: offset for partition, offset in all_offsets(self._session, GROUP).items()}
+        return {partition.partition: offset for partition, offset in all_offsets(self._session, self.name).items()}
 
     def values(self) -> Counter[str]:
         """The values read by all, each with the number of times."""

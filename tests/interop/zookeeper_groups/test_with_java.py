@@ -4,13 +4,14 @@ is lost whatever does, and Java's consumers live through it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, Producer
-from tests.interop.zookeeper_groups.group import GROUP, TOPIC, Group
+from tests.interop.zookeeper_groups.group import Group
 from tests.peers.old_kafka import OldKafka, run_old
 from tests.peers.zookeeper import ZooKeeper
 from tests.waiting import wait_until
@@ -22,18 +23,22 @@ pytestmark = [
 PARTITIONS = 6
 
 
-class Load:
-    """Records with values of their own, in all partitions."""
+_NUMBERS = count()
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+
+class Load:
+    """Records with values of their own, in all partitions of a topic."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self.client = client
+        self.topic = topic
         self.sent: set[str] = set()
 
-    def send(self, count: int = 120) -> None:
+    def send(self, many: int = 120) -> None:
         """Send so many more."""
-        with Producer(self._client) as producer:
-            for number in range(len(self.sent), len(self.sent) + count):
-                producer.send(TOPIC, value=str(number).encode(), partition=number % PARTITIONS)
+        with Producer(self.client) as producer:
+            for number in range(len(self.sent), len(self.sent) + many):
+                producer.send(self.topic, value=str(number).encode(), partition=number % PARTITIONS)
                 self.sent.add(str(number))
 
 
@@ -46,19 +51,16 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper) -> Ite
 
 
 @pytest.fixture
-def client(kafka: tuple[OldKafka, str]) -> Iterator[Client]:
+def load(kafka: tuple[OldKafka, str]) -> Iterator[Load]:
     with Client(kafka[0].bootstrap_servers) as client:
-        create_topic(client, NewTopic(TOPIC, partitions=PARTITIONS))
-        yield client
-        from oncelog.admin.topics import delete_topics
-
-        delete_topics(client, [TOPIC])
-        wait_until(lambda: not any(info.exists for info in client.metadata([TOPIC]).values()), "the deletion")
+        topic = f"t{next(_NUMBERS)}"
+        create_topic(client, NewTopic(topic, partitions=PARTITIONS))
+        yield Load(client, topic)
 
 
 @pytest.fixture
-def group(kafka: tuple[OldKafka, str], client: Client, tmp_path: Path) -> Iterator[Group]:
-    with Group(kafka[1], tmp_path) as group:
+def group(kafka: tuple[OldKafka, str], load: Load, tmp_path: Path) -> Iterator[Group]:
+    with Group(kafka[1], f"g{load.topic}", load.topic, tmp_path) as group:
         group.begin_at_zero()
         yield group
 
@@ -67,11 +69,10 @@ def read_once(group: Group, load: Load) -> None:
     """Send more, and see that each of all was read, and by one."""
     load.send()
     group.wait_read(load.sent)
-    assert {value: count for value, count in group.values().items() if count > 1} == {}, group.errors()
+    assert {value: times for value, times in group.values().items() if times > 1} == {}, group.errors()
 
 
-def test_joins_and_leaves_in_order_repeat_nothing_and_lose_nothing(group: Group, client: Client) -> None:
-    load = Load(client)
+def test_joins_and_leaves_in_order_repeat_nothing_and_lose_nothing(group: Group, load: Load) -> None:
     group.join("java", "1.0.2")
     group.wait_for("java", partitions=PARTITIONS)
     read_once(group, load)
@@ -92,8 +93,7 @@ def test_joins_and_leaves_in_order_repeat_nothing_and_lose_nothing(group: Group,
     wait_until(lambda: sum(group.offsets().values()) == len(load.sent), "the offsets")
 
 
-def test_kills_lose_nothing_and_java_outlives_ours(group: Group, client: Client) -> None:
-    load = Load(client)
+def test_kills_lose_nothing_and_java_outlives_ours(group: Group, load: Load) -> None:
     java, ours = group.join("java", "1.0.2"), group.join("ours")
     group.join("other")
     group.wait_for("java", "other", "ours", partitions=PARTITIONS)
@@ -112,10 +112,7 @@ def test_kills_lose_nothing_and_java_outlives_ours(group: Group, client: Client)
     group.wait_read(load.sent)
 
 
-def test_a_frozen_member_loses_its_partitions_and_takes_nothing_back_when_it_thaws(
-    group: Group, client: Client
-) -> None:
-    load = Load(client)
+def test_a_frozen_member_loses_its_partitions_and_takes_nothing_back_when_it_thaws(group: Group, load: Load) -> None:
     ours = group.join("ours")
     group.join("java", "1.0.2")
     group.wait_for("java", "ours", partitions=PARTITIONS)
@@ -133,8 +130,7 @@ def test_a_frozen_member_loses_its_partitions_and_takes_nothing_back_when_it_tha
     read_once(group, load)
 
 
-def test_a_frozen_consumer_of_javas_is_waited_for_no_longer_than_its_session(group: Group, client: Client) -> None:
-    load = Load(client)
+def test_a_frozen_consumer_of_javas_is_waited_for_no_longer_than_its_session(group: Group, load: Load) -> None:
     group.join("ours")
     old = group.join("old", "0.8.2.2")
     group.wait_for("old", "ours", partitions=PARTITIONS)
@@ -147,23 +143,22 @@ def test_a_frozen_consumer_of_javas_is_waited_for_no_longer_than_its_session(gro
     group.wait_for("old", "ours", partitions=PARTITIONS)
 
 
-def test_javas_tools_see_ours(group: Group, client: Client, kafka: tuple[OldKafka, str]) -> None:
-    load = Load(client)
+def test_javas_tools_see_ours(group: Group, load: Load, kafka: tuple[OldKafka, str]) -> None:
     group.join("ours")
     group.wait_for("ours", partitions=PARTITIONS)
     read_once(group, load)
     wait_until(lambda: sum(group.offsets().values()) == len(load.sent), "the offsets")
     tool = "kafka.admin.ConsumerGroupCommand"
-    described = run_old("1.0.2", tool, "--zookeeper", kafka[1], "--describe", "--group", GROUP)
-    rows = [line.split() for line in described.stdout.splitlines() if line.startswith(TOPIC)]
+    described = run_old("1.0.2", tool, "--zookeeper", kafka[1], "--describe", "--group", group.name)
+    rows = [line.split() for line in described.stdout.splitlines() if line.startswith(load.topic)]
     assert [(row[1], row[2], row[4], row[5]) for row in sorted(rows)] == [
-        (str(partition), str(len(load.sent) // PARTITIONS), "0", "g_ours") for partition in range(PARTITIONS)
+        (str(partition), str(len(load.sent) // PARTITIONS), "0", f"{group.name}_ours")
+        for partition in range(PARTITIONS)
     ], described
 
 
 @pytest.mark.parametrize("release", ["1.0.2", "0.8.2.2"])
-def test_offsets_in_kafka_with_dual_commit_are_those_of_java(group: Group, client: Client, release: str) -> None:
-    load = Load(client)
+def test_offsets_in_kafka_with_dual_commit_are_those_of_java(group: Group, load: Load, release: str) -> None:
     keys = {"offsets_storage": "kafka", "dual_commit_enabled": "true"}
     java = group.join("java", release, **keys)
     group.wait_for("java", partitions=PARTITIONS)
