@@ -7,10 +7,12 @@ It comes from the handler registry and the handlers' ``ERRORS``; the omissions a
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from oncelog.handlers.api import Api
+from oncelog.handlers.legacy.registry import LEGACY_APIS
 from oncelog.handlers.registry import APIS
 
 DOCUMENT: Final = Path(__file__).parents[1] / "docs" / "COMPATIBILITY.md"
@@ -45,7 +47,20 @@ def generated() -> str:
         lines += [f"- `{code.name}` ({code.value}): {condition}" for code, condition in sorted(errors.items())]
         if not errors:
             lines.append("No errors of its own.")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_legacy()]) + "\n"
+
+
+def _legacy() -> Iterator[str]:
+    """The versions that ``oncelog.legacy.protocol`` adds, and what they answer beside the errors of today's."""
+    yield from ("", "### With `oncelog.legacy.protocol`", "")
+    yield from ("| API | key | versions | authorised as |", "|---|---:|---|---|")
+    for api in LEGACY_APIS:
+        yield f"| {api.name} | {api.key} | {_versions(api)} | {_authorised(api)} |"
+    yield ""
+    for api in LEGACY_APIS:
+        errors = importlib.import_module(f"oncelog.handlers.{api.module}").ERRORS
+        for code, condition in sorted(errors.items()):
+            yield f"- {api.name}: `{code.name}` ({code.value}): {condition}"
 
 
 def _versions(api: Api) -> str:

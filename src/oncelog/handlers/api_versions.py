@@ -38,7 +38,7 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = context.cluster.image
     return ApiVersionsResponse(
-        api_keys=_API_VERSIONS,
+        api_keys=_with_legacy() if context.cluster.config.get("oncelog.legacy.protocol") else _API_VERSIONS,
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)
             for name, levels in sorted(SUPPORTED_FEATURES.items())
@@ -64,6 +64,20 @@ def unsupported_version() -> ApiVersionsResponse:
     api = BY_KEY[ApiVersionsRequest.API_KEY]
     known = ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+
+
+def _with_legacy() -> list[ApiVersion]:
+    """With the older versions that are served beside the others."""
+    from oncelog.handlers.legacy.registry import LEGACY_BY_KEY
+
+    return [
+        ApiVersion(
+            api_key=each.api_key,
+            min_version=LEGACY_BY_KEY[each.api_key].min_version if each.api_key in LEGACY_BY_KEY else each.min_version,
+            max_version=each.max_version,
+        )
+        for each in _API_VERSIONS
+    ]
 
 
 _API_VERSIONS: Final = [

@@ -90,6 +90,14 @@ class MetadataWritten:
 
 
 @dataclass(slots=True)
+class NodesRead:
+    """The answer to :class:`ReadTree`: the nodes that exist, or None where they could not be read."""
+
+    token: int
+    nodes: Sequence[TreeNode] | None
+
+
+@dataclass(slots=True)
 class MetadataLoaded:
     """The answer to :class:`LoadMetadata`: the whole tree at a position, or None where it could not be read."""
 
@@ -150,6 +158,7 @@ Event = (
     | JobFinished
     | MetadataChanged
     | MetadataWritten
+    | NodesRead
     | MetadataLoaded
     | BrokerConnected
     | BrokerSent
@@ -228,6 +237,14 @@ class SettleMetadata:
     """Find out whether a commit whose answer was lost was carried out; answered by :class:`MetadataWritten`."""
 
     token: str
+
+
+@dataclass(slots=True)
+class ReadTree:
+    """Read nodes of the tree; answered by :class:`NodesRead`."""
+
+    token: int
+    paths: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -326,6 +343,7 @@ Effect = (
     | WriteMetadata
     | SettleMetadata
     | LoadMetadata
+    | ReadTree
     | ConnectToBroker
     | SendToBroker
     | DisconnectFromBroker

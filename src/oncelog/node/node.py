@@ -30,6 +30,7 @@ from oncelog.handlers.support.waits import (
     FindTransactionalId,
     NextSlice,
     Offload,
+    ReadNodes,
     Transact,
     TransactEach,
     UntilDurable,
@@ -65,6 +66,7 @@ from oncelog.node.events import (
     MetadataChanged,
     MetadataLoaded,
     MetadataWritten,
+    NodesRead,
     RequestReceived,
     Shutdown,
     StopListening,
@@ -93,6 +95,7 @@ from oncelog.node.requests.login_state import Phase
 from oncelog.node.requests.offload import OffloadedWork
 from oncelog.node.requests.tasks import Runnable
 from oncelog.node.requests.throttling import Throttling
+from oncelog.node.requests.tree_reads import TreeReads
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
@@ -126,6 +129,7 @@ class Node:
         self._deadlines = Deadlines()
         self._runnable = Runnable()
         self._offloaded = OffloadedWork(self._runnable)
+        self._tree_reads = TreeReads(self._runnable, self._outbox)
         self.cluster = Metadata(broker_id, image, position, config, entropy)
         self._metadata_log = MetadataLog(self.cluster, self._outbox, self._runnable, self._deadlines, self._apply)
         self.controller = ControllerDuties(self.cluster, self._metadata_log, self._deadlines, self._outbox)
@@ -239,6 +243,7 @@ class Node:
             AskCoordinator: self._questions.park,
             FindTransactionalId: self._id_search.park,
             CommitMetadata: self._metadata_log.park,
+            ReadNodes: self._tree_reads.park,
             UntilProducerId: self._producer_ids.park,
             NextSlice: self._runnable.park,
             Offload: self._offloaded.park,
@@ -326,6 +331,8 @@ class Node:
             self._metadata_log.changed(event)
         elif isinstance(event, MetadataWritten):
             self._metadata_log.written(event)
+        elif isinstance(event, NodesRead):
+            self._tree_reads.read(event)
         elif isinstance(event, MetadataLoaded):
             self._metadata_log.loaded(event)
         elif isinstance(event, BrokerConnected):

@@ -11,7 +11,15 @@ from typing import Final
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.registration import Registration, RegistrationRefused, register
-from oncelog.node.events import LoadMetadata, MetadataLoaded, MetadataWritten, SettleMetadata, WriteMetadata
+from oncelog.node.events import (
+    LoadMetadata,
+    MetadataLoaded,
+    MetadataWritten,
+    NodesRead,
+    ReadTree,
+    SettleMetadata,
+    WriteMetadata,
+)
 from oncelog.ports import CommitTooLarge, Conflict, Coordination, OutcomeUnknown, SessionLost, TreeUnavailable
 
 SESSION_LOST: Final = MetadataWritten("", CommitOutcome.SESSION_LOST)
@@ -55,6 +63,15 @@ def settle(coordination: Coordination, effect: SettleMetadata) -> MetadataWritte
         return MetadataWritten(effect.token, CommitOutcome.SESSION_LOST)
     outcome = CommitOutcome.COMMITTED if was_committed else CommitOutcome.UNAVAILABLE
     return MetadataWritten(effect.token, outcome, position if was_committed else 0)
+
+
+def read_nodes(coordination: Coordination, effect: ReadTree) -> NodesRead:
+    """Read the nodes that were asked for."""
+    try:
+        found = [node for path in effect.paths if (node := coordination.read(path)) is not None]
+    except (TreeUnavailable, SessionLost):
+        return NodesRead(effect.token, None)
+    return NodesRead(effect.token, found)
 
 
 def load(coordination: Coordination, effect: LoadMetadata, registration: Registration, now_ms: int) -> MetadataLoaded:

@@ -25,3 +25,7 @@ class TooMuchOutput(CorruptBatch):
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         super().__init__(f"decompressed size exceeds {max_bytes} bytes")
+
+
+class InvalidSet(CorruptBatch):
+    """A message set whose bytes are sound, but that says what none may: a wrapper of nothing, or in another."""

@@ -33,6 +33,7 @@ from oncelog.node.events import (
     MetadataChanged,
     MetadataLoaded,
     Pause,
+    ReadTree,
     Report,
     RequestReceived,
     Resume,
@@ -115,6 +116,7 @@ class EffectRunner:
             RunJob: self._run_job,
             WriteMetadata: self._write_metadata,
             SettleMetadata: self._settle_metadata,
+            ReadTree: self._read_tree,
             LoadMetadata: self._load_metadata,
             ConnectToBroker: self.brokers.connect,
             SendToBroker: self.brokers.send,
@@ -265,6 +267,9 @@ class EffectRunner:
 
     def _settle_metadata(self, effect: SettleMetadata) -> None:
         self._access_tree(lambda: tree_access.settle(self._coordination, effect))
+
+    def _read_tree(self, effect: ReadTree) -> None:
+        self._access_tree(lambda: tree_access.read_nodes(self._coordination, effect))
 
     def _load_metadata(self, effect: LoadMetadata) -> None:
         def work() -> Callable[[], None]:

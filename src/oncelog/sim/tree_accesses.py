@@ -19,14 +19,17 @@ from oncelog.node.events import (
     MetadataChanged,
     MetadataLoaded,
     MetadataWritten,
+    NodesRead,
+    ReadTree,
     SettleMetadata,
     WriteMetadata,
 )
 from oncelog.ports import CommittedChange
 from oncelog.sim.tree_session import NoAnswer, TreeSession
 
-TreeAccess = WriteMetadata | SettleMetadata | LoadMetadata
-TreeEvent = MetadataChanged | MetadataWritten | MetadataLoaded
+TreeAccess = WriteMetadata | SettleMetadata | LoadMetadata | ReadTree
+TreeAnswer = MetadataWritten | MetadataLoaded | NodesRead
+TreeEvent = MetadataChanged | TreeAnswer
 _OUTCOMES: Final = {NoAnswer.UNKNOWN: CommitOutcome.UNKNOWN, NoAnswer.SESSION_LOST: CommitOutcome.SESSION_LOST}
 
 
@@ -67,7 +70,7 @@ class TreeAccesses:
         renews = isinstance(effect, LoadMetadata) and effect.rejoin
         self._session.ask(partial(self._at_tree, effect), partial(self._answered, effect), renews=renews)
 
-    def _at_tree(self, effect: TreeAccess) -> MetadataWritten | MetadataLoaded:
+    def _at_tree(self, effect: TreeAccess) -> TreeAnswer:
         """Carry out an access; also one that was given up, and reaches the tree after all."""
         self._ask_next(effect)
         coordination = self._session.reads
@@ -75,6 +78,8 @@ class TreeAccesses:
             return tree_access.write(coordination, effect)
         if isinstance(effect, SettleMetadata):
             return tree_access.settle(coordination, effect)
+        if isinstance(effect, ReadTree):
+            return tree_access.read_nodes(coordination, effect)
         return tree_access.load(coordination, effect, self._registration, self._now_ms())
 
     def _ask_next(self, ended: TreeAccess) -> None:
@@ -84,7 +89,7 @@ class TreeAccesses:
             if self._waiting:
                 self._ask()
 
-    def _answered(self, effect: TreeAccess, answer: MetadataWritten | MetadataLoaded | NoAnswer) -> None:
+    def _answered(self, effect: TreeAccess, answer: TreeAnswer | NoAnswer) -> None:
         self._ask_next(effect)
         event = _unanswered(effect, answer) if isinstance(answer, NoAnswer) else answer
         self._dispatch(event)
@@ -96,7 +101,9 @@ class TreeAccesses:
         self._dispatch(tree_access.SESSION_LOST)
 
 
-def _unanswered(effect: TreeAccess, reason: NoAnswer) -> MetadataWritten | MetadataLoaded:
+def _unanswered(effect: TreeAccess, reason: NoAnswer) -> TreeAnswer:
+    if isinstance(effect, ReadTree):
+        return NodesRead(effect.token, None)
     if isinstance(effect, LoadMetadata):
         return MetadataLoaded(0, None)
     return MetadataWritten(effect.token, _OUTCOMES[reason])

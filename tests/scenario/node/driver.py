@@ -36,6 +36,7 @@ from oncelog.node.events import (
     LoadMetadata,
     MetadataChanged,
     Pause,
+    ReadTree,
     Report,
     RequestReceived,
     Resume,
@@ -268,6 +269,8 @@ class Driver:
                 return tree_access.write(self.session, effect)
             case SettleMetadata():
                 return tree_access.settle(self.session, effect)
+            case ReadTree():
+                return tree_access.read_nodes(self.session, effect)
             case LoadMetadata() if self.hold_loads:
                 self.held.append(effect)
             case LoadMetadata():

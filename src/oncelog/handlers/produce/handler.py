@@ -56,7 +56,13 @@ _CURRENT_LEADER_SINCE: Final = 10
 def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
     """Append every partition's records; None (no response) for acks=0."""
     response = ProduceResponse()
-    appends = appends_of(request, response, context)
+    return (yield from append_and_answer(request, response, appends_of(request, response, context), context))
+
+
+def append_and_answer(
+    request: ProduceRequest, response: ProduceResponse, appends: Sequence[PartitionAppend], context: Context
+) -> Steps[ProduceResponse | None]:
+    """Append those that are not refused; ``response``, which has the answers about them, when ``acks`` says so."""
     transactional = any(each.is_transactional for each in appends)
     if transactional and not _may_transact(request, context):
         for each in appends:

@@ -50,6 +50,11 @@ class PartitionAppend:
         """True if the answer is an error."""
         return self.result.error_code != ErrorCode.NONE
 
+    def replace_records(self, batch: bytearray) -> None:
+        """Append ``batch`` in place of what came."""
+        self.records = memoryview(batch)
+        self.attributes = attributes_of(self.records)
+
     def resolve(self, partitions: Partitions) -> None:
         """Ask for the partition's log; where this broker does not lead it, the answer says so."""
         found = partitions.leader_log(self.partition)

@@ -140,6 +140,15 @@ class CommitMetadata:
 
 
 @dataclass(slots=True)
+class ReadNodes:
+    """Read nodes of the coordination tree that the cluster's image does not have. Resumed with the values of those that
+    exist, by path, or None where the tree cannot be read."""
+
+    paths: Sequence[str]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
 class UntilProducerId:
     """A new producer id from the broker's block. Resumed with it, or None when no block could be had in time."""
 
@@ -179,6 +188,7 @@ Wait = (
     | AskCoordinator
     | FindTransactionalId
     | CommitMetadata
+    | ReadNodes
     | UntilProducerId
     | NextSlice
     | Offload

@@ -32,6 +32,7 @@ from oncelog.node.events import (
     MetadataChanged,
     MetadataLoaded,
     MetadataWritten,
+    NodesRead,
     RequestReceived,
     Send,
     SendToBroker,
@@ -58,6 +59,7 @@ _EVENTS: Final[dict[str, type]] = {
         MetadataChanged,
         MetadataWritten,
         MetadataLoaded,
+        NodesRead,
         BrokerConnected,
         BrokerSent,
         BrokerDisconnected,
@@ -324,7 +326,7 @@ def _decode_event(content: dict[str, Any]) -> Event:
         fields["outcome"] = CommitOutcome(fields["outcome"])
     if kind is MetadataChanged:
         fields["changes"] = [Change(path, _value(text), version) for path, text, version in fields["changes"]]
-    if kind is MetadataLoaded and fields["nodes"] is not None:
+    if kind in (MetadataLoaded, NodesRead) and fields["nodes"] is not None:
         fields["nodes"] = [TreeNode(path, _bytes(text or ""), version) for path, text, version in fields["nodes"]]
     event: Event = kind(**fields)
     return event

@@ -85,7 +85,7 @@ class _Loaded:
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        messages = import_module(f"oncelog.wire.messages.{api.module}")
+        messages = import_module(f"oncelog.wire.messages.{api.module.rpartition('.')[2]}")
         self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
         self.handle: Handle = as_steps(import_module(f"oncelog.handlers.{api.module}").handle)
 
@@ -119,6 +119,8 @@ class Requests:
         self.throttling = throttling
         self._quotas = throttling.quotas
         self._loaded: dict[int, _Loaded] = {}
+        self._legacy: dict[int, _Loaded] = {}
+        """Older versions, of those who have ``oncelog.legacy.protocol``."""
         self.traffic = Traffic()
         self.around: Callable[[Api, Handle], Handle] | None = None
         """Puts something around every handler (a test's faults); set before the first request."""
@@ -274,6 +276,8 @@ class Requests:
                 loaded.handle = self.around(api, loaded.handle)
         if loaded.api.min_version <= version <= loaded.api.max_version:
             return loaded
+        if version < loaded.api.min_version and (legacy := self._find_legacy(key, version)) is not None:
+            return legacy
         if key != API_VERSIONS_KEY:
             raise PeerError(f"request for {loaded.api.name} version {version}, which this broker does not have")
         from oncelog.handlers.api_versions import unsupported_version
@@ -282,6 +286,22 @@ class Requests:
         slot.chunks = encode_response(header.correlation_id, key, 0, unsupported_version())
         self._flush(connection)
         return None
+
+    def _find_legacy(self, key: int, version: int) -> _Loaded | None:
+        """The handler of a version that Apache Kafka 4 no longer has, where such versions are served."""
+        loaded = self._legacy.get(key)
+        if loaded is None:
+            if not self._ports.cluster.config.get("oncelog.legacy.protocol"):
+                return None
+            from oncelog.handlers.legacy.registry import LEGACY_BY_KEY
+
+            api = LEGACY_BY_KEY.get(key)
+            if api is None:
+                return None
+            loaded = self._legacy[key] = _Loaded(api)
+            if self.around is not None:
+                loaded.handle = self.around(api, loaded.handle)
+        return loaded if loaded.api.min_version <= version <= loaded.api.max_version else None
 
     def _context(self, connection: Connection, header: RequestHeader) -> Context:
         return Context(

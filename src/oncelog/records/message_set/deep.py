@@ -6,7 +6,8 @@ so all are known when the last is; a wrapper at offset 0 has not been in a log y
 offsets stand as they are. A wrapper whose timestamp the broker set gives it to all its messages of format 1 (KIP-32).
 
 Each CRC is checked, the wrapper's and the inner ones, before a message of theirs is given out. What decompressing
-gives is bounded by ``Limits`` before it is allocated. Only CorruptBatch and its kin are raised.
+gives is bounded by ``Limits`` before it is allocated. Only CorruptBatch and its kin are raised: InvalidSet for what
+Apache Kafka calls an invalid record, the others for what it calls a corrupt message.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oncelog.records.compression import Buffer, Codec, decompress
-from oncelog.records.errors import CorruptBatch, TruncatedBatch
+from oncelog.records.errors import CorruptBatch, InvalidSet, TruncatedBatch
 from oncelog.records.message_set.entry import LOG_OVERHEAD, MIN_SIZES, Entry, ensure_crc, shallow
 from oncelog.records.message_set.lz4 import decompress_v0
 from oncelog.records.message_set.message import DEFAULT_LIMITS, MAGIC_V0, MAGIC_V1, Limits, Message, TimestampType
@@ -57,7 +58,7 @@ def _inner_messages(
 ) -> Iterator[Message]:
     """The messages in a wrapper whose absolute offset is ``offset``; ``append_time`` is the one around it, if any."""
     if depth <= 0:
-        raise CorruptBatch(f"the message at offset {offset} is compressed where that is not allowed")
+        raise InvalidSet(f"the message at offset {offset} is compressed where that is not allowed")
     data = _unwrapped(wrapper, budget)
     base = _base_offset(wrapper, offset, data)
     if wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME and append_time is None:
@@ -76,7 +77,7 @@ def _inner_messages(
 
 def _unwrapped(wrapper: Entry, budget: _Budget) -> bytes:
     if wrapper.value is None:
-        raise CorruptBatch(f"compressed message at offset {wrapper.offset} has no value")
+        raise InvalidSet(f"compressed message at offset {wrapper.offset} has no value")
     codec = wrapper.codec
     if codec is Codec.LZ4 and wrapper.magic == MAGIC_V0:
         data = decompress_v0(wrapper.value, budget.left)
@@ -84,7 +85,7 @@ def _unwrapped(wrapper: Entry, budget: _Budget) -> bytes:
         data = decompress(codec, wrapper.value, budget.left)
     budget.left -= len(data)
     if not data:
-        raise CorruptBatch(f"compressed message at offset {wrapper.offset} has no messages in it")
+        raise InvalidSet(f"compressed message at offset {wrapper.offset} has no messages in it")
     return data
 
 
@@ -94,7 +95,7 @@ def _base_offset(wrapper: Entry, offset: int, data: bytes) -> int:
         return 0
     last = _last_offset(data)
     if last > offset:
-        raise CorruptBatch(f"compressed message at offset {offset} has an inner one at {last}, relative to it")
+        raise InvalidSet(f"compressed message at offset {offset} has an inner one at {last}, relative to it")
     return offset - last
 
 

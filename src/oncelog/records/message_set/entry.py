@@ -17,7 +17,7 @@ from zlib import crc32
 
 from oncelog.records.batch import CODEC_MASK, LOG_APPEND_TIME, MAGIC_POSITION, NO_TIMESTAMP
 from oncelog.records.compression import Buffer, Codec
-from oncelog.records.errors import CorruptBatch, TruncatedBatch, UnsupportedMagic
+from oncelog.records.errors import CorruptBatch, InvalidSet, TruncatedBatch, UnsupportedMagic
 from oncelog.records.message_set.message import MAGIC_V1, TimestampType
 
 LOG_OVERHEAD: Final = 12
@@ -62,10 +62,10 @@ class Entry(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Compression codec. Raises CorruptBatch for zstd, which these formats do not have, and for unknown ones."""
+        """Compression codec. Raises InvalidSet for zstd, which these formats do not have, and for unknown ones."""
         codec = self.attributes & CODEC_MASK
         if codec > Codec.LZ4:
-            raise CorruptBatch(f"compression codec {codec} in a message of format {self.magic}")
+            raise InvalidSet(f"compression codec {codec} in a message of format {self.magic}")
         return Codec(codec)
 
     @property

@@ -1,0 +1,227 @@
+"""Fetch, versions 0 to 3: records as message sets, of format 0 below version 2, of format 1 from there on.
+
+Found as for today's versions, read and converted by a worker, a batch at a time (``records.message_set.conversion``).
+An answer's records are in memory until they are sent, unlike today's, which are ranges of files: there are at most
+``MOST_BYTES`` of them, shared evenly, and the client asks on from where they end.
+
+These clients know nothing of transactions: control batches are left out, records of aborted transactions are not. An
+answer that would have nothing else is waited for instead, or the client would ask again at once for ever. Nor do they
+know zstd: its batches are error 76 (KIP-110). Below version 3 a first message that is larger than the client allows
+comes cut, which tells the client so; from 3 on it comes whole (KIP-74).
+
+Replicas are not served: a follower's log has to be its leader's, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.units import KIB, MIB
+from oncelog.handlers.fetch.handler import handle as fetch
+from oncelog.handlers.support.waits import Offload, Steps
+from oncelog.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, crc_matches, read_header
+from oncelog.records.compression import Codec
+from oncelog.records.message_set.conversion import down_converted
+from oncelog.records.message_set.message import MAGIC_V0, MAGIC_V1
+from oncelog.storage.file_range import FileRange
+from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+if TYPE_CHECKING:
+    from oncelog.handlers.support.context import Context
+    from oncelog.wire.messages.fetch import FetchPartition
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "records compressed with zstd",
+    ErrorCode.UNSUPPORTED_VERSION: "another broker asks",
+    ErrorCode.CORRUPT_MESSAGE: "a batch in the log is damaged, or decompresses to too much",
+}
+
+MOST_BYTES: Final = 4 * MIB
+"""Bytes of messages in an answer; a single message may be larger."""
+LEAST_BYTES: Final = 32 * KIB
+"""A partition's share of them, however many there are."""
+_TIMESTAMPS_SINCE: Final = 2
+_WHOLE_FIRST_SINCE: Final = 3
+
+
+def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
+    """Fetch, convert; where that leaves nothing, go on behind what was left out."""
+    if request.replica_id >= 0:
+        return _refused(request)
+    deadline_ms = context.now_ms + request.max_wait_ms
+    while True:
+        response = yield from fetch(request, context)
+        found = _found(request, response)
+        if not found:
+            return response
+        results: list[Result] = yield Offload(_convert(found, request, context))
+        has_news = _take_over(found, results) or _has_errors(response)
+        request.max_wait_ms = max(0, deadline_ms - context.now_ms)
+        if has_news or not request.max_wait_ms:
+            return response
+        for (asked, _answer), result in zip(found, results, strict=True):
+            asked.fetch_offset = max(asked.fetch_offset, result.next_offset)
+
+
+class Result(NamedTuple):
+    """A partition's messages, and where what was looked at ends."""
+
+    messages: bytes
+    next_offset: int
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+_Found = list[tuple["FetchPartition", PartitionData]]
+"""The partitions that have records, as asked and as answered."""
+
+
+def _refused(request: FetchRequest) -> FetchResponse:
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(
+                        partition_index=partition.partition,
+                        error_code=ErrorCode.UNSUPPORTED_VERSION,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _found(request: FetchRequest, response: FetchResponse) -> _Found:
+    answers = {
+        (topic.topic, each.partition_index): each
+        for topic in response.responses
+        for each in topic.partitions
+        if each.records
+    }
+    found = []
+    for topic in request.topics:
+        for asked in topic.partitions:
+            answer = answers.pop((topic.topic, asked.partition), None)
+            if answer is not None:
+                found.append((asked, answer))
+    return found
+
+
+def _take_over(found: _Found, results: Sequence[Result]) -> bool:
+    """Put the messages in the answers; True if there are any, or an error."""
+    has_news = False
+    for (_asked, answer), result in zip(found, results, strict=True):
+        answer.records = result.messages
+        if result.error_code is not ErrorCode.NONE:
+            answer.error_code, answer.high_watermark = result.error_code, -1
+        has_news |= bool(result.messages) or result.error_code is not ErrorCode.NONE
+    return has_news
+
+
+def _has_errors(response: FetchResponse) -> bool:
+    return any(each.error_code for topic in response.responses for each in topic.partitions)
+
+
+def _convert(found: _Found, request: FetchRequest, context: Context) -> Generator[None, None, list[Result]]:
+    """For the worker: all partitions, one after the other."""
+    magic = MAGIC_V1 if context.version >= _TIMESTAMPS_SINCE else MAGIC_V0
+    most = int(context.cluster.config.get("oncelog.decompressed.max.bytes"))
+    left = min(MOST_BYTES, request.max_bytes)
+    share = max(LEAST_BYTES, left // len(found))
+    results: list[Result] = []
+    for asked, answer in found:
+        is_first = not any(result.messages for result in results)
+        room = min(asked.partition_max_bytes, share, left)
+        conversion = _Conversion(asked.fetch_offset, magic, most)
+        result = yield from conversion.run(_ranges(answer), room)
+        if len(result.messages) > room:
+            result = _suited(result, room, whole=is_first and context.version >= _WHOLE_FIRST_SINCE, asked=asked)
+        left = max(0, left - len(result.messages))
+        results.append(result)
+    return results
+
+
+def _suited(result: Result, room: int, *, whole: bool, asked: FetchPartition) -> Result:
+    """A single message that is larger than the room for it: whole, cut, or, where its client would allow it, later."""
+    if whole:
+        return result
+    if room < asked.partition_max_bytes:
+        return Result(b"", asked.fetch_offset)
+    return Result(result.messages[:room], asked.fetch_offset)
+
+
+def _ranges(answer: PartitionData) -> Sequence[FileRange]:
+    assert isinstance(answer.records, list)
+    return [chunk for chunk in answer.records if isinstance(chunk, FileRange)]
+
+
+class _Conversion:
+    """One partition's records on their way to be messages."""
+
+    def __init__(self, first_offset: int, magic: int, max_decompressed_bytes: int) -> None:
+        self._first_offset = first_offset
+        self._magic = magic
+        self._max_decompressed_bytes = max_decompressed_bytes
+
+    def run(self, ranges: Sequence[FileRange], room: int) -> Generator[None, None, Result]:
+        """Messages up to ``room`` bytes; the first whatever its size."""
+        output = bytearray()
+        position = self._first_offset
+        try:
+            for header, batch in _batches(ranges):
+                yield
+                if header.is_control or header.next_offset <= self._first_offset:
+                    position = max(position, header.next_offset)
+                    continue
+                if header.codec is Codec.ZSTD:
+                    unsupported = ErrorCode.NONE if output else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+                    return Result(bytes(output), position, unsupported)
+                if output and len(output) + LEAST_ENTRY > room:
+                    break
+                complete = yield from self._append(output, header, batch, room)
+                if not complete:
+                    break
+                position = header.next_offset
+        except CorruptBatch:
+            if not output:
+                return Result(b"", position, ErrorCode.CORRUPT_MESSAGE)
+        return Result(bytes(output), position)
+
+    def _append(self, output: bytearray, header: BatchHeader, batch: bytes, room: int) -> Generator[None, None, bool]:
+        if not crc_matches(batch, 0, header):
+            raise CorruptBatch(f"wrong checksum of the batch at offset {header.base_offset}")
+        converted = yield from down_converted(
+            batch,
+            0,
+            header,
+            magic=self._magic,
+            first_offset=self._first_offset,
+            room=room - len(output),
+            max_bytes=self._max_decompressed_bytes,
+        )
+        if output and len(output) + len(converted.data) > room:
+            return False
+        output += converted.data
+        return converted.complete
+
+
+LEAST_ENTRY: Final = 26
+"""Bytes of the smallest message."""
+
+
+def _batches(ranges: Sequence[FileRange]) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The whole batches in ranges of files, read one at a time."""
+    for piece in ranges:
+        position, end = piece.position, piece.position + piece.size_bytes
+        while end - position >= HEADER_SIZE:
+            header = read_header(piece.file.read(position, HEADER_SIZE))
+            if header.size_bytes > end - position:
+                break
+            yield header, piece.file.read(position, header.size_bytes)
+            position += header.size_bytes

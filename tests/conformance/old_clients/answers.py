@@ -1,0 +1,90 @@
+"""Answers as values that can be compared: what differs from broker to broker and from time to time is left out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from oncelog.records.errors import CorruptBatch, TruncatedBatch
+from oncelog.records.message_set.deep import messages_of
+from oncelog.records.message_set.entry import shallow
+from tests.conformance.old_clients.sets import FAR_MS, MADE_MS
+
+CLOSED: Final = "connection closed"
+COORDINATOR_ERRORS: Final = {5, 14, 15, 16, 51}
+_LEFT_OUT: Final = {
+    "brokers",
+    "controller_id",
+    "cluster_id",
+    "node_id",
+    "host",
+    "port",
+    "leader_id",
+    "replica_nodes",
+    "isr_nodes",
+    "error_message",
+    "record_errors",
+    "current_leader",
+    "node_endpoints",
+    "log_start_offset",
+    "topic_id",
+    "is_internal",
+    "producer_id",
+}
+_OLD_KEYS: Final = (0, 1, 2, 8, 9)
+
+
+def described(response: Any, first_offset: int = 0) -> Any:
+    """The fields of an answer; message sets as the messages from ``first_offset`` on, which clients are given."""
+    if type(response).__name__ == "ApiVersionsResponse":
+        return {str(row.api_key): row.min_version for row in response.api_keys if row.api_key in _OLD_KEYS}
+    return _value("", response, first_offset)
+
+
+def _value(name: str, value: Any, first_offset: int) -> Any:
+    if name == "records":
+        return _messages(bytes(value or b""), first_offset)
+    if name == "log_append_time_ms":
+        return value if value == -1 else "now"
+    if dataclasses.is_dataclass(value):
+        fields = [one.name for one in dataclasses.fields(value) if one.name not in _LEFT_OUT]
+        return {each: _value(each, getattr(value, each), first_offset) for each in fields}
+    if isinstance(value, list):
+        described = [_value("", each, first_offset) for each in value]
+        return sorted(described, key=lambda each: each["name"]) if name == "topics" else described
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _messages(data: bytes, first_offset: int) -> Any:
+    found: list[Any] = []
+    try:
+        for entry in shallow(data):
+            for each in messages_of(data, entry):
+                if each.offset >= first_offset:
+                    made = MADE_MS <= each.timestamp < MADE_MS + 1000 or each.timestamp in (-1, FAR_MS)
+                    text = [None if part is None else part.decode() for part in (each.key, each.value)]
+                    time = each.timestamp if made else "now"
+                    found.append([each.offset, time, int(each.timestamp_type), *text, each.magic, entry.codec.name])
+    except TruncatedBatch:
+        if not found:
+            return "cut"
+    except CorruptBatch as error:
+        return f"{found} and {error}"
+    return found
+
+
+def asks_again(response: Any) -> bool:
+    """True if an answer says that there is no coordinator yet, or no leader."""
+    return bool(set(_error_codes(response)) & COORDINATOR_ERRORS)
+
+
+def _error_codes(value: Any) -> list[int]:
+    if isinstance(value, list):
+        return [code for each in value for code in _error_codes(each)]
+    if not dataclasses.is_dataclass(value):
+        return []
+    names = [one.name for one in dataclasses.fields(value) if one.name.endswith("error_code")]
+    codes = [int(getattr(value, name)) for name in names]
+    return codes + [code for one in dataclasses.fields(value) for code in _error_codes(getattr(value, one.name))]
