@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,11 +35,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncelog.spark.jobs.load_job import Event, LoadReport
+    from oncelog.spark.jobs.shape import Shape
 
 
 def load(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to load.")],
     to: To,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics to load; with --from-logs logs (default: all).")
+    ] = None,
+    from_logs: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-logs",
+            metavar="DIR",
+            help="Read this log directory of Kafka 0.7, or 0.8 to 0.10, instead of a cluster.",
+        ),
+    ] = None,
     from_time: FromTime = None,
     rows_per_step: RowsPerStep = 2_000_000,
     partition_by: PartitionBy = None,
@@ -68,6 +80,7 @@ def load(
       oncelog load orders payments --to ./lake --from 2013-06-01
       oncelog load orders --to ./orders --value-format json --schema 'id BIGINT, at TIMESTAMP' --partition-by day
       oncelog load orders --to delta:./orders-delta
+      oncelog load --from-logs /var/kafka-0.7/logs --to ./old-events
     """
     from oncelog.cli.moments import MomentError, parse_time_ms
     from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES
@@ -85,6 +98,16 @@ def load(
         allow_data_loss=allow_data_loss,
     )
     shape = shape_of(value_format, schema, skip_bytes, partition_by, event_time)
+    if from_logs is not None:
+        given = {"--from": from_time, "--quarantine-topic": quarantine_topic, "--backfill": backfill}
+        given |= {"--headers": headers, "--compact": compact, "--allow-data-loss": allow_data_loss}
+        refused = [name for name, value in given.items() if value]
+        if refused:
+            raise typer.BadParameter(f"{', '.join(refused)} is not for old logs", param_hint="--from-logs")
+        _load_old_logs(from_logs, to, topics or [], shape, as_json)
+        return
+    if not topics:
+        raise typer.BadParameter("name the topics to load, or a directory with --from-logs", param_hint="TOPIC")
     with load_progress(quiet=as_json) as on_event:
         report = run(
             topics,
@@ -99,6 +122,19 @@ def load(
             compact_below=DEFAULT_TARGET_BYTES if compact else None,
             on_event=on_event,
         )
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report)
+
+
+def _load_old_logs(directory: Path, to: str, logs: list[str], shape: Shape, as_json: bool) -> None:
+    from oncelog.spark.old_logs.load import load_old_logs
+
+    if to.partition(":")[0] in ("delta", "iceberg"):
+        raise typer.BadParameter("old logs are loaded into a directory of Parquet files", param_hint="--to")
+    with load_progress(quiet=as_json) as on_event:
+        report = load_old_logs(directory, to, logs, shape=shape, on_event=on_event)
     if as_json:
         print_json(report)
     else:

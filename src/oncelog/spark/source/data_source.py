@@ -51,6 +51,11 @@ _VALUE = 1
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
 
+def connector_columns() -> StructType:
+    """The columns of Spark's Kafka connector, without headers."""
+    return StructType(list(_COLUMNS))
+
+
 def source_schema(options: SourceOptions) -> StructType:
     """The columns a query gets: the connector's, with text for the value where ``value.format=utf8`` asks for it."""
     columns = [*_COLUMNS, StructField("headers", ArrayType(_HEADER))] if options.include_headers else list(_COLUMNS)

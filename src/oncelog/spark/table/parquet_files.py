@@ -93,7 +93,7 @@ def check_staged(path: Path, wanted: OffsetRange) -> FooterStats:
     """The facts of a file that a task wrote for a range. Raises TableError unless it holds that range and only that."""
     facts = footer_stats(path)
     within = facts.rows == 0 or wanted.start <= facts.first_offset <= facts.last_offset < wanted.end
-    if not within or facts.rows > wanted.size:
+    if not within or (wanted.most_rows is not None and facts.rows > wanted.most_rows):
         raise TableError(
             f"{path.name} was to hold offsets {wanted.start} to {wanted.end - 1} of {wanted.topic_partition} "
             f"and holds {facts.rows} rows from {facts.first_offset} to {facts.last_offset}"

@@ -39,6 +39,11 @@ class OffsetRange(InputPartition):
         """Number of offsets; there are at most as many records."""
         return self.end - self.start
 
+    @property
+    def most_rows(self) -> int | None:
+        """The most rows that there can be, None if nothing is known of that."""
+        return self.size
+
     def before(self, offset: int) -> OffsetRange:
         """The part below ``offset``."""
         return replace(self, end=offset)
