@@ -1,4 +1,4 @@
-"""The metrics of access control in Prometheus' words; without an authorizer nothing is denied."""
+"""The metrics of logins and access control in Prometheus' words; without an authorizer nothing is denied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def access_metrics(node: Node) -> Iterator[Metric]:
-    """Denials, changes and the number of entries."""
+    """Logins, denials, changes and the number of entries."""
+    yield _logins(node)
     log = node.access.log
     denials: Mapping[tuple[Operation, ResourceType], int] = {} if log is None else log.denied
     changed: Mapping[str, int] = {} if log is None else log.changes
@@ -34,3 +35,13 @@ def access_metrics(node: Node) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "oncelog_acls", "Entries of access control lists in the cluster.", value=acl_count(node.cluster.image)
     )
+
+
+def _logins(node: Node) -> Metric:
+    logins = CounterMetricFamily(
+        "oncelog_logins", "Logins by SASL, by what came of them.", labels=["listener", "mechanism", "outcome"]
+    )
+    if "logins" in vars(node):  # they are made for the first client that has to log in
+        for key, count in sorted(node.logins.outcomes.items()):
+            logins.add_metric(key, count)
+    return logins

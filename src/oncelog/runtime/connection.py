@@ -72,6 +72,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._sending: SendQueue | None = None
         self._paused_by: set[str] = set()
         self._undecided: deque[memoryview] = deque()
+        self._undecrypted_bytes = 0
         self._accounted = 0
         self._spent_ns = 0
         self._unfinished_since_s: float | None = None
@@ -196,11 +197,17 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _account(self) -> None:
         held = self._splitter.held_bytes + sum(map(len, self._undecided)) + self._effect_runner.backlog_bytes(self.id)
+        held += self._undecrypted_bytes
         if self._sending is not None:
             held += self._sending.unsent_bytes
         if held != self._accounted:
             change, self._accounted = held - self._accounted, held
             self._quotas.account(self, change)
+
+    def undecrypted(self, size: int) -> None:
+        """So many bytes of TLS have arrived and wait until this connection reads on."""
+        self._undecrypted_bytes = size
+        self._account()
 
     def eof_received(self) -> bool:
         """asyncio: the peer has closed; what is queued for it is still handed to the socket."""

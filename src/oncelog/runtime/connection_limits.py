@@ -7,18 +7,27 @@ listeners, the one between brokers is protected: only its own limits hold for it
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import math
 import socket
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from oncelog.node.settings import BrokerConfig, Listeners
 
 _LOG: Final = logging.getLogger("oncelog.broker")
 NO_LIMIT: Final = 2**31 - 1
+_OVERRIDES: Final = "max.connections.per.ip.overrides"
 _BURST_S: Final = 10
 """A rate is that of ten seconds, as by default in Apache Kafka: so many seconds' worth may come at once."""
+
+
+def _pairs(text: str) -> list[tuple[str, int]]:
+    """Hosts with their limits, as ``host:limit,…`` says."""
+    pairs = (part.strip().rpartition(":") for part in text.split(",") if part.strip())
+    return [(host.strip().strip("[]"), int(limit)) for host, _, limit in pairs]
 
 
 class Rate:
@@ -62,10 +71,28 @@ class ConnectionLimits:
     def of_address(self, ip: str) -> int:
         """The maximum of connections from one address."""
         config = self._config()
-        text = config.get("max.connections.per.ip.overrides")
+        text = config.get(_OVERRIDES)
         if text != self._overrides_text:
-            self._overrides, self._overrides_text = _overrides(text), text
+            self._overrides_changed(text)
         return self._overrides.get(ip, int(config.get("max.connections.per.ip")))
+
+    def resolve(self) -> None:
+        """Ask for the addresses of names in ``max.connections.per.ip.overrides``; may take long."""
+        self._overrides_text = text = self._config().get(_OVERRIDES)
+        self._overrides = _limits_of(_pairs(text))
+
+    def _overrides_changed(self, text: str) -> None:
+        """What is an address counts at once, a name when a thread has asked for it: nobody waits meanwhile."""
+        pairs = _pairs(text)
+        self._overrides_text = text
+        self._overrides = _limits_of((host, limit) for host, limit in pairs if _is_numeric(host))
+        if not all(_is_numeric(host) for host, _ in pairs):
+            threading.Thread(target=self._look_up, args=(text, pairs), name="oncelog-names", daemon=True).start()
+
+    def _look_up(self, text: str, pairs: Sequence[tuple[str, int]]) -> None:
+        found = _limits_of(pairs)
+        if text == self._overrides_text:
+            self._overrides = found
 
     def delay_s(self, listener: str, now_s: float) -> float:
         """Time for which a new connection of a listener has to wait."""
@@ -84,16 +111,23 @@ class ConnectionLimits:
         return self._rates.setdefault(listener, Rate())
 
 
-def _overrides(text: str) -> Mapping[str, int]:
-    """Limits by address, of ``host:limit`` pairs; a host that has no address is reported and left out."""
+def _is_numeric(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _limits_of(pairs: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+    """Limits by address; a host that has no address is reported and left out. Asks for names, so it may take long."""
     found: dict[str, int] = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        host, _, limit = pair.rpartition(":")
+    for host, limit in pairs:
         try:
-            addresses = socket.getaddrinfo(host.strip().strip("[]"), None, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError as error:
             _LOG.warning("max.connections.per.ip.overrides: %s has no address: %s", host, error.strerror or error)
             continue
         for *_, address in addresses:
-            found[str(address[0])] = int(limit)
+            found[str(address[0])] = limit
     return found

@@ -108,8 +108,9 @@ class Server:
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, opened: DataDirectory) -> None:
         config = self.settings.config
+        limits = ConnectionLimits(lambda: self.node.cluster.config, self.settings.listeners)
         self._quotas = ConnectionQuotas(
-            limits=ConnectionLimits(lambda: self.node.cluster.config, self.settings.listeners),
+            limits=limits,
             max_held_bytes=int(config.get("oncelog.buffered.max.bytes")),
             max_idle_s=int(config.get("connections.max.idle.ms")) / SECOND_MS,
             max_stalled_s=int(config.get("oncelog.connection.stalled.ms")) / SECOND_MS,
@@ -140,6 +141,8 @@ class Server:
         self._quotas.start_sweeping(loop)
         self._health = LoopHealth(loop)
         self._health.start()
+        if node.cluster.config.get("max.connections.per.ip.overrides"):
+            await loop.run_in_executor(None, limits.resolve)  # asks for names
         await self._read_keys(loop, node)
         await acceptors.serve(self._effect_runner, lambda: node.cluster.config)
 

@@ -19,8 +19,10 @@ import pytest
 from oncelog.node.events import ConnectionOpened, Event
 from oncelog.node.listeners.certificates import read_certificate
 from oncelog.node.settings import read_settings
+from oncelog.runtime.connection import ClientConnection
 from oncelog.runtime.server import Server
 from oncelog.runtime.tls import listeners as tls_listeners
+from oncelog.runtime.tls.connection import TlsConnection
 from oncelog.wire.header import RequestHeader, encode_request
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from tests.certificates import Authority, Identity, self_signed
@@ -349,3 +351,30 @@ def test_a_certificate_that_ends_soon_is_warned_of(
     with caplog.at_level(logging.WARNING, "oncelog.broker"):
         run(scenario)
     assert "the certificate of listener SSL expires" in caplog.text
+
+
+def test_what_a_paused_connection_has_not_decrypted_is_counted(tmp_path: Path, authority: Authority) -> None:
+    async def scenario() -> None:
+        async with secured(tmp_path, authority) as broker:
+            reader, writer = await asyncio.open_connection(
+                "localhost", broker.port(), ssl=authority.context(), family=socket.AF_INET
+            )
+            quotas = broker.server._quotas
+            assert quotas is not None
+            writer.write(HELLO)
+            assert await reader.read(4)
+            [connection] = [each for each in quotas._admitted if isinstance(each, ClientConnection)]
+            before = quotas.held_bytes
+            connection.pause_reading("test")
+            tls = connection._transport
+            assert isinstance(tls, TlsConnection)
+            tls._incoming.write(b"\x17\x03\x03\x00\x40" + bytes(20_000))  # as it arrives while nothing is read
+            tls._decrypt()
+            assert quotas.held_bytes - before == 20_005
+            connection.abort()
+            while quotas.connections:
+                await asyncio.sleep(POLL_S)
+            assert quotas.held_bytes == 0
+            writer.close()
+
+    run(scenario)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from oncelog.node.settings import ConfigError, read_settings
 from oncelog.runtime.connection_limits import ConnectionLimits, Rate
 from oncelog.runtime.connection_quotas import ConnectionQuotas
+from tests.waiting import HANG_S, wait_until
 
 TWO = {"listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0"}
 TWO["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT"
@@ -37,6 +41,7 @@ def quotas(**keys: str) -> ConnectionQuotas:
     config = {**TWO, **{key.replace("_", "."): text for key, text in keys.items()}}
     settings = read_settings(config)
     limits = ConnectionLimits(lambda: settings.config, settings.listeners)
+    limits.resolve()
     return ConnectionQuotas(limits=limits, max_held_bytes=1 << 20, max_idle_s=600, max_stalled_s=30)
 
 
@@ -55,6 +60,29 @@ def test_an_address_may_have_a_limit_of_its_own() -> None:
     assert admitted(found, *["OUTSIDE"] * 3, ip="10.0.0.7") == [True, True, False]
     assert admitted(found, *["OUTSIDE"] * 4, ip="127.0.0.1") == [True, True, True, False]
     assert admitted(found, *["OUTSIDE"] * 2) == [True, False]
+
+
+def test_a_name_is_asked_for_at_the_start_or_by_a_thread_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered, asked_by = threading.Event(), list[str]()
+    ask = socket.getaddrinfo
+
+    def slow(host: str, *arguments: Any, **options: Any) -> Any:
+        if host == "localhost":
+            asked_by.append(threading.current_thread().name)
+            assert answered.wait(HANG_S)
+        return ask(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    config = {**TWO, "max.connections.per.ip.overrides": "10.0.0.7:2,localhost:3"}
+    settings = read_settings(config)
+    limits = ConnectionLimits(lambda: settings.config, settings.listeners)
+    assert limits.of_address("10.0.0.7") == 2, "an address counts at once"
+    assert limits.of_address("127.0.0.1") > 3
+    answered.set()
+    wait_until(lambda: limits.of_address("127.0.0.1") == 3, "the name's address")
+    limits.resolve()
+    assert limits.of_address("127.0.0.1") == 3
+    assert asked_by == ["oncelog-names", threading.current_thread().name]
 
 
 @pytest.mark.parametrize("text", ["10.0.0.7", "10.0.0.7:many", ":1"])

@@ -124,6 +124,19 @@ def jaas_module(config: BrokerConfig, listener_name: str, mechanism: str) -> Jaa
     return module
 
 
+def check_line(key: str, text: str) -> None:
+    """Refuse a JAAS line that is set by ``key`` while the broker runs, and could not be used. Raises ConfigError, which
+    does not hold it."""
+    try:
+        module = parse_jaas(text)
+    except JaasError as error:
+        raise ConfigError(f"Invalid value [hidden] for configuration {key}: {error}") from None
+    mechanism = key.removesuffix(f".{JAAS}").rpartition(".")[2].upper()
+    expected = _MODULES.get(mechanism, _SCRAM_MODULE)
+    if mechanism in MECHANISMS and module.short_name != expected:
+        raise ConfigError(f"Invalid value [hidden] for configuration {key}: {mechanism} takes {expected}")
+
+
 def inter_broker_credentials(config: BrokerConfig, listener_name: str) -> tuple[str, str, str]:
     """The mechanism by which this broker authenticates with others over a listener, its name and its password there.
     Raises ConfigError."""

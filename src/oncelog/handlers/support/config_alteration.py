@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.config_changes import Alteration, alter_configs
+from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.controller.config_changes import Alteration, ChangeType, alter_configs
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.resources import ConfigResourceType, Resource
 from oncelog.handlers.api import Operation, ResourceType
@@ -15,6 +16,7 @@ from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, committed,
 from oncelog.handlers.support.waits import Steps
 
 T = TypeVar("T")
+JAAS: Final = "sasl.jaas.config"
 ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
@@ -31,7 +33,7 @@ ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def alter(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
     """Change what can be changed, in one commit; one outcome for each alteration, in their order."""
-    denied = {each.resource: _denial(context, each.resource) for each in alterations}
+    denied = {each.resource: _denial(context, each.resource) or _unusable_login(each) for each in alterations}
     allowed = [each for each in alterations if denied[each.resource] is None]
     cluster = context.cluster
     outcomes = yield from committed(
@@ -58,6 +60,21 @@ def responses(
             )
         )
     return told
+
+
+def _unusable_login(alteration: Alteration) -> Refusal | None:
+    """The refusal of a JAAS line by which nobody could log in."""
+    if alteration.resource.type != ConfigResourceType.BROKER:
+        return None
+    for change in alteration.changes:
+        if change.key.endswith(f".{JAAS}") and change.value is not None and change.type == ChangeType.SET:
+            from oncelog.core.sasl.settings import check_line  # most brokers need nothing of it
+
+            try:
+                check_line(change.key, change.value)
+            except ConfigError as error:
+                return Refusal(ErrorCode.INVALID_REQUEST, str(error))
+    return None
 
 
 def _denial(context: Context, resource: Resource) -> Refusal | None:

@@ -12,10 +12,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.core.configs.kinds import ConfigError
@@ -58,6 +59,20 @@ _HANDSHAKE: Final = SaslHandshakeRequest.API_KEY
 _AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
 
 
+SUCCEEDED: Final = "succeeded"
+REAUTHENTICATED: Final = "reauthenticated"
+FAILED: Final = "failed"
+EXPIRED: Final = "expired"
+
+
+class LoginOutcome(NamedTuple):
+    """A kind of end that logins had; ``mechanism`` is empty where none was agreed on."""
+
+    listener_name: str
+    mechanism: str
+    outcome: str
+
+
 class Logins:
     """The logins of all connections of a node."""
 
@@ -67,9 +82,7 @@ class Logins:
         self._deadlines = deadlines
         self._outbox = outbox
         self._settings: dict[str, tuple[object, ListenerSasl]] = {}
-        self.succeeded = 0
-        self.failed = 0
-        self.expired = 0
+        self.outcomes: Counter[LoginOutcome] = Counter()
 
     def begin(self, listener_name: str) -> LoginState:
         """The state of a new connection of a SASL listener."""
@@ -133,7 +146,7 @@ class Logins:
             state.began_again_ms = now_ms
             return self._handshake(state, header, memoryview(frame)[position:])
         if now_ms > state.ends_ms:
-            self.expired += 1
+            self._count(state, EXPIRED)
             return Refused("its session has expired")
         return None
 
@@ -207,9 +220,9 @@ class Logins:
             raise LoginRefused.saying(
                 f"Cannot change principals during re-authentication from {_USER}.{before}: {_USER}.{login.user}"
             )
+        self._count(state, REAUTHENTICATED if state.again else SUCCEEDED)
         state.principal = f"{_USER}:{login.user}"
         state.phase, state.exchange = Phase.LOGGED_IN, None
-        self.succeeded += 1
         now_ms, most_ms = self._deadlines.now_ms, state.settings.max_reauth_ms[state.mechanism]
         left = [most_ms] if most_ms else []
         if login.expires_ms is not None:
@@ -229,8 +242,11 @@ class Logins:
                 setattr(response, name, value)
         return self._refused(state, f"{api.name} during authentication", _encoded(header, response))
 
+    def _count(self, state: LoginState, outcome: str) -> None:
+        self.outcomes[LoginOutcome(state.settings.listener_name, state.mechanism, outcome)] += 1
+
     def _refused(self, state: LoginState, reason: str, chunks: Sequence[Chunk] = ()) -> Refused:
-        self.failed += 1
+        self._count(state, FAILED)
         state.exchange = None
         return Refused(f"authentication failed: {reason}", chunks, state.settings.failure_delay_ms)
 

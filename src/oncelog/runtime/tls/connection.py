@@ -57,6 +57,9 @@ class Above(Protocol):
     def buffer_updated(self, nbytes: int) -> None:
         """So many bytes are there."""
 
+    def undecrypted(self, size: int) -> None:
+        """So many bytes have arrived and wait to be decrypted."""
+
     def pause_writing(self) -> None:
         """The peer reads slowly."""
 
@@ -98,6 +101,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._is_paused = False
         """True while the connection above reads nothing."""
+        self._undecrypted = 0
+        """Bytes that the connection above was told of."""
 
     @property
     def peer(self) -> str:
@@ -258,6 +263,10 @@ class TlsConnection(asyncio.BufferedProtocol):
                 break
         if self._outgoing.pending:
             self._flush()
+        left = self._incoming.pending if self.state is State.OPEN else 0
+        if left != self._undecrypted:
+            self._undecrypted = left
+            above.undecrypted(left)
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._below is not None:
