@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.spark.errors import SparkSourceError
+from oncelog.spark.spark_home import quick_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +59,7 @@ def local_session(
         builder = builder.config(name, value)
     with _without_py4j_logging():
         on_interrupt = signal.getsignal(signal.SIGINT)
-        with _standard_error_to(log):
+        with quick_home(master), _standard_error_to(log):
             session = builder.getOrCreate()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own calls the JVM in the middle of another call
