@@ -37,6 +37,7 @@ test: $(SETUP) java ## lint, types, contracts and all tests that need Python, Ja
 	@$(MAKE) --no-print-directory -j 2 lint tests
 
 tests:
+	$(BIN)/python -m tests.spark.jvms
 	$(PYTEST) -rs -m 'not ($(PEERS))'
 
 test-peers: peers java ## the tests beside Apache Kafka and clients from Maven, Go and npm; what is not to be had is left out

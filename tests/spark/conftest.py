@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Headers, Record
 from oncelog.testing import Broker
 from tests.peers.jars import SPARK_AVRO, SPARK_CONNECTOR, jars_of
+from tests.spark.jvms import prepare
 from tests.spark.starting import patient_starts
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 TIME = 1_700_000_000_000
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
-"""For every JVM that a test starts: they live for seconds, and compiling for hours is half of what they do."""
+prepare()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from pathlib import Path
 from oncelog.cli.main import invoke
 from oncelog.spark.local_session import local_session
 from oncelog.spark.sink.fault_points import EXECUTOR, HOLD
+from tests.spark.jvms import java_options
 from tests.spark.sink.queries import Copy
 from tests.spark.starting import patient_starts
 
@@ -25,13 +26,12 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.minTaskRuntime": "500ms",
 }
-SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 SMALL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
-    "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
+    "spark.executor.extraJavaOptions": " ".join(java_options()),
 }
 ROWS = 80
 POINTS = {"2pc": ("task-begun", "after-flush"), "ledger": ("ledger-after-commit", "ledger-before-commit")}

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from oncelog.testing import Broker
-from tests.spark.cluster.driver import ROWS, SHORT_LIVED
+from tests.spark.cluster.driver import ROWS
+from tests.spark.jvms import class_path, java_options, spark_home
 from tests.spark.sink.queries import committed_values, make_input
 from tests.waiting import HANG_S, wait_until
 
@@ -25,15 +26,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 def java(stack: ExitStack, log: Path, main: str, *arguments: str) -> None:
     """One of Spark's own processes, ended with the test."""
-    import pyspark
-
-    home = Path(next(iter(pyspark.__path__)))
-    jars = home / "jars" / "*"
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    environment |= {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"}  # workers start executors with them
+    environment |= {"SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13"}  # workers start executors with them
     output = stack.enter_context(log.open("wb"))
     modules = ["--add-opens=java.base/java.nio=ALL-UNNAMED", "-Dspark.master.rest.enabled=false"]
-    command = ["java", *modules, *SHORT_LIVED, "-Xmx256m", "-cp", str(jars), main, *arguments]
+    command = ["java", *modules, *java_options(), "-Xmx256m", "-cp", class_path(), main, *arguments]
     process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
 
     def end() -> None:
