@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,12 +54,18 @@ def test_a_broker_keeps_nothing_of_the_command_lines_machinery(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_sub_command_has_help_with_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = load_command(name, COMMANDS[name].target)
-    inner = list(getattr(command, "commands", {})) or [None]
-    for one in inner:
-        arguments = [name, *([one] if one else []), "--help"]
-        assert invoke(arguments) == 0
+    for arguments in leaves([name], load_command(name, COMMANDS[name].target)):
+        assert invoke([*arguments, "--help"]) == 0
         assert "Examples:" in capsys.readouterr().out, arguments
+
+
+def leaves(path: list[str], command: Any) -> Iterator[list[str]]:
+    """The words of every command below ``command`` that is no group of others."""
+    inner = getattr(command, "commands", {})
+    for name, one in inner.items():
+        yield from leaves([*path, name], one)
+    if not inner:
+        yield path
 
 
 def test_a_mistyped_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
