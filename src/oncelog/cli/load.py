@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,6 +17,7 @@ from oncelog.cli.table_options import (
     Backfill,
     Compact,
     EventTime,
+    FromLogs,
     FromTime,
     Headers,
     PartitionBy,
@@ -26,6 +27,7 @@ from oncelog.cli.table_options import (
     SchemaText,
     SkipBytes,
     To,
+    TopicsOrLogs,
     ValueFormat,
     shape_of,
     source_options,
@@ -40,17 +42,8 @@ if TYPE_CHECKING:
 
 def load(
     to: To,
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics to load; with --from-logs logs (default: all).")
-    ] = None,
-    from_logs: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-logs",
-            metavar="DIR",
-            help="Read this log directory of Kafka 0.7, or 0.8 to 0.10, instead of a cluster.",
-        ),
-    ] = None,
+    topics: TopicsOrLogs = None,
+    from_logs: FromLogs = None,
     from_time: FromTime = None,
     rows_per_step: RowsPerStep = 2_000_000,
     partition_by: PartitionBy = None,
@@ -90,24 +83,15 @@ def load(
         from_ms = None if from_time is None else parse_time_ms(from_time)
     except MomentError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from None
-    servers, settings = connection_settings(bootstrap, properties, command_config)
-    options = source_options(
-        settings,
-        headers=headers,
-        read_uncommitted=read_uncommitted,
-        allow_data_loss=allow_data_loss,
-    )
     shape = shape_of(value_format, schema, skip_bytes, partition_by, event_time)
     if from_logs is not None:
         given = {"--from": from_time, "--quarantine-topic": quarantine_topic, "--backfill": backfill}
         given |= {"--headers": headers, "--compact": compact, "--allow-data-loss": allow_data_loss}
-        refused = [name for name, value in given.items() if value]
-        if refused:
-            raise typer.BadParameter(f"{', '.join(refused)} is not for old logs", param_hint="--from-logs")
-        _load_old_logs(from_logs, to, topics or [], shape, as_json)
+        _load_old_logs(from_logs, to, topics, shape, as_json, [name for name, value in given.items() if value])
         return
     if not topics:
         raise typer.BadParameter("name the topics to load, or a directory with --from-logs", param_hint="TOPIC")
+    servers, settings = connection_settings(bootstrap, properties, command_config)
     with load_progress(quiet=as_json) as on_event:
         report = run(
             topics,
@@ -115,26 +99,34 @@ def load(
             to,
             from_ms=from_ms,
             rows_per_step=rows_per_step,
-            options=options,
+            options=source_options(
+                settings, headers=headers, read_uncommitted=read_uncommitted, allow_data_loss=allow_data_loss
+            ),
             shape=shape,
             quarantine_topic=quarantine_topic,
             backfill=backfill,
             compact_below=DEFAULT_TARGET_BYTES if compact else None,
             on_event=on_event,
         )
-    if as_json:
-        print_json(report)
-    else:
-        print_report(report)
+    _print(report, as_json)
 
 
-def _load_old_logs(directory: Path, to: str, logs: list[str], shape: Shape, as_json: bool) -> None:
+def _load_old_logs(
+    directory: Path, to: str, logs: list[str] | None, shape: Shape, as_json: bool, refused: list[str]
+) -> None:
+    """Load old logs; ``refused`` are the options given that are for topics alone."""
     from oncelog.spark.old_logs.load import load_old_logs
 
+    if refused:
+        raise typer.BadParameter(f"{', '.join(refused)} is not for old logs", param_hint="--from-logs")
     if to.partition(":")[0] in ("delta", "iceberg"):
         raise typer.BadParameter("old logs are loaded into a directory of Parquet files", param_hint="--to")
     with load_progress(quiet=as_json) as on_event:
-        report = load_old_logs(directory, to, logs, shape=shape, on_event=on_event)
+        report = load_old_logs(directory, to, logs or [], shape=shape, on_event=on_event)
+    _print(report, as_json)
+
+
+def _print(report: LoadReport, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:

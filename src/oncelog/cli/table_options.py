@@ -16,6 +16,16 @@ To = Annotated[
         "--to", "-o", metavar="DIR", help="The table: a directory, made if need be; delta:DIR or iceberg:DIR for those."
     ),
 ]
+TopicsOrLogs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TOPIC]…", help="Topics to load; with --from-logs its logs (default: all)."),
+]
+FromLogs = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-logs", metavar="DIR", help="Read this log directory of Kafka 0.7, or 0.8 to 0.10, instead of a cluster."
+    ),
+]
 PartitionBy = Annotated[
     str | None,
     typer.Option("--partition-by", metavar="day|hour", help="Keep rows under the day or hour (UTC) of their event."),
