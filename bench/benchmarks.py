@@ -16,6 +16,7 @@ from bench.audit import measure as measure_audit
 from bench.clients import client_figures
 from bench.clusters.lines import CLUSTER_BENCHMARKS
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
+from bench.mirrors import mirror, mirror_1000
 from bench.options import Options, progress
 from bench.peers import (
     ONCELOG,
@@ -474,6 +475,8 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "arrow": arrow,
     "audit": audit,
     "quotas": quotas,
+    "mirror": mirror,
+    "mirror-1k": mirror_1000,
     **TLS_BENCHMARKS,
     **CLUSTER_BENCHMARKS,
 }

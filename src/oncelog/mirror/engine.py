@@ -350,7 +350,7 @@ def _may_pass(error: ClientError, source: AsyncClient, target: AsyncClient) -> b
         return True  # deleted a moment ago, here or there: the next look at the topics shows it
     if isinstance(error, TransactionFailed | ProducerUnusable):
         return error.code not in _FINAL
-    return source.may_pass(error) or target.may_pass(error)
+    return source.may_pass(error) and target.may_pass(error)  # a cluster that was never reached is a wrong address
 
 
 _FINAL: Final = (

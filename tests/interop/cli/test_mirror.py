@@ -1,0 +1,104 @@
+"""oncelog mirror, as people type it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.testing import Broker
+from tests.interop.cli.conftest import Run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def other() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def clusters(oncelog_broker: Broker, other: Broker) -> list[str]:
+    return ["--source", f"a={oncelog_broker.bootstrap_servers}", "--target", other.bootstrap_servers]
+
+
+def at(broker: Broker) -> list[str]:
+    return ["-b", broker.bootstrap_servers]
+
+
+def test_a_mirror_its_offsets_and_its_verification(run: Run, clusters: list[str], other: Broker) -> None:
+    run("topic", "create", "t", "-p", "1")
+    run("produce", "t", stdin=b"one\ntwo\nthree\n")
+    mirrored = run("mirror", *clusters, "--topics", "t", "--groups", ".*", "--exit", "--json")
+    assert mirrored.code == 0, mirrored.err
+    last = json.loads(mirrored.out.splitlines()[-1])
+    assert (last["source"], last["final"], last["records"], last["lag"]) == ("a", True, 3, 0)
+    assert run("consume", "a.t", "-e", *at(other)).out == "one\ntwo\nthree\n"
+    again = run("mirror", *clusters, "--topics", "t", "--exit")
+    assert (again.code, again.out) == (0, "")
+    assert "a: 0 records in 0 transactions" in again.err
+
+    run("consume", "t", "--group", "g", "-c", "2")
+    shown = run("mirror", "offsets", *clusters, "--json")
+    (row,) = json.loads(shown.out)
+    assert (row["group"], row["source_offset"], row["translated"], row["state"]) == ("g", 2, 2, "movable")
+    assert "to be committed" in run("mirror", "offsets", *clusters).out
+    assert "synced" in run("mirror", "offsets", *clusters, "--apply").out
+    assert run("consume", "a.t", "--group", "g", "-c", "1", *at(other)).out == "three\n"
+    assert "goes on there" in run("mirror", "offsets", *clusters).out
+
+    verified = run("mirror", "verify", *clusters)
+    assert verified.code == 0
+    assert "3 records compared, 0 of 1 ranges differ" in verified.out
+
+
+def test_a_configuration_file_has_what_options_have(
+    run: Run, oncelog_broker: Broker, other: Broker, tmp_path: Path
+) -> None:
+    run("topic", "create", "t", "-p", "1")
+    run("produce", "t", stdin=b"one\n")
+    lines = [
+        f"source.a.bootstrap.servers={oncelog_broker.bootstrap_servers}",
+        "source.a.client.id=mine",
+        f"target.bootstrap.servers={other.bootstrap_servers}",
+        "topics=t",
+        "naming=identity",
+    ]
+    config = tmp_path / "mirror.properties"
+    config.write_text("\n".join(lines))
+    assert run("mirror", "--config", str(config), "--exit", "--quiet") == (0, "", "")
+    assert run("consume", "t", "-e", *at(other)).out == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["--target", "h:1", "--topics", "t"], 2, "Usage: oncelog mirror"),
+        (["--source", "a=h:1", "--topics", "t"], 2, "no target: name it with --target"),
+        (["--source", "a=h:1", "--target", "h:2"], 2, "no topics: say which with --topics"),
+        (["--source", "a.b=h:1", "--target", "h:2", "--topics", "t"], 2, "--source 'a.b': a name for a source has"),
+        (["--source", "a=h:1", "--target", "a=h:2", "--topics", "t"], 2, "are both named 'a'"),
+        (["--source", "a=h:1", "--target", "h:2", "--topics", "("], 2, "--topics '(' is not a regular expression"),
+        (["--source", "a=h:1", "--target", "h:2", "--topics", "t", "--naming", "x"], 2, "not one of prefix, identity"),
+        (["--source", "a=h:1", "--target", "h:2", "--topics", "t", "-X", "typo=1"], 2, "'typo' is no setting"),
+    ],
+)
+def test_what_is_wrong_is_said(run: Run, arguments: list[str], code: int, text: str) -> None:
+    ran = run("mirror", *arguments)
+    assert ran.code == code
+    assert text in ran.out + ran.err
+
+
+def test_verification_says_that_there_was_no_mirror(run: Run, clusters: list[str]) -> None:
+    ran = run("mirror", "verify", *clusters)
+    assert ran.code == 1
+    assert "no mirror from 'a' was ever run to this target" in ran.err
+
+
+def test_a_source_that_is_not_there_is_an_error(run: Run, other: Broker) -> None:
+    ran = run("mirror", "--source", "a=127.0.0.1:1", "--target", other.bootstrap_servers, "--topics", "t", "--exit")
+    assert ran.code == 1
+    assert "no broker at 127.0.0.1:1" in ran.err
