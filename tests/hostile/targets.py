@@ -32,6 +32,7 @@ from oncelog.wire.apis import BY_KEY
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.framing import FrameSplitter, request_limit
 from oncelog.wire.header import decode_request_header
+from tests.hostile import message_sets
 from tests.hostile.engine import Target
 from tests.hostile.largest import array_paths, request_of
 
@@ -49,7 +50,7 @@ def _requests() -> list[bytes]:
     found = []
     for api in APIS:
         cls = getattr(import_module(f"oncelog.wire.messages.{api.module}"), f"{api.name}Request")
-        for version in range(api.min_version, api.max_version + 1):
+        for version in range(cls.MIN_VERSION, api.max_version + 1):
             for path in array_paths(cls) or [()]:
                 frame = request_of(cls, path, 2, version, bytes(range(16)))
                 if frame is not None:
@@ -288,6 +289,13 @@ TARGETS: Final = {
         Target("frames", lambda: [b"".join(len(f).to_bytes(4, "big") + f for f in _requests()[:8])], _frames),
         Target("requests", _requests, _request, (PeerError,)),
         Target("batches", _batches, _batch, (CorruptBatch,), lambda size: 8 * DECOMPRESSED_MAX + 600 * size),
+        Target(
+            "message-sets",
+            message_sets.seeds,
+            message_sets.read,
+            (CorruptBatch,),
+            lambda size: 16 * message_sets.DECOMPRESSED_MAX + 600 * size,
+        ),
         Target("recovery", _log_seeds, _recovery, (), lambda size: 64 * MIB),
         Target("indexes", lambda: [_image()[name] for name in _LOG_FILES[1:3]] + [bytes(34)], _indexes),
         Target("snapshots", lambda: [_image()[name] for name in _image() if name.endswith(".snapshot")], _snapshot),

@@ -1,0 +1,84 @@
+"""Message sets as old clients may send them: read, made batches, and made message sets again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterator
+from typing import Final, TypeVar
+from zlib import crc32
+
+from oncelog.base.invariant import invariant
+from oncelog.base.units import KIB, MIB
+from oncelog.records.batch import read_header
+from oncelog.records.compression import Codec
+from oncelog.records.errors import CorruptBatch, TruncatedBatch
+from oncelog.records.message_set.conversion import down_converted, up_converted
+from oncelog.records.message_set.deep import deep
+from oncelog.records.message_set.entry import LOG_OVERHEAD, Entry, shallow
+from oncelog.records.message_set.message import Limits
+from oncelog.records.message_set.writing import wrap, write
+from oncelog.records.record import read_records
+from tests.conformance.old_clients.sets import messages, unsound_sets
+
+DECOMPRESSED_MAX: Final = 256 * KIB
+R = TypeVar("R")
+
+
+def seeds() -> list[bytes]:
+    """Sets of every format and codec, those that are unsound, wrappers in wrappers, and bombs."""
+    found = [write(messages(magic), magic, codec) for magic in (0, 1) for codec in list(Codec)[:4]]
+    bomb = write(messages(1, [(None, bytes(4 * MIB))]), 1)
+    found += [wrap(bomb, 0, magic, codec) for magic in (0, 1) for codec in (Codec.GZIP, Codec.LZ4)]
+    return [each for each in [*found, *unsound_sets().values()] if len(each) < 16 * KIB]
+
+
+def read(data: bytes) -> None:
+    """Whatever is read can be converted, and gives the same messages both ways."""
+    with contextlib.suppress(CorruptBatch):
+        _read(data)
+    _read(_sound(bytearray(data)))
+
+
+def _read(data: bytes) -> None:
+    for _ in _until_cut(deep(data, Limits(DECOMPRESSED_MAX, 3))):
+        pass
+    entries = list(_until_cut(shallow(data)))
+    if not entries:
+        return
+    batch = _done(up_converted(data, entries, DECOMPRESSED_MAX))
+    header = read_header(batch)
+    records = list(read_records(batch, 0, header, DECOMPRESSED_MAX))
+    again = _done(
+        down_converted(
+            batch, 0, header, magic=1, first_offset=0, room=64 * DECOMPRESSED_MAX, max_bytes=DECOMPRESSED_MAX
+        )
+    )
+    found = [(each.key, each.value, each.timestamp) for each in deep(again.data, Limits(64 * DECOMPRESSED_MAX))]
+    invariant(found == [(each.key, each.value, each.timestamp) for each in records], "other messages come back")
+
+
+def _until_cut(items: Iterator[R]) -> Iterator[R]:
+    try:
+        yield from items
+    except TruncatedBatch:
+        return
+
+
+def _done(steps: Generator[None, None, R]) -> R:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+
+
+def _sound(data: bytearray) -> bytes:
+    """Checksums made right, so that what is behind them is reached."""
+    entries: list[Entry] = []
+    with contextlib.suppress(CorruptBatch):
+        entries.extend(shallow(bytes(data)))
+    for entry in entries:
+        start = entry.position + LOG_OVERHEAD
+        data[start : start + 4] = crc32(data[start + 4 : entry.end]).to_bytes(4, "big")
+    return bytes(data)
