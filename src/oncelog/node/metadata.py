@@ -11,6 +11,13 @@ from oncelog.core.configs.topic import TopicConfig, TopicConfigs
 from oncelog.core.controller.image import ClusterImage, ImageDelta
 from oncelog.core.controller.model import TopicImage
 from oncelog.node.client_quotas import ClientQuotas
+from oncelog.node.replication_throttle import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ReplicationThrottle,
+)
 from oncelog.ports import Entropy
 
 
@@ -26,6 +33,8 @@ class Metadata:
         """Position of the last change that the image has, in the order of all commits."""
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
         self.quotas = ClientQuotas(self.config, image)
+        self.leader_throttle = ReplicationThrottle(self, LEADER_RATE, LEADER_REPLICAS)
+        self.follower_throttle = ReplicationThrottle(self, FOLLOWER_RATE, FOLLOWER_REPLICAS)
         self._entropy = entropy
         self._topic_configs = TopicConfigs(self.config)
 

@@ -51,6 +51,12 @@ def _of_replicas(node: Node) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "oncelog_isr_expands", "Replicas taken into in-sync sets, by turns.", value=sets.expansions
     )
+    throttled = CounterMetricFamily(
+        "oncelog_replication_throttled_bytes", "Bytes of throttled replicas, given or copied.", labels=["side"]
+    )
+    throttled.add_metric(["leader"], node.cluster.leader_throttle.quota.total_bytes)
+    throttled.add_metric(["follower"], node.cluster.follower_throttle.quota.total_bytes)
+    yield throttled
 
 
 def _of_controller(node: Node) -> Iterator[Metric]:

@@ -17,6 +17,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.registry import BY_KEY
 from oncelog.handlers.support.client_limits import UNLIMITED, ClientLimits
 from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.replication_limits import NO_LIMIT, ReplicationLimit
 from oncelog.handlers.support.waits import CommitMetadata, NextSlice, UntilProducerId
 from oncelog.ports import Conflict, Coordination
 
@@ -31,6 +32,7 @@ class ClusterBroker:
     ) -> None:
         self.broker_id = BrokerId(broker_id)
         self.quotas: ClientLimits = UNLIMITED
+        self.leader_throttle: ReplicationLimit = NO_LIMIT
         self.static = BrokerConfig(settings)
         self.session = session or MemoryTree().session()
         self.commit_sizes: list[int] = []

@@ -19,6 +19,7 @@ from oncelog.handlers.support.audit import AuditRecord
 from oncelog.handlers.support.client_limits import UNLIMITED
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
+from oncelog.handlers.support.replication_limits import NO_LIMIT, ReplicationLimit
 from oncelog.handlers.support.waits import Steps, UntilReadable
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
@@ -45,6 +46,7 @@ class LogBroker:
         entropy = random.Random(1)
         self.broker_id = ME
         self.quotas = UNLIMITED
+        self.leader_throttle: ReplicationLimit = NO_LIMIT
         self.cluster_id = "cluster"
         self.config = BrokerConfig(config)
         self.image = ClusterImage(brokers={ME: BrokerImage(ME, "advertised", 9092, None, 0)})

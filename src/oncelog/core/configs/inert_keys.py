@@ -9,6 +9,7 @@ from typing import Final
 
 from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update, inert
 from oncelog.core.configs.limits import at_least, between, non_empty, one_of_any_case, words_of
+from oncelog.core.configs.quota_keys import throttle
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING
@@ -21,12 +22,6 @@ CLASS = ConfigType.CLASS
 PASSWORD = ConfigType.PASSWORD
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 PER_BROKER = Update.PER_BROKER
-
-
-def _throttle(name: str) -> ConfigKey:
-    """A limit that kafka-reassign-partitions sets and removes: without a default, listed only while it is set, and,
-    as in Apache Kafka, without documentation."""
-    return ConfigKey(name, LONG, None, at_least(0), CLUSTER_WIDE, inert=True, internal=True)
 
 
 INERT_KEYS: Final = (
@@ -189,13 +184,9 @@ INERT_KEYS: Final = (
     inert("kafka.metrics.reporters", LIST, ""),
     inert("kafka.metrics.polling.interval.secs", INT, "10", at_least(1)),
     inert("telemetry.max.bytes", INT, "1048576", at_least(1)),
-    inert("replication.quota.window.num", INT, "11", at_least(1)),
     inert("alter.log.dirs.replication.quota.window.num", INT, "11", at_least(1)),
-    inert("replication.quota.window.size.seconds", INT, "1", at_least(1)),
     inert("alter.log.dirs.replication.quota.window.size.seconds", INT, "1", at_least(1)),
     inert("security.providers", STRING, None),
-    _throttle("leader.replication.throttled.rate"),
-    _throttle("follower.replication.throttled.rate"),
-    _throttle("replica.alter.log.dirs.io.max.bytes.per.second"),
+    throttle("replica.alter.log.dirs.io.max.bytes.per.second", is_inert=True),
     inert("add.partitions.to.txn.retry.backoff.ms", INT, "20", at_least(1)),
 )

@@ -15,6 +15,7 @@ its rack to a follower in sync there, if ``replica.selector.class`` says so (``c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
@@ -109,6 +110,7 @@ def _follow(
         return _limited(request, context, sorting), sorting.refused
 
     read = yield from read_pending(request, context, session, begin)
+    _count_replicated(read.answers, context)
     return _respond(session, read.answers, context, read.level)
 
 
@@ -139,7 +141,13 @@ def _limited(request: FetchRequest, context: Context, sorting: _Sorting) -> Fetc
         anew=request.session_epoch <= 0,
         from_followers=sorting.replica is None and context.version >= _FROM_FOLLOWERS_SINCE,
         preferred=_preferred(request, context) if request.rack_id and sorting.replica is None else None,
+        holds_back=partial(_holds_back, context) if sorting.replica is not None else None,
     )
+
+
+def _holds_back(context: Context, partition: TopicPartition) -> bool:
+    """By the time of the step: a request that waits goes on later."""
+    return context.cluster.leader_throttle.holds_back(partition, context.now_ms)
 
 
 def _max_bytes(request: FetchRequest, context: Context, sorting: _Sorting) -> int:
@@ -306,7 +314,9 @@ def _answer(
     answers: list[tuple[FetchPartition, PartitionData]],
     context: Context,
 ) -> FetchResponse:
-    if context.cluster.quotas.enabled and _replica(request) is None:
+    if _replica(request) is not None:
+        _count_replicated(answers, context)
+    elif context.cluster.quotas.enabled:
         return _within_quota(session, answers, context)
     return _respond(session, answers, context)
 
@@ -319,6 +329,19 @@ def _respond(
 ) -> FetchResponse:
     finished = session.finish(answers, context.now_ms, level)
     return _response(finished, context)
+
+
+def _count_replicated(answers: Sequence[tuple[FetchPartition, PartitionData]], context: Context) -> None:
+    """Count what a follower is given, for the throttle of this side (KIP-73)."""
+    throttle = context.cluster.leader_throttle
+    for asked, answer in answers:
+        if answer.records and asked.topic is not None:
+            chunks = answer.records if isinstance(answer.records, list) else [answer.records]
+            size = sum(
+                len(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.size_bytes
+                for chunk in chunks
+            )
+            throttle.record(TopicPartition(asked.topic, asked.partition), size, context.now_ms)
 
 
 def _within_quota(

@@ -34,6 +34,8 @@ class Replica(NamedTuple):
     broker_epoch: int
 
 
+HoldsBack = Callable[[TopicPartition], bool]
+"""True while a throttle of replication holds back a partition from replicas that are not in sync (KIP-73)."""
 Preferred = Callable[[LeaderLog, Offset], BrokerId | None]
 """The follower that a consumer should rather ask for what is at an offset, or None."""
 
@@ -44,13 +46,14 @@ class FetchReads:
     ``max_bytes`` is of the whole answer; ``min_bytes`` is what a waiting request waits for. A ``replica`` reads up to
     the log end offset, and with each read it says what it has. It is told whose the open transactions are that begin in
     what it reads, of all that are open where it asks ``anew``. Consumers that know of it read ``from_followers`` too,
-    and are sent to one that they should rather ask (``preferred``; KIP-392).
+    and are sent to one that they should rather ask (``preferred``; KIP-392). ``holds_back``: throttles of replication.
     """
 
     __slots__ = (
         "_appended",
         "_found",
         "_from_followers",
+        "_holds_back",
         "_ids_left",
         "_left",
         "_max_bytes",
@@ -80,12 +83,14 @@ class FetchReads:
         anew: bool = False,
         from_followers: bool = False,
         preferred: Preferred | None = None,
+        holds_back: HoldsBack | None = None,
     ) -> None:
         self._partitions = port
         self._replica = replica
         self._replica_asks_anew = anew
         self._from_followers = from_followers
         self._preferred = preferred
+        self._holds_back = holds_back
         self.partitions = partitions
         self._max_bytes = max_bytes
         self._min_bytes = min(min_bytes, max_bytes)
@@ -163,7 +168,15 @@ class FetchReads:
             return None
         if self._replica is not None and _is_news(asked, log.high_watermark, log.log_start_offset):
             return None
-        return self._size_bytes(log, asked) if offset < self._end(log) else 0
+        if offset >= self._end(log) or self._must_wait(name, source):
+            return 0
+        return self._size_bytes(log, asked)
+
+    def _must_wait(self, name: TopicPartition, source: LeaderLog | FollowerLog) -> bool:
+        """True for a throttled replica, unless it is in sync: what is produced may wait for that one."""
+        if self._replica is None or self._holds_back is None:
+            return False
+        return not _is_in_sync(source, self._replica.broker_id) and self._holds_back(name)
 
     def _size_bytes(self, log: PartitionLog, asked: FetchPartition) -> int:
         """The bytes a partition could give; as much as is waited for, when waiting would not make it more."""
@@ -234,6 +247,8 @@ class FetchReads:
                 self._appended[name] = log.log_end_offset
             if self._replica is not None and _is_in_sync(source, self._replica.broker_id):
                 self.level.append(asked)
+            return answer, 0
+        if self._must_wait(name, source):
             return answer, 0
         if max_bytes < 0:
             return failed(asked, ErrorCode.UNKNOWN_SERVER_ERROR), 0

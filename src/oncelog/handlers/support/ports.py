@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.support.audit import AuditRecord
     from oncelog.handlers.support.client_limits import ClientLimits
-    from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
+    from oncelog.handlers.support.replication_limits import ReplicationLimit
+from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 
 
 class Marker(NamedTuple):
@@ -163,6 +164,10 @@ class ClusterView(Protocol):
     @property
     def quotas(self) -> ClientLimits:
         """The quotas of clients, as of the last change applied."""
+
+    @property
+    def leader_throttle(self) -> ReplicationLimit:
+        """The throttle of what followers fetch here (KIP-73)."""
 
     def random_bytes(self, size: int) -> bytes:
         """From the injected entropy: topic ids, member ids."""

@@ -13,6 +13,8 @@ Phase          in the request  next
                                another error                                     → ``WAITING``
 ``LOOKING_UP`` no              the leader's first and last offset: truncated     → ``FETCHING``
 ``WAITING``    no              after a while, or in another leader epoch         → ``FETCHING``
+
+A copy that is behind waits, too, while the throttle of this side is exceeded (KIP-73).
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ FIRST_WAIT_MS: Final = 20
 ADDED_MS: Final = 20
 """A fetch that the leader has held longer than this is given up when another partition is to be fetched: it does not
 know of that one, and may hold it for ``replica.fetch.wait.max.ms``."""
+THROTTLED_MS: Final = 100
+"""After which a copy that the throttle has held back is looked at again."""
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 
@@ -141,7 +145,13 @@ class LeaderFetcher:
             self._go_on(copy)
 
     def _go_on(self, copy: _Copy) -> None:
-        log = copy.log
+        log, services = copy.log, self._services
+        throttle, now_ms = services.metadata.follower_throttle, services.deadlines.now_ms
+        if copy.leader_end > log.log_end_offset and throttle.holds_back(copy.partition, now_ms):
+            copy.phase = Phase.WAITING
+            self._requests.want_no_more(copy.key)
+            services.deadlines.at(now_ms + THROTTLED_MS, partial(self._waited, copy))
+            return
         copy.phase = Phase.FETCHING
         start, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
         self._requests.want(copy.key, FetchFrom(end, log.leader_epoch, copy.leader_epoch, start, high_watermark))
@@ -256,6 +266,7 @@ class LeaderFetcher:
                 appended = log.append_replicated(
                     records, now_ms=services.deadlines.now_ms, leader_epoch=copy.leader_epoch
                 )
+                services.metadata.follower_throttle.record(copy.partition, len(records), services.deadlines.now_ms)
             if data.transactional_ids:
                 log.transactions.told(copy.partition, bytes(data.transactional_ids))
             start = log.log_start_offset
