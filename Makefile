@@ -15,7 +15,8 @@ SETUP := $(VENV)/.package-installed
 LOCKS := requirements/build.txt requirements/dev.txt
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
-WORKERS ?= 2
+# One more than a small machine has cores: tests wait for sessions to end, for time-outs, for JVMs.
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
 PEERS := java or peer
 FAST := not slow and not spark and not ($(PEERS))

@@ -24,6 +24,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "oncelog"))
 
 
 _SPARK: Final = "tests/spark/"
+_OWN_JVMS: Final = ("tests/spark/cluster/", "tests/spark/jobs/test_stream_command.py")
+"""Of Spark's tests those that start all their sessions in other processes."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run in the background of a shell without job control: every program that a test interrupts would go on.
@@ -81,14 +83,14 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Spark's tests in one worker, in one JVM; the others one by one where there is room."""
+    """Spark's tests with one session in one worker, in one JVM; the others one by one where there is room."""
     if config.getvalue("dist") != "load":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
     class SparkInOneWorker(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _SPARK if nodeid.startswith(_SPARK) else nodeid
+            return _SPARK if nodeid.startswith(_SPARK) and not nodeid.startswith(_OWN_JVMS) else nodeid
 
     return SparkInOneWorker(config, log)
 
