@@ -1,4 +1,4 @@
-"""The same seed gives the same run, byte for byte, in any process; another seed another one."""
+"""The same seed gives the same run, byte for byte, in any process and after other runs; another seed another one."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from tests.waiting import HANG_S
 pytestmark = pytest.mark.slow
 
 _RUN = """
+import sys
 from oncelog.sim.simulation import simulate
-for seed in (1, 2):
-    outcome = simulate(seed, safety_s=10)
-    print(outcome.trace_sha256, outcome.events, outcome.requests, outcome.violations)
+for brokers in map(int, sys.argv[1:]):
+    outcome = simulate(seed=brokers, safety_s=5, brokers=brokers)
+    print(brokers, outcome.trace_sha256, outcome.events, outcome.requests, outcome.violations)
 """
 
 
-def run(hash_seed: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", _RUN],
+def run(hash_seed: str, *brokers: str) -> dict[str, str]:
+    """What runs printed: the number of brokers → the rest of the line."""
+    printed = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _RUN, *brokers],
         env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
         capture_output=True,
         text=True,
         check=True,
         timeout=HANG_S,
     ).stdout
+    return {line.split()[0]: line for line in printed.splitlines()}
 
 
-def test_the_hash_seed_of_the_process_does_not_matter() -> None:
-    first = run("1")
-    assert first == run("4242")
-    assert len(set(first.splitlines())) == 2
+def test_neither_the_hash_seed_of_a_process_matters_nor_what_ran_in_it_before() -> None:
+    first = run("1", "1", "3")
+    assert first == run("4242", "3", "1")
+    assert len({line.split()[1] for line in first.values()}) == 2
