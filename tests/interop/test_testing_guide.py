@@ -15,9 +15,8 @@ GUIDE = Path(__file__).parents[2] / "docs" / "testing-your-application.md"
 BLOCK = re.compile(r"```python\n# (?P<name>\w+\.py)\n(?P<text>.*?)```", re.DOTALL)
 TESTS = [
     "test_app.py",
-    "test_cluster.py",
     "test_security.py test_secured_fixtures.py",
-    "test_faults.py test_fixture.py test_own_broker.py test_time.py",
+    "test_cluster.py test_faults.py test_fixture.py test_own_broker.py test_time.py",
     "test_simulated.py",
 ]
 
