@@ -18,9 +18,10 @@ from typing import Final, Self
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.coordination.shared_memory import SharedTree
+from oncelog.node.metadata import Metadata
 from oncelog.runtime.server import Server
 from oncelog.testing.broker import Broker
-from oncelog.testing.cluster.election import prefer
+from oncelog.testing.cluster.election import elect_preferred, put_first
 from oncelog.testing.cluster.member import Member
 from oncelog.testing.security.secured import Secured, make_security
 
@@ -152,26 +153,23 @@ class Cluster(Secured):
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
         """The broker that leads a partition, by the newest metadata that a broker has; None when there is none."""
-        found: tuple[int, int | None] = (-1, None)
-        for member in self._members.values():
-            metadata = member.metadata()
-            there = None if metadata is None else metadata.image.topics.get(TopicName(topic))
-            if there is not None and partition < len(there.partitions):
-                one = there.partitions[partition]
-                found = max(
-                    found, (one.leader_epoch, one.leader if one.leader >= 0 else None), key=lambda each: each[0]
-                )
-        return found[1]
+        metadata = self._newest()
+        state = None if metadata is None else metadata.image.partition(TopicPartition(TopicName(topic), partition))
+        return None if state is None or state.leader < 0 else state.leader
 
     def elect(self, topic: str, partition: int, broker_id: int) -> None:
-        """Make a replica that is in sync the leader of its partition; returns when it leads. It stays the preferred
-        leader. Raises BrokerRefused, TimeoutError."""
+        """Make a replica the leader of its partition; returns when it leads. It stays the preferred leader.
+
+        One that is not in sync, as after :meth:`restart`, is waited for: no other may lead without loss. Raises
+        BrokerRefused where the broker has no replica, TimeoutError where it does not come into sync, or does not lead.
+        """
         self._member(broker_id)
+        name = TopicPartition(TopicName(topic), partition)
         with self._client() as client:
-            prefer(client, TopicPartition(TopicName(topic), partition), broker_id)
-        self._wait(
-            lambda: self.leader(topic, partition) == broker_id, f"broker {broker_id} to lead {topic}-{partition}"
-        )
+            put_first(client, name, broker_id)
+            self._wait(lambda: self._is_in_sync(name, broker_id), f"broker {broker_id} to be in sync of {name}")
+            elect_preferred(client, name)
+        self._wait(lambda: self.leader(topic, partition) == broker_id, f"broker {broker_id} to lead {name}")
 
     # For the security.
 
@@ -193,6 +191,16 @@ class Cluster(Secured):
         self._wait(lambda: self._all_have(newest), "all brokers to know of it")
 
     # Inside.
+
+    def _newest(self) -> Metadata | None:
+        """The newest metadata that a broker has; None when all are down or frozen."""
+        views = [view for one in self._members.values() if (view := one.metadata()) is not None]
+        return max(views, key=lambda view: view.position, default=None)
+
+    def _is_in_sync(self, partition: TopicPartition, broker_id: int) -> bool:
+        metadata = self._newest()
+        state = None if metadata is None else metadata.image.partition(partition)
+        return state is not None and broker_id in state.isr
 
     def _all_have(self, position: int) -> bool:
         views = (one.metadata() for one in self._members.values())

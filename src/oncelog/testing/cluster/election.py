@@ -14,9 +14,13 @@ from oncelog.wire.messages.alter_partition_reassignments import (
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 
-def prefer(client: Client, partition: TopicPartition, broker_id: int) -> None:
-    """Let ``broker_id`` be the preferred leader of a partition, and elect it. Raises BrokerRefused."""
+def put_first(client: Client, partition: TopicPartition, broker_id: int) -> None:
+    """Let ``broker_id`` be the preferred leader of a partition. Raises BrokerRefused: it has no replica."""
     client.retrying(lambda: _put_first(client, partition, broker_id))
+
+
+def elect_preferred(client: Client, partition: TopicPartition) -> None:
+    """Elect the preferred leader, which is in sync. Raises BrokerRefused."""
     client.retrying(lambda: _elect_preferred(client, partition))
 
 
