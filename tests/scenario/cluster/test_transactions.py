@@ -8,6 +8,11 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from oncelog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.scenario.cluster.client import ClusterClient
 from tests.scenario.cluster.cluster import Cluster
 from tests.scenario.node.requests import create_topic
@@ -191,3 +196,18 @@ def test_what_coordinators_write_on_other_brokers_is_no_end_from_outside() -> No
     bench.client.run(client.initialise())
     bench.client.run(client.transaction("a", [0, 1], True, None))
     assert bench.cluster[bench.elsewhere].audited == []
+
+
+def test_nor_what_one_writes_that_others_took_for_dead_before_it_knows_of_that() -> None:
+    bench = Bench()
+    bench.cluster.kill(bench.here)  # its registration has ended
+    there = bench.cluster[bench.elsewhere]
+    topic = WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[bench.partition])
+    marker = WritableTxnMarker(producer_id=5, producer_epoch=0, coordinator_epoch=1, topics=[topic])
+    audited = {}
+    for broker_id in (bench.here, 77):
+        peer = bench.cluster.connect(bench.elsewhere)
+        peer.client_id = f"broker-{broker_id}-markers"
+        peer.send(WriteTxnMarkersRequest(markers=[marker]), 1)
+        audited[broker_id] = len(there.audited)
+    assert audited == {bench.here: 0, 77: 1}

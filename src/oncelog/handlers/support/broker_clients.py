@@ -23,9 +23,15 @@ def broker_client_id(broker_id: BrokerId, purpose: str) -> str:
 
 
 def says_it_is_a_broker(context: Context) -> bool:
-    """True if the client id of a request is that of a broker which is registered in this cluster."""
+    """True if the client id of a request is that of a broker which is, or ever was, registered in this cluster.
+
+    One that stood still until its session had ended goes on with what it had decided, before it registers again.
+    """
     found = _CLIENT_ID.fullmatch(context.client_id or "")
-    return found is not None and BrokerId(int(found[1])) in context.cluster.image.brokers
+    if found is None:
+        return False
+    image, broker_id = context.cluster.image, BrokerId(int(found[1]))
+    return broker_id in image.brokers or broker_id in image.broker_records
 
 
 def is_trusted_broker(context: Context) -> bool:
