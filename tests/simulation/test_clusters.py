@@ -50,6 +50,12 @@ def test_the_number_of_brokers_changes_nothing_else_that_a_seed_draws_first() ->
     assert draw_scenario(5, SAFETY_MS, None).brokers == 1
 
 
+def test_seeds_move_replicas_have_batches_refused_and_meet_hostile_clients() -> None:
+    drawn = [draw_cluster_scenario(seed, SAFETY_MS, None).workloads for seed in range(60)]
+    used = Counter(type(workload).__name__ for workloads in drawn for workload in workloads)
+    assert all(used[kind] >= 4 for kind in ("HostileClients", "Reassignments", "RefusedBatches"))
+
+
 def test_topics_have_as_many_replicas_as_there_are_brokers_at_most() -> None:
     for seed in range(50):
         scenario = draw_cluster_scenario(seed, SAFETY_MS, None)

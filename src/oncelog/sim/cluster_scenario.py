@@ -16,7 +16,7 @@ from oncelog.sim.faults.plan import CLUSTER_FAMILIES, SHORT_PAUSES_MS, draw_plan
 from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
 from oncelog.sim.scenario import Replication, Scenario, draw_config, suitable
-from oncelog.sim.workloads.selection import IN_CLUSTERS, draw_workloads
+from oncelog.sim.workloads.selection import draw_cluster_workloads
 from oncelog.sim.workloads.workload import Workload
 
 COUNTS: Final = (2, 3, 3, 3, 3, 3, 4, 5)
@@ -66,7 +66,7 @@ def draw_cluster_scenario(
     safe = safe or not synced
     replicas = _Draws(count, safe, random.Random(f"{seed}/replicas"))
     transaction_version = 1 if draws.random() < 0.1 else 2
-    workloads = draw_workloads(draws, transaction_version, IN_CLUSTERS)
+    workloads = draw_cluster_workloads(seed, draws, transaction_version)
     slowest_us = draws.choice((1_000, 5_000, 50_000))
     faults = _draw_faults(random.Random(f"{seed}/cluster faults"), length_ms, kinds)
     if not synced:

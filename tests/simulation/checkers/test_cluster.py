@@ -14,7 +14,7 @@ from oncelog.ports import Create, Delete, Operation, Set
 from oncelog.sim.checkers.cluster.in_sync import MISSING, InSyncReplicas
 from oncelog.sim.checkers.cluster.producers import producers_agree
 from oncelog.sim.checkers.cluster.replicas import members_agree, replicas_agree
-from oncelog.sim.checkers.cluster.rest import NOT_FULL, STRAY, UNEQUAL, unlike
+from oncelog.sim.checkers.cluster.rest import MOVING, NOT_FULL, STRAY, UNEQUAL, unlike
 from oncelog.sim.checkers.cluster.tree_journal import EPOCH_FELL, TWO_LEADERS, UNCLEAN, WRONG_STATE, TreeJournal
 from oncelog.sim.checkers.disk.scan import scan
 from oncelog.sim.checkers.wire.exchange import Exchange, Topics
@@ -43,12 +43,12 @@ BEGIN = PartitionImage(ONE, LeaderEpoch(0), (ONE, TWO, THREE), (ONE, TWO), leade
 class Journal:
     """A tree with three brokers and one partition, and what its journal's follower has objected to."""
 
-    def __init__(self, begin: PartitionImage = BEGIN) -> None:
+    def __init__(self, begin: PartitionImage = BEGIN, adding: tuple[BrokerId, ...] = ()) -> None:
         self.tree = MemoryTree()
         self.found: list[str] = []
         self.journal = TreeJournal(self.tree, lambda rule, instance: self.found.append(rule))
         self.session = self.tree.session()
-        assignment = Assignment(begin.replicas)
+        assignment = Assignment(begin.replicas, adding)
         brokers = [BrokerImage(broker, "h", 9092, None, epoch=int(broker)) for broker in (ONE, TWO, THREE)]
         self.commit(
             *layout.missing_base([]),
@@ -266,6 +266,7 @@ def test_at_rest_sets_are_full_replicas_equally_long_and_no_log_is_stray() -> No
     stray = {PARTITION: 3, TopicPartition(TopicName("gone"), 0): 0}
     assert [rule for rule, _ in unlike(journal, {**ends, TWO: stray})] == [STRAY]
     assert [rule for rule, _ in unlike(Journal().journal, ends)] == [NOT_FULL]
+    assert [rule for rule, _ in unlike(Journal(full, adding=(THREE,)).journal, ends)] == [MOVING]
 
 
 # The wire

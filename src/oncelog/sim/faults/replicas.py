@@ -6,7 +6,7 @@ By chance alone these moments are rare: a set grows, and its leader learns of it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId
@@ -68,7 +68,7 @@ def _resolve(found: asyncio.Future[_Join], join: _Join) -> None:
 async def _killed_ahead(world: World, fault: Fault) -> None:
     """A broker is cut off from the others while clients still write to it, and dies before anybody takes it out of the
     in-sync sets: it comes back with records that nobody else has (KIP-101)."""
-    broker = await _cut_and_killed(world, fault)
+    broker = await _cut_and_ended(world, fault, BrokerHost.kill if fault.choice & 1 else BrokerHost.lose_power)
     if broker is not None:
         await span(fault)
         _come_back(broker)
@@ -77,22 +77,22 @@ async def _killed_ahead(world: World, fault: Fault) -> None:
 async def _returns_ahead(world: World, fault: Fault) -> None:
     """The same, while the others copy from each other slowly: it finds a leader whose log is longer than its own and
     parts from it above the high watermark; and it stands still in the instant in which it is in sync."""
-    broker = await _cut_and_killed(world, fault)
+    broker = await _cut_and_ended(world, fault, BrokerHost.kill)
     if broker is None:
         return
     others = [other.name for other in world.brokers if other is not broker]
     pairs = [(one, other) for one in others for other in others if one != other]
     for pair in pairs:
         world.network.set_conditions(*pair, NetworkConditions(300_000, 1_000_000))
-    await span(fault)
+    await asyncio.sleep((100 + fault.choice % 1_500) / 1_000)  # not longer: the high watermark moves, however slowly
     _come_back(broker)
     await _freeze_at_join(world, fault, broker)
     for pair in pairs:
         world.network.set_conditions(*pair, None)
 
 
-async def _cut_and_killed(world: World, fault: Fault) -> BrokerHost | None:
-    """Cut a broker off from the others, kill it or its power, and end the cut; None if another fault has it."""
+async def _cut_and_ended(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> BrokerHost | None:
+    """Cut a broker off from the others, end it, and end the cut; None if another fault has it."""
     broker = broker_of(world, fault)
     if broker.stays_down or not broker.is_up:
         return None
@@ -104,10 +104,7 @@ async def _cut_and_killed(world: World, fault: Fault) -> BrokerHost | None:
     is_mine = not broker.stays_down
     if is_mine:
         broker.stays_down = True
-        if fault.choice & 1:
-            broker.kill()
-        else:
-            broker.lose_power()
+        end(broker)
     for pair in pairs:
         world.network.heal(*pair)
     return broker if is_mine else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oncelog.base.ids import TopicPartition
@@ -10,11 +10,17 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused
 from oncelog.sim.workloads.routing import leader_of
 from oncelog.sim.workloads.workload import Topic
+from oncelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from oncelog.wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -68,6 +74,22 @@ async def delete_records(client: AsyncClient, partition: TopicPartition, before:
     answer = response.topics[0].partitions[0]
     _check(answer.error_code, f"records of {partition}")
     return answer.low_watermark
+
+
+async def move_replicas(client: AsyncClient, partition: TopicPartition, replicas: Sequence[int] | None) -> int:
+    """Begin to move a partition to these brokers; None gives up the move under way. The error code."""
+    wanted = None if replicas is None else list(replicas)
+    place = ReassignablePartition(partition_index=partition.partition, replicas=wanted)
+    topic = ReassignableTopic(name=partition.topic, partitions=[place])
+    response = await client.request(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
+    return response.error_code or response.responses[0].partitions[0].error_code
+
+
+async def elect_preferred(client: AsyncClient, partition: TopicPartition) -> int:
+    """Elect the first replica of a partition. The error code."""
+    asked = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
+    response = await client.request(ElectLeadersRequest(topic_partitions=[asked], timeout_ms=TIMEOUT_MS))
+    return response.error_code or response.replica_election_results[0].partition_result[0].error_code
 
 
 async def producers_of(client: AsyncClient, partition: TopicPartition) -> list[ProducerState]:

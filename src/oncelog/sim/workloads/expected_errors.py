@@ -13,6 +13,7 @@ PASSING: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

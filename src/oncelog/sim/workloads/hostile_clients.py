@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.client import ANY, AsyncClient
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.requests import produce_request
@@ -24,6 +24,7 @@ from oncelog.sim.network.connection import Connection
 from oncelog.sim.workloads.expected_errors import FENCED, WRONG_ID, expect
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.repeated_batches import RepeatingProducer
+from oncelog.sim.workloads.routing import has_several, leader_of, transaction_coordinator_of
 from oncelog.sim.workloads.workload import Topic, WorkloadContext
 from oncelog.sim.world import CLIENT_CONFIG, ClientHost
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
@@ -102,13 +103,16 @@ class _Attacker:
                         return
                     victim = await self.a_victim(client)
                     if victim is not None:
+                        if has_several(client):
+                            link = await client.link(await transaction_coordinator_of(client, victim.transactional_id))
                         await self.entropy.choice(self.attacks)(client, link, victim)
                     await host.sleep(self.entropy.randint(1, 800))
 
     async def a_victim(self, client: AsyncClient) -> TransactionState | None:
         """A producer as its coordinator describes it."""
         name = f"{self.workload.name}-{self.entropy.randrange(self.workload.victims.producers)}"
-        described = await client.request(DescribeTransactionsRequest(transactional_ids=[name]))
+        coordinator = await transaction_coordinator_of(client, name)
+        described = await client.request(DescribeTransactionsRequest(transactional_ids=[name]), broker=coordinator)
         found = described.transaction_states[0]
         return None if found.error_code or found.producer_id < 0 else found
 
@@ -160,6 +164,8 @@ class _Attacker:
             return
         partition = TopicPartition(TopicName(self.workload.name), 0)
         await client.topic(partition.topic)
+        if has_several(client):
+            link = await client.link(await leader_of(client, partition))
         code = await produce(
             client, link, partition, victim.transactional_id, victim.producer_id, victim.producer_epoch - 2, 0, b"late"
         )
@@ -202,14 +208,20 @@ class _Late:
         self.name = name
         self.entropy = context.entropy(name)
         self.count = 0
+        self.to_leader: AsyncLink | None = None
+        """Where it produces; in a world of one broker the link that all the rest goes over."""
 
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client:
             partition = TopicPartition(TopicName(self.workload.name), 0)
             await client.topic(partition.topic)
-            address = client.view.brokers[await client.leader(partition)].address
+            leader = coordinator = await client.leader(partition)
+            if has_several(client):
+                coordinator = await transaction_coordinator_of(client, self.name)
+            address = client.view.brokers[coordinator].address
             init = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=10_000)
-            link = await client.link()
+            link = await client.link(coordinator if has_several(client) else ANY)
+            self.to_leader = await client.link(leader) if has_several(client) else link
             answer = await link.call(init, 5)
             if answer.error_code:
                 raise ClientError(f"InitProducerId: {answer.error_code}")
@@ -241,7 +253,8 @@ class _Late:
         commit = self.entropy.random() < 0.6
         outcome = Outcome.UNKNOWN if commit else Outcome.ABORTED
         try:
-            code = await produce(client, link, partition, self.name, producer_id, epoch, 0, value.encode())
+            to_leader = self.to_leader or link
+            code = await produce(client, to_leader, partition, self.name, producer_id, epoch, 0, value.encode())
             if code:
                 outcome = Outcome.ABORTED
                 raise ClientError(f"Produce: {code}")
@@ -278,7 +291,8 @@ class _Late:
         self.count += 1
         write, outcome, ending_at = Write(partition, f"{self.name}/{self.count}", sent_at=now), Outcome.ABORTED, None
         try:
-            code = await produce(client, link, partition, self.name, producer_id, epoch, 0, write.value.encode())
+            to_leader = self.to_leader or link
+            code = await produce(client, to_leader, partition, self.name, producer_id, epoch, 0, write.value.encode())
             if code:
                 raise ClientError(f"Produce: {code}")
             was_held = held.up.is_cut(LATE)

@@ -14,6 +14,7 @@ from oncelog.sim.workloads.log_cleanup import LogCleanup
 from oncelog.sim.workloads.old_copiers import OldCopiers
 from oncelog.sim.workloads.plain_producers import PlainProducers
 from oncelog.sim.workloads.producers import Producers
+from oncelog.sim.workloads.reassignments import Reassignments
 from oncelog.sim.workloads.refused_batches import RefusedBatches
 from oncelog.sim.workloads.topic_churn import TopicChurn
 from oncelog.sim.workloads.two_phase_committers import Committers
@@ -39,9 +40,11 @@ KINDS: Final[Mapping[str, Kind]] = {
     "produce": Kind(4, 1, Producers.draw),
     "two-phase": Kind(3, 2, Committers.draw),
     "refuse": Kind(0, 1, RefusedBatches.draw),
+    "reassign": Kind(0, 1, Reassignments.draw),
 }
-"""Every workload that can be drawn, by name. What has no weight is drawn by ``with_refusals``, so that seeds which do
-not draw it stay what they were without it: the last, because a choice by weight never comes to it then."""
+"""Every workload that can be drawn, by name. What has no weight is drawn by others (``with_refused_batches``,
+``draw_cluster_workloads``), so that seeds which do not draw it stay what they were without it: the last, because a
+choice by weight never comes to it then."""
 REFUSING: Final = 0.15
 """Of the seeds."""
 OLD_CLIENTS: Final = True
@@ -50,8 +53,12 @@ OLD: Final = 0.15
 """Of the seeds, where they do."""
 
 
-IN_CLUSTERS: Final = frozenset({"administer", "churn", "clean", "consume", "copy", "plain", "produce", "two-phase"})
+IN_CLUSTERS: Final = frozenset(
+    {"administer", "churn", "clean", "consume", "copy", "hostile", "plain", "produce", "two-phase"}
+)
 """Workloads that find their way among several brokers."""
+MOVING: Final = 0.25
+"""Of the seeds in clusters: replicas move."""
 
 
 def draw_workloads(
@@ -62,6 +69,16 @@ def draw_workloads(
     weights = [KINDS[name].weight for name in kinds]
     drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))
     return [KINDS[kind].draw(f"{kind}{index}", entropy, transaction_version) for index, kind in enumerate(drawn)]
+
+
+def draw_cluster_workloads(seed: int, entropy: random.Random, transaction_version: int) -> list[Workload]:
+    """One or two of those for clusters; in some seeds the second has batches refused, or moves replicas."""
+    drawn = draw_workloads(entropy, transaction_version, IN_CLUSTERS)
+    drawn = with_refused_batches(drawn, random.Random(f"{seed}/cluster refusals"), transaction_version)
+    moves = random.Random(f"{seed}/moves")
+    if moves.random() >= MOVING:
+        return drawn
+    return [*drawn[:1], KINDS["reassign"].draw("move1", moves, transaction_version)]
 
 
 def with_refused_batches(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:

@@ -11,6 +11,7 @@ from oncelog.sim.checkers.cluster.tree_journal import TreeJournal
 NOT_FULL: Final = "R10 replica not in sync after the healing"
 UNEQUAL: Final = "R10 replicas are not equally long"
 STRAY: Final = "R10 stray log"
+MOVING: Final = "R10 reassignment not finished"
 
 Ends = Mapping[BrokerId, Mapping[TopicPartition, int]]
 """Log end offsets of every broker's logs."""
@@ -24,6 +25,8 @@ def unlike(journal: TreeJournal, ends: Ends) -> Iterator[tuple[str, str]]:
         if set(state.isr) != set(state.replicas) or state.leader not in state.isr:
             what = f"leader {state.leader}, in sync {list(state.isr)} of {list(state.replicas)}"
             yield NOT_FULL, f"{partition}: {what}"
+        if state.adding or state.removing:
+            yield MOVING, f"{partition}: adding {list(state.adding)}, removing {list(state.removing)}"
         found = {replica: ends.get(replica, {}).get(partition) for replica in state.replicas}
         if len(set(found.values())) > 1:
             yield UNEQUAL, f"{partition}: {found}"

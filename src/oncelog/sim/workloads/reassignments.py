@@ -1,0 +1,102 @@
+"""Replicas that move under fire: partitions that are written to, and those of the coordinators, from brokers to others.
+
+Moves are begun, changed on the way, given up, and leaders are brought back to the preferred replica (KIP-455, KIP-460).
+Partitions with one replica stay where they are: what is on one disk alone dies with it. At the end no move is left
+(R10).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import INTERNAL_TOPICS, TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.errors import UnknownTopic
+from oncelog.sim.workloads.admin_requests import elect_preferred, move_replicas
+from oncelog.sim.workloads.expected_errors import expect
+from oncelog.sim.workloads.producers import Producers
+from oncelog.sim.workloads.workload import Topic, WorkloadContext
+from oncelog.sim.world import ClientHost
+
+NOTHING_TO_DO: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    }
+)
+"""Answers by the state of the cluster; the last: a broker that was chosen is down by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignments:
+    """Producers, and a program that moves the replicas of their topic and of the internal ones."""
+
+    name: str
+    writers: Producers
+    pause_ms: int
+    leaves_open: ClassVar[bool] = False
+
+    @classmethod
+    def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Reassignments:
+        """By chance."""
+        writers = Producers.draw(name, entropy, transaction_version)
+        return cls(name, writers, entropy.choice((300, 1_000, 4_000)))
+
+    def topics(self) -> list[Topic]:
+        """The writers'."""
+        return self.writers.topics()
+
+    def start(self, context: WorkloadContext) -> None:
+        """The writers and the administrator."""
+        self.writers.start(context)
+        context.supervise(f"{self.name}-move", _Moving(context, self))
+
+    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Nothing: where replicas are is looked at by R10."""
+
+
+class _Moving:
+    """One step after another, each for a partition by chance."""
+
+    def __init__(self, context: WorkloadContext, workload: Reassignments) -> None:
+        self.context = context
+        self.workload = workload
+        self.entropy = context.entropy(f"{workload.name}-move")
+
+    async def __call__(self, host: ClientHost) -> None:
+        async with host.client() as client:
+            while not host.stopping:
+                await self.one_step(client)
+                await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
+
+    async def one_step(self, client: AsyncClient) -> None:
+        """Move, give up a move, or elect."""
+        own = TopicName(self.workload.name)
+        topic = self.entropy.choice([own, own, *sorted(INTERNAL_TOPICS)])
+        try:
+            await client.metadata([topic])
+            partitions = (await client.topic(topic)).partitions
+        except UnknownTopic:
+            return  # nobody has used the coordinator yet
+        index = self.entropy.choice(sorted(partitions))
+        replicas = partitions[index].replicas
+        partition = TopicPartition(topic, index)
+        if len(replicas) < 2:
+            return
+        step = self.entropy.random()
+        if step < 0.7:
+            brokers = sorted(client.view.brokers)
+            wanted = self.entropy.sample(brokers, min(len(replicas), 3, len(brokers)))
+            code = await move_replicas(client, partition, wanted)
+        elif step < 0.8:
+            code = await move_replicas(client, partition, None)
+        else:
+            code = await elect_preferred(client, partition)
+        expect(self.context, f"a step with {partition}", code, NOTHING_TO_DO)
