@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -40,7 +41,7 @@ from oncelog.mirror.group_sync import GroupSync
 from oncelog.mirror.offset_map import MappedRun, OffsetMap
 from oncelog.mirror.positions import SLOTS, CopiedPartition, Gap, Positions, positions_topic
 from oncelog.mirror.progress import Progress
-from oncelog.mirror.settings import Begin, MirrorSettings, OnGap
+from oncelog.mirror.settings import Begin, Cluster, MirrorSettings, OnGap
 from oncelog.mirror.share import Share
 from oncelog.mirror.stored_positions import read_positions
 from oncelog.mirror.topic_plan import PlannedTopic, partitions_of
@@ -55,9 +56,16 @@ class Engine:
     """Mirrors until ``stop`` is called, or (``until_caught_up``) what was there at the beginning is copied."""
 
     def __init__(
-        self, settings: MirrorSettings, *, until_caught_up: bool = False, now_ms: Callable[[], int] = wall_ms
+        self,
+        settings: MirrorSettings,
+        *,
+        until_caught_up: bool = False,
+        now_ms: Callable[[], int] = wall_ms,
+        entropy: random.Random | None = None,
     ) -> None:
+        """``now_ms`` is wall time, ``entropy`` the chance in pauses between attempts."""
         self.settings = settings
+        self._entropy = entropy or random.Random()
         self.progress = Progress(settings.source.alias)
         self._topic = positions_topic(settings.source.alias)
         self._until_caught_up = until_caught_up
@@ -74,10 +82,7 @@ class Engine:
         """Mirror. Raises ClientError for what does not pass."""
         source_to, target_to = self.settings.source, self.settings.target
         backoff, attempt = Backoff(200, 5000), 0
-        async with (
-            AsyncClient(source_to.bootstrap_servers, config=source_to.config, now_ms=self._now_ms) as source,
-            AsyncClient(target_to.bootstrap_servers, config=target_to.config, now_ms=self._now_ms) as target,
-        ):
+        async with self._client(source_to) as source, self._client(target_to) as target:
             while not self._stopping.is_set():
                 copied = self.progress.transactions
                 try:
@@ -91,6 +96,9 @@ class Engine:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(backoff.delay_ms(attempt) / 1000):
                             await self._stopping.wait()
+
+    def _client(self, to: Cluster) -> AsyncClient:
+        return AsyncClient(to.bootstrap_servers, config=to.config, entropy=self._entropy, now_ms=self._now_ms)
 
     async def _live(self, source: AsyncClient, target: AsyncClient) -> None:
         """One life: see the module."""

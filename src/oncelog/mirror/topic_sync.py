@@ -16,6 +16,7 @@ from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.metadata import TopicInfo
+from oncelog.mirror.acl_sync import sync_acls
 from oncelog.mirror.administration import (
     LATEST,
     add_partitions,
@@ -99,6 +100,10 @@ class TopicSync:
         mine = [one for one in plan.topics.values() if slot_of(TopicPartition(one.name, 0), slots) in owned]
         await self._at_target.refresh(exists=PROVENANCE_TOPIC in self._there)
         await self._bring_about(mine)
+        if self._settings.sync_acls and 0 in owned:
+            made = await sync_acls(self._settings, self._source, self._target, plan.topics)
+            if made:
+                LOG.info("%d access control entries of %s made at the target", made, self._settings.source.alias)
         if self._settings.delete_topics:
             await self._delete_gone(topics, owned, slots)
         return plan

@@ -102,3 +102,25 @@ def test_a_source_that_is_not_there_is_an_error(run: Run, other: Broker) -> None
     ran = run("mirror", "--source", "a=127.0.0.1:1", "--target", other.bootstrap_servers, "--topics", "t", "--exit")
     assert ran.code == 1
     assert "no broker at 127.0.0.1:1" in ran.err
+
+
+def test_both_sides_may_be_secured_and_lists_go_over(run: Run, tmp_path: Path) -> None:
+    with Broker(security="scram") as source, Broker(security="scram") as target:
+        options = ["--topics", "t", "--acls", "--exit", "--quiet"]
+        for name, broker in (("source", source), ("target", target)):
+            broker.add_user("mirror")
+            broker.allow("mirror", "all")
+            given = broker.client_config("mirror", java=True)
+            (tmp_path / name).write_text("\n".join(f"{key}={value}" for key, value in given.items()))
+        options += ["--source-config", f"a={tmp_path / 'source'}", "--target-config", str(tmp_path / "target")]
+        admin = ["--command-config", str(tmp_path / "source"), *at(source)]
+        source.add_user("reader")
+        run("topic", "create", "t", "-p", "1", *admin)
+        run("produce", "t", *admin, stdin=b"one\n")
+        source.allow("reader", "read", topic="t")
+        ran = run("mirror", "--source", f"a={source.bootstrap_servers}", *options, "--target", target.bootstrap_servers)
+        assert ran == (0, "", "")
+        there = ["--command-config", str(tmp_path / "target"), *at(target)]
+        assert run("consume", "a.t", "-e", *there).out == "one\n"
+        (row,) = json.loads(run("acl", "list", "--topic", "a.t", "--json", *there).out)
+        assert (row["entry"]["principal"], row["entry"]["operation"]) == ("User:reader", "READ")

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from oncelog.base.acls import Operation
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
+from oncelog.mirror.acl_sync import TopicAcl, wanted_acls
 from oncelog.mirror.provenance import Copy, read_copies, tombstone
 from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
 from oncelog.mirror.topic_plan import ConfigValue, change_of, partitions_of, plan_topics, wanted_configs
@@ -95,3 +97,25 @@ def test_partitions_fall_to_the_owners_of_their_slots() -> None:
 def test_aliases_that_would_not_do_are_refused(alias: str) -> None:
     with pytest.raises(ConfigError, match="--source"):
         MirrorSettings(Cluster(alias, "h:1"), Cluster("", "h:2"), re.compile("."))
+
+
+def test_who_may_read_a_topic_may_read_its_copy() -> None:
+    def acl(name: str, operation: Operation, pattern: int = 3, permission: int = 3) -> TopicAcl:
+        return TopicAcl(name, pattern, "User:u", "*", int(operation), permission)
+
+    acls = [
+        acl("orders", Operation.READ),
+        acl("orders", Operation.WRITE),
+        acl("orders", Operation.WRITE, permission=2),
+        acl("other", Operation.READ),
+        acl("ord", Operation.ALL, pattern=4),
+        acl("*", Operation.DESCRIBE),
+    ]
+    assert wanted_acls(settings(), acls, ["orders"]) == {
+        acl("a.orders", Operation.READ),
+        acl("a.orders", Operation.WRITE, permission=2),
+        acl("a.ord", Operation.READ, pattern=4),
+        acl("a.", Operation.DESCRIBE, pattern=4),
+    }
+    kept = wanted_acls(settings(naming=Naming.identity), acls, ["orders"])
+    assert {one.name for one in kept} == {"orders", "ord"}
