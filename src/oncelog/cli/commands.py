@@ -20,7 +20,15 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
-EXTRAS: Final = {"pyspark": "spark", "pyarrow": "spark", "numpy": "spark", "cryptography": "security"}
+EXTRAS: Final = {
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "numpy": "spark",
+    "cryptography": "security",
+    "jinja2": "console",
+    "starlette": "console",
+    "uvicorn": "console",
+}
 """The extra that brings a package, of those that commands need."""
 
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]  # public in no version of typer alike
@@ -41,6 +49,7 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),
     "explain": SubCommand("oncelog.cli.explain:app", "Explain why a group, topic, producer or transaction is stuck."),
+    "console": SubCommand("oncelog.cli.console:console", "Serve a web console (needs oncelog[console])."),
     "mirror": SubCommand("oncelog.cli.mirror:app", "Copy topics and groups of clusters into another, exactly once."),
     "acl": SubCommand("oncelog.cli.acl:app", "List, allow, deny, remove and explain access control lists."),
     "security": SubCommand(

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from enum import Enum, StrEnum
 from typing import Any, Protocol
 
-
-def to_json(value: Any) -> Any:
-    """Dataclasses, named tuples, enums and bytes as JSON has them; bytes that are not UTF-8 as base64."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, Enum):
-        return value.value if isinstance(value, StrEnum) else value.name
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: to_json(one) for name, one in value._asdict().items()}
-    if isinstance(value, Mapping):
-        return {str(key): to_json(one) for key, one in value.items()}
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return text_or_base64(bytes(value))
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_json(one) for one in value]
-    return value
-
-
-def text_or_base64(value: bytes) -> str:
-    """UTF-8 text where it is that, base64 otherwise."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode()
+from oncelog.base.json_values import text_or_base64 as text_or_base64
+from oncelog.base.json_values import to_json as to_json
 
 
 def print_json(value: Any) -> None:

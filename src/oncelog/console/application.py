@@ -1,0 +1,181 @@
+"""The ASGI application: routes of pages and actions around one cluster, behind the gate."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from oncelog.admin.transactions.audit_trail import Audit, audit_file, no_audit
+from oncelog.base.errors import ErrorCode
+from oncelog.base.json_values import to_json
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.console.changes import Changes, NotConfirmed
+from oncelog.console.cluster_access import CLIENT_SETTINGS, ClusterAccess
+from oncelog.console.gate import Gate, Visitor
+from oncelog.console.page import Action, Asked, Page
+from oncelog.console.pages import ACTIONS, PAGES
+from oncelog.console.query import BadQuery, Query
+from oncelog.console.refusals import Refusals
+from oncelog.console.rendering import environment
+from oncelog.console.settings import Settings
+
+CHANGE_PATIENCE_S: Final = 90.0
+"""A change waits longer than a page: markers have to be written, and its outcome is worth knowing."""
+_STATIC: Final = Path(__file__).parent / "static"
+_NOT_THERE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+_FORBIDDEN: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class Console:
+    """What all requests share."""
+
+    def __init__(self, settings: Settings, connect: Callable[[], Client] | None = None) -> None:
+        config = CLIENT_SETTINGS | dict(settings.client)
+        self.settings = settings
+        audit: Audit = no_audit if settings.audit_log is None else audit_file(settings.audit_log)
+        self.cluster = ClusterAccess(
+            connect or (lambda: Client(settings.bootstrap, config=config)), settings.workers, settings.patience_s
+        )
+        self.templates: Environment = environment(
+            pages=[page for page in PAGES if page.path.count("/") == 1],
+            allow_changes=settings.allow_changes,
+            bootstrap=settings.bootstrap,
+            command_options=settings.command_options,
+        )
+        self.refusals = Refusals(self.templates, audit)
+        self.changes = Changes(audit)
+
+    def page(self, page: Page) -> Callable[[Request], Any]:
+        """The endpoint of a page, for both of its paths."""
+
+        async def endpoint(request: Request) -> Response:
+            asked = Asked(Query(request.query_params), self.settings)
+            return await self._answered(
+                request, page.template, page.title, page.live, lambda client: page.read(client, asked), None
+            )
+
+        return endpoint
+
+    def action(self, action: Action) -> Callable[[Request], Any]:
+        """The endpoint of a form."""
+
+        async def endpoint(request: Request) -> Response:
+            visitor: Visitor = request.scope["visitor"]
+            permit = visitor.permit
+            if permit is None:
+                raise HTTPException(405)
+            typed = {name: values[-1] for name, values in (visitor.form or {}).items()}
+            asked = Asked(Query({**request.query_params, **typed}), self.settings)
+            return await self._answered(
+                request,
+                action.template,
+                action.title,
+                False,
+                lambda client: action.act(client, asked, permit, self.changes),
+                CHANGE_PATIENCE_S,
+            )
+
+        return endpoint
+
+    async def _answered(
+        self,
+        request: Request,
+        template: str,
+        title: str,
+        live: bool,
+        work: Callable[[Client], Mapping[str, Any]],
+        patience_s: float | None,
+    ) -> Response:
+        try:
+            rows = await self.cluster.call(work, patience_s)
+        except BadQuery as error:
+            return self.refusals.of(request, 400, str(error))
+        except ClientError as error:
+            status = status_of(error)
+            return self.refusals.of(request, status, str(error), live=status == 503 and request.method == "GET")
+        if request.url.path.endswith(".json"):
+            return JSONResponse(to_json(rows))
+        visitor: Visitor = request.scope["visitor"]
+        shown = {
+            "title": title,
+            "live": live,
+            "path": request.url.path,
+            "own_address": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            "query": dict(request.query_params),
+            "visitor": visitor,
+        }
+        return HTMLResponse(self.templates.get_template(template).render(**shown, **rows))
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """The answer for a path or method that is not there."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        reason = {404: "there is no such page", 405: f"{request.method} is not used here"}.get(status, "it failed")
+        return self.refusals.of(request, status, reason)
+
+
+def status_of(error: ClientError) -> int:
+    """The HTTP status that says of whose making an error is."""
+    if isinstance(error, NotConfirmed):
+        return 409
+    if isinstance(error, BrokerRefused):
+        if error.code in _NOT_THERE:
+            return 404
+        return 403 if error.code in _FORBIDDEN else 502
+    return 503
+
+
+async def _front(request: Request) -> Response:
+    return RedirectResponse("/overview", 307)
+
+
+async def _alive(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+def application(settings: Settings, connect: Callable[[], Client] | None = None) -> Starlette:
+    """The console as an ASGI application. ``connect`` makes its clients. Raises ClientError for the audit log."""
+    console = Console(settings, connect)
+    routes: list[BaseRoute] = [Route("/", _front), Route("/health.json", _alive)]
+    for page in PAGES:
+        routes += [Route(page.path + ending, console.page(page), methods=["GET"]) for ending in ("", ".json")]
+    routes += [Route(action.path, console.action(action), methods=["POST"]) for action in ACTIONS]
+    routes.append(Mount("/static", StaticFiles(directory=_STATIC)))
+
+    @contextlib.asynccontextmanager
+    async def running(app: Starlette) -> AsyncIterator[None]:
+        yield
+        console.cluster.close()
+
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Gate, settings=settings, refusals=console.refusals)],
+        exception_handlers={404: console.failed, 405: console.failed},
+        lifespan=running,
+    )

@@ -1,0 +1,106 @@
+"""Everything that changes a cluster from the console; nothing else here may import what does (a test sees to it).
+
+The rule: each function takes the :class:`Permit` that the gate gave to the request. The line that something is about
+to be done is on disk before it is done, with who and from where; a second one says what came of it. What was typed to
+confirm is compared with the cluster as it is now, not as the page had it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from oncelog.admin.groups import ResetRow, ResetTo, execute_reset, plan_reset
+from oncelog.admin.transactions.abort_marker import Aborted, abort, find_one
+from oncelog.admin.transactions.audit_trail import Audit, entry_of
+from oncelog.admin.transactions.termination import Terminated, force_terminate
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import ClientError
+from oncelog.console.gate import Permit
+from oncelog.console.rendering import shown
+
+T = TypeVar("T")
+
+
+class NotConfirmed(ClientError):
+    """What was typed is not what is to be changed, or that has become another one since."""
+
+
+class Changes:
+    """Changes with their audit lines."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+
+    def abort_hanging(
+        self,
+        client: Client,
+        permit: Permit,
+        where: TopicPartition,
+        start_offset: int,
+        typed: str,
+        min_age_ms: int | None,
+    ) -> Aborted:
+        """End a hanging transaction by a marker, after one more look at it. Raises ClientError; a refusal is in the
+        result."""
+        one = find_one(client, where, start_offset)
+        name = one.transactional_id or str(one.producer.producer_id)
+        _confirmed(typed, name, "transaction")
+        return abort(client, one, min_age_ms=min_age_ms, audit=self._of(permit))
+
+    def terminate(self, client: Client, permit: Permit, transactional_id: str, typed: str) -> Terminated:
+        """Have the coordinator abort the open transaction of an id."""
+        _confirmed(typed, transactional_id, "transactional id")
+        return force_terminate(client, transactional_id, audit=self._of(permit))
+
+    def reset_offsets(
+        self, client: Client, permit: Permit, group: str, to: ResetTo, topic: str, planned: list[ResetRow], typed: str
+    ) -> list[ResetRow]:
+        """Carry out a reset exactly as it was planned; refused where the plan would be another one by now."""
+        _confirmed(typed, group, "group")
+        plan = reset_plan(client, group, to, topic)
+        if plan != planned:
+            raise NotConfirmed("offsets have moved since the plan was shown; look at the new plan. Nothing was done")
+        details = {
+            "group": group,
+            "to": repr(to),
+            "plan": [[f"{r.topic}-{r.partition}", r.current, r.target] for r in plan],
+        }
+        self._noted(permit, "reset-offsets", details, lambda: execute_reset(client, group, plan))
+        return plan
+
+    def _noted(self, permit: Permit, action: str, details: Mapping[str, Any], work: Callable[[], T]) -> T:
+        """Do something between two lines of the audit."""
+        audit = self._of(permit)
+        audit(entry_of(action, "sending", **details))
+        try:
+            result = work()
+        except ClientError as error:
+            audit(entry_of(action, "failed", **details, error=str(error)))
+            raise
+        audit(entry_of(action, "done", **details))
+        return result
+
+    def _of(self, permit: Permit) -> Audit:
+        def write(entry: Mapping[str, Any]) -> None:
+            self._audit({**entry, "by": permit.user, "address": permit.address, "via": "console"})
+
+        return write
+
+
+def _confirmed(typed: str, name: str, what: str) -> None:
+    """Refuse what was not confirmed by its name, or by the text that stands for a name that cannot be typed."""
+    if typed not in (name, shown(name)):
+        raise NotConfirmed(f"{typed!r} was typed; the {what} is {name!r}. Nothing was done")
+
+
+def reset_plan(client: Client, group: str, to: ResetTo, topic: str = "") -> list[ResetRow]:
+    """The plan of a reset of all that a group has committed in, or of one topic of it. Changes nothing."""
+    plan = plan_reset(client, group, to)
+    return [row for row in plan if row.topic == topic] if topic else plan
+
+
+def partition_of(topic: str, partition: int) -> TopicPartition:
+    """A partition by the two fields of a form."""
+    return TopicPartition(TopicName(topic), partition)

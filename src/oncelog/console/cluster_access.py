@@ -1,0 +1,87 @@
+"""The cluster behind the console: a few workers, each with a client of its own, and an end to every waiting.
+
+The rule: a page waits ``patience_s`` and no longer, and holds up no other page. A client is given back after each piece
+of work; one whose work failed unexpectedly is thrown away, since nobody knows what is still on its connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, LifoQueue
+from typing import Final, TypeVar
+
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import ClientError
+
+T = TypeVar("T")
+MOST_WAITING: Final = 64
+CLIENT_SETTINGS: Final = {
+    "client.id": "oncelog-console",
+    "bootstrap.timeout.ms": "500",
+    "default.api.timeout.ms": "8000",
+    "request.timeout.ms": "8000",
+    "socket.connection.setup.timeout.ms": "3000",
+    "unknown.topic.grace.ms": "300",
+    "metadata.max.age.ms": "1000",
+}
+"""Settings of the console's clients that the user's own win over: pages rather say that a cluster is slow than wait."""
+
+
+class ClusterSlow(ClientError):
+    """The cluster, or the console's own workers, did not get to it in time."""
+
+    retriable = True
+
+
+class ClusterAccess:
+    """Runs work on clients in threads; used from one event loop."""
+
+    def __init__(self, connect: Callable[[], Client], workers: int, patience_s: float) -> None:
+        self._connect = connect
+        self._patience_s = patience_s
+        self._idle: LifoQueue[Client] = LifoQueue()
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="oncelog-console")
+        self._waiting = 0
+
+    async def call(self, work: Callable[[Client], T], patience_s: float | None = None) -> T:
+        """The result of ``work``. Raises what it raises, and ClusterSlow; work that has begun then goes on unseen."""
+        if self._waiting >= MOST_WAITING:
+            raise ClusterSlow(f"{self._waiting} requests wait for the cluster already")
+        patience_s = self._patience_s if patience_s is None else patience_s
+        self._waiting += 1
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self._pool.submit(self._run, work)), patience_s)
+        except TimeoutError:
+            raise ClusterSlow(f"no answer from the cluster in {patience_s:g} s") from None
+        finally:
+            self._waiting -= 1
+
+    def new_client(self) -> Client:
+        """A client that is the caller's own, for what runs long."""
+        return self._connect()
+
+    def close(self) -> None:
+        """Close the idle clients, and take no more work."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(Empty):
+            while True:
+                self._idle.get_nowait().close()
+
+    def _run(self, work: Callable[[Client], T]) -> T:
+        try:
+            client = self._idle.get_nowait()
+        except Empty:
+            client = self._connect()
+        try:
+            result = work(client)
+        except ClientError:
+            self._idle.put(client)
+            raise
+        except BaseException:
+            client.close()
+            raise
+        self._idle.put(client)
+        return result

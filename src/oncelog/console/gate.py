@@ -1,0 +1,196 @@
+"""The gate: every request passes it, and it alone says who sent it and whether it may change anything.
+
+In this order: the Host header names this console (DNS rebinding); somebody is logged in; and for every method other
+than GET and HEAD, whatever the path: changes are allowed, the form is small, it comes from this console's own pages
+(Origin, Sec-Fetch-Site) and carries the token of its session. Then, and only then, the request has a :class:`Permit`.
+
+The rule: a route cannot choose to be let through. There is no list of paths here but that of the login itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from oncelog.console.refusals import Refusals
+from oncelog.console.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
+from oncelog.console.settings import Settings, may_be_addressed_as
+
+READING: Final = frozenset({"GET", "HEAD"})
+LOGIN_PATH: Final = "/login"
+STATIC_PREFIX: Final = "/static/"
+LARGEST_FORM: Final = 256 * 1024
+MOST_FIELDS: Final = 2000
+CONTENT_SECURITY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The right of one request to change the cluster; made by the gate alone. ``address``: where it came from."""
+
+    user: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """The sender of a request, as pages see them. ``permit`` and ``form`` only for a change that is allowed."""
+
+    user: str
+    session: Session
+    form_token: str
+    permit: Permit | None = None
+    form: Mapping[str, tuple[str, ...]] | None = None
+
+
+class Gate:
+    """ASGI middleware around the whole console."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, refusals: Refusals) -> None:
+        self._app = app
+        self._settings = settings
+        self._refusals = refusals
+        self._cookie = "__Host-oncelog-console" if settings.has_tls else "oncelog-console"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            raise RuntimeError(f"the console has no {scope['type']}")
+        request = Request(scope, receive)
+        answer, session, is_new = await self._admit(request)
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._secure(MutableHeaders(scope=message), request, session if is_new else None)
+            await send(message)
+
+        await (self._app if answer is None else answer)(scope, receive, secured)
+
+    async def _admit(self, request: Request) -> tuple[Response | None, Session | None, bool]:
+        """An answer for who is not let in; the session, and whether the browser does not have it yet."""
+        headers = request.headers
+        host = headers.get("host", "")
+        if not may_be_addressed_as(self._settings, host):
+            text = f"{host!r} is not a name of this console; if it should be one, start it with --name"
+            return self._refusals.of(request, 421, text), None, False
+        if request.url.path.startswith(STATIC_PREFIX) and request.method in READING:
+            return None, None, False
+        now_s = int(time.time())
+        login = self._settings.login
+        known = session_of(request.cookies.get(self._cookie, ""), self._settings.secret, now_s)
+        user = login.user_of(headers)
+        if user is None and login.by_form and known is not None:
+            user = known.user
+        if user is None:
+            return await self._log_in(request, now_s)
+        is_new = known is None or known.user != user
+        session = new_session(user, now_s) if known is None or known.user != user else known
+        token = form_token(session, self._settings.secret)
+        visitor = Visitor(user, session, token)
+        if request.method not in READING:
+            refused, form = await self._refusal(request, None if is_new else session)
+            if refused is not None:
+                self._refusals.note(request, user, refused[1])
+                return self._refusals.of(request, *refused), session, is_new
+            visitor = Visitor(user, session, token, Permit(user, address_of(request.scope)), form)
+        request.scope["visitor"] = visitor
+        return None, session, is_new
+
+    async def _refusal(
+        self, request: Request, session: Session | None
+    ) -> tuple[tuple[int, str] | None, Mapping[str, tuple[str, ...]]]:
+        """The one authorisation point: status and reason for a change that is refused, or None and its form."""
+        if not self._settings.allow_changes:
+            return (403, "this console only reads; start it with --allow-changes to change things here"), {}
+        if request.method != "POST":
+            return (405, f"{request.method} is not used here"), {}
+        if not from_own_page(request.headers):
+            return (403, "this form was sent by another site's page; nothing was done"), {}
+        form = await _form(request)
+        if form is None:
+            return (413, f"a form of more than {LARGEST_FORM} bytes or {MOST_FIELDS} fields, or no form"), {}
+        token = form.get("token", ("",))[0]
+        if session is None or not is_form_token(token, session, self._settings.secret):
+            return (403, "this form is of another session, or too old; go back, load the page again and repeat it"), {}
+        return None, form
+
+    async def _log_in(self, request: Request, now_s: int) -> tuple[Response, Session | None, bool]:
+        login = self._settings.login
+        if login.challenge is not None:
+            refused = self._refusals.of(request, 401, "name and password are needed")
+            refused.headers["WWW-Authenticate"] = login.challenge
+            return refused, None, False
+        if not login.by_form:
+            return self._refusals.of(request, 401, "the proxy in front has not said who you are"), None, False
+        wrong = ""
+        if request.method == "POST" and request.url.path == LOGIN_PATH and from_own_page(request.headers):
+            form = await _form(request) or {}
+            user = login.user_by_token(form.get("secret", ("",))[0])
+            if user is not None:
+                return RedirectResponse("/", 303), new_session(user, now_s), True
+            self._refusals.note(request, "", "a wrong token")
+            wrong = "That token is wrong."
+        return self._refusals.login(request, wrong), None, False
+
+    def _secure(self, headers: MutableHeaders, request: Request, session: Session | None) -> None:
+        headers["Content-Security-Policy"] = CONTENT_SECURITY
+        headers["X-Content-Type-Options"] = "nosniff"
+        headers["Referrer-Policy"] = "same-origin"
+        headers["Cross-Origin-Opener-Policy"] = "same-origin"
+        headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=()"
+        headers.setdefault("Cache-Control", "no-store")
+        if self._settings.has_tls:
+            headers["Strict-Transport-Security"] = "max-age=31536000"
+        if session is not None:
+            secure = "; Secure" if self._settings.has_tls else ""
+            value = cookie_of(session, self._settings.secret)
+            headers.append("Set-Cookie", f"{self._cookie}={value}; Path=/; HttpOnly; SameSite=Lax{secure}")
+
+
+def address_of(scope: Scope) -> str:
+    """The address a request came from."""
+    client = scope.get("client")
+    return "" if client is None else f"{client[0]}:{client[1]}"
+
+
+def from_own_page(headers: Headers) -> bool:
+    """False if a browser says that another site's page sent this. What says nothing still needs a session's token."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+
+
+async def _form(request: Request) -> Mapping[str, tuple[str, ...]] | None:
+    """The fields of a form; None for what is none, or too large."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return None
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > LARGEST_FORM:
+                return None
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+    except (ValueError, ClientDisconnect):
+        return None
+    found: dict[str, tuple[str, ...]] = {}
+    for name, value in pairs:
+        found[name] = (*found.get(name, ()), value)
+    return found

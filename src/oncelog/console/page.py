@@ -1,0 +1,53 @@
+"""The shape of pages and actions: functions of a client; what serves them is in ``application``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog.client.blocking.client import Client
+from oncelog.console.changes import Changes
+from oncelog.console.gate import Permit
+from oncelog.console.query import Query
+from oncelog.console.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a page is asked for."""
+
+    query: Query
+    settings: Settings
+
+
+Read = Callable[[Client, Asked], Mapping[str, Any]]
+"""The rows of a page, in a worker's thread. Raises ClientError and BadQuery."""
+Act = Callable[[Client, Asked, Permit, Changes], Mapping[str, Any]]
+"""Does something, and returns the rows of the page that says what came of it. ``Asked.query`` has the parameters of the
+address and the fields of the form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page at ``path``, and its rows as JSON at ``path`` + ``.json``. ``live``: it renews itself while it is open."""
+
+    path: str
+    title: str
+    read: Read
+    live: bool = False
+
+    @property
+    def template(self) -> str:
+        """The template's file."""
+        return f"{self.path.strip('/').replace('/', '-')}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A form's target at ``path``, which takes POST only."""
+
+    path: str
+    title: str
+    act: Act
+    template: str

@@ -1,0 +1,14 @@
+"""The pages, and the actions behind their forms; each module has those of one subject."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.console.page import Action, Page
+from oncelog.console.pages.explain import EXPLAIN
+from oncelog.console.pages.overview import OVERVIEW
+from oncelog.console.pages.transactions import ABORT, TERMINATE, TRANSACTION, TRANSACTIONAL_ID, TRANSACTIONS
+
+PAGES: Final[tuple[Page, ...]] = (OVERVIEW, TRANSACTIONS, EXPLAIN, TRANSACTION, TRANSACTIONAL_ID)
+"""Those with a path of one part are in the navigation, unless they are about one thing."""
+ACTIONS: Final[tuple[Action, ...]] = (ABORT, TERMINATE)

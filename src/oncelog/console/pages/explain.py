@@ -1,0 +1,51 @@
+"""Explain: why a group, topic, partition, producer or transactional id does not get on, by ``admin.explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from oncelog.admin.explain.findings import Report
+from oncelog.admin.explain.subjects import explain_group, explain_producer, explain_topic, explain_txn
+from oncelog.client.blocking.client import Client
+from oncelog.console.page import Asked, Page
+from oncelog.console.query import INT64_MAX, BadQuery, Query
+
+KINDS: Final = ("group", "topic", "partition", "producer", "txn")
+
+
+def read(client: Client, asked: Asked) -> Mapping[str, Any]:
+    """The report on a subject; without a name only the form that asks for one."""
+    query = asked.query
+    kind, name = query.choice("kind", KINDS), query.text("name").strip()
+    partition = query.optional_number("partition", 0, 2**31 - 1)
+    asked_for = {"kind": kind, "name": name, "partition": partition}
+    if not name:
+        return {"asked": asked_for, "report": None, "kinds": KINDS}
+    report = _REPORTS[kind](client, query, asked.settings.command_options)
+    return {"asked": asked_for, "report": report, "is_stuck": report.is_stuck, "kinds": KINDS}
+
+
+def _producer(client: Client, query: Query, options: str) -> Report:
+    found = query.optional_number("name", 0, INT64_MAX)
+    if found is None:
+        raise BadQuery("a producer is asked for by its id, a whole number")
+    return explain_producer(client, found, options=options)
+
+
+def _partition(client: Client, query: Query, options: str) -> Report:
+    index = query.optional_number("partition", 0, 2**31 - 1)
+    if index is None:
+        raise BadQuery("a partition is asked for by its topic and its number: partition=…")
+    return explain_topic(client, query.text("name").strip(), index, options=options)
+
+
+_REPORTS: Final[dict[str, Callable[[Client, Query, str], Report]]] = {
+    "group": lambda client, query, options: explain_group(client, query.text("name"), options=options),
+    "topic": lambda client, query, options: explain_topic(client, query.text("name").strip(), options=options),
+    "partition": _partition,
+    "producer": _producer,
+    "txn": lambda client, query, options: explain_txn(client, query.text("name"), options=options),
+}
+
+EXPLAIN: Final = Page("/explain", "Explain", read)

@@ -1,0 +1,58 @@
+"""The overview: what is wrong in the cluster at this moment, each with a link to its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.admin.cluster_status import cluster_status
+from oncelog.admin.transactions.blocked_groups import groups_behind
+from oncelog.admin.transactions.cluster_scan import scan
+from oncelog.admin.transactions.partition_offsets import bounds_of
+from oncelog.base.transaction_verdicts import Verdict
+from oncelog.client.blocking.client import Client
+from oncelog.console.page import Asked, Page
+
+MOST_ROWS: Final = 50
+"""Rows of each kind that are shown; the numbers are those of all."""
+
+
+def read(client: Client, asked: Asked) -> Mapping[str, Any]:
+    """Brokers, partitions that lack something, open transactions by verdict, and the groups behind those that hold."""
+    status = cluster_status(client)
+    scanned = scan(client)
+    holding = sorted({one.where for one in scanned.transactions if one.holds})
+    bounds, unanswered = bounds_of(client, holding)
+    behind, silent = groups_behind(client, bounds) if bounds else ({}, [])
+    groups: list[dict[str, Any]] = [
+        {"group": one.group, "topic": where.topic, "partition": where.partition, "lag": one.lag}
+        for where, found in behind.items()
+        for one in found
+        if one.committed >= bounds[where].last_stable_offset
+    ]
+    return {
+        "status": {
+            "healthy": status.healthy,
+            "problems": status.problems,
+            "cluster_id": status.cluster_id,
+            "controller_id": status.controller_id,
+            "topics": status.topics,
+            "partitions": status.partitions,
+            "brokers": status.brokers,
+        },
+        "lacking": {
+            "without leader": _some(status.without_leader),
+            "under-replicated": _some(status.under_replicated),
+            "under min ISR": _some(status.under_min_isr),
+        },
+        "transactions": {verdict.value: len(scanned.of(verdict)) for verdict in Verdict},
+        "held_groups": sorted(groups, key=lambda one: -one["lag"])[:MOST_ROWS],
+        "unanswered": list(dict.fromkeys(map(str, [*scanned.unanswered, *unanswered, *silent]))),
+    }
+
+
+def _some(rows: list[Any]) -> dict[str, Any]:
+    return {"total": len(rows), "rows": rows[:MOST_ROWS]}
+
+
+OVERVIEW: Final = Page("/overview", "Overview", read, live=True)

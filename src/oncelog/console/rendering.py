@@ -1,0 +1,109 @@
+"""HTML of rows: Jinja templates in which everything is escaped, and the few filters they use.
+
+The rule: no name, key, value or header of the cluster becomes markup, an address outside this console, or a character
+that moves others: what is invisible or turns the direction of text is shown by its code.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.admin.transactions.report import quoted
+
+_CONTROL_PICTURES: Final = 0x2400
+_KEPT: Final = "\n\t"
+ROWS_A_PAGE: Final = 100
+
+
+def shown(value: object, keep_lines: bool = False) -> str:
+    """Text with its invisible characters made visible; None as a dash."""
+    if value is None:
+        return "–"
+    text = str(value)
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(one) if not (keep_lines and one in _KEPT) else one for one in text)
+
+
+def _shown(one: str) -> str:
+    if one.isprintable():
+        return one
+    code = ord(one)
+    if code < 0x20:
+        return chr(_CONTROL_PICTURES + code)
+    if unicodedata.category(one) == "Zs":
+        return " "
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def number(value: int | None) -> str:
+    """A whole number in groups of three; None as a dash."""
+    return "–" if value is None else f"{value:,}"
+
+
+def size(value: int | None) -> str:
+    """Bytes in the unit that fits."""
+    if value is None:
+        return "–"
+    scaled = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(scaled) < 1024 or unit == "TiB":
+            return f"{value} B" if unit == "B" else f"{scaled:.1f} {unit}"
+        scaled /= 1024
+    raise AssertionError("unreachable")
+
+
+def address(path: str, **parameters: object) -> str:
+    """An address in this console; parameters that are None or empty are left out."""
+    given = {name.rstrip("_"): str(value) for name, value in parameters.items() if value not in (None, "", False)}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def json_address(own: str) -> str:
+    """The address of a page's JSON."""
+    path, question, parameters = own.partition("?")
+    return f"{path}.json{question}{parameters}"
+
+
+def duration(milliseconds: int | None) -> str:
+    """A duration in words; None as a dash."""
+    return "–" if milliseconds is None else duration_text(milliseconds)
+
+
+def moment(milliseconds: int | None) -> str:
+    """A time in UTC; None and what is before 1970 as a dash."""
+    return "–" if milliseconds is None or milliseconds < 0 else moment_text(milliseconds)
+
+
+def one_page(rows: Sequence[Any], page: int) -> dict[str, Any]:
+    """The rows of a page (from 1) and where it stands among the others."""
+    pages = max(1, -(-len(rows) // ROWS_A_PAGE))
+    page = min(page, pages)
+    return {
+        "rows": list(rows[(page - 1) * ROWS_A_PAGE : page * ROWS_A_PAGE]),
+        "page": page,
+        "pages": pages,
+        "total": len(rows),
+    }
+
+
+def environment(**known: Callable[..., object] | object) -> Environment:
+    """The templates of the console, with names that all of them know."""
+    made = Environment(
+        loader=PackageLoader("oncelog.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {"shown": shown, "number": number, "size": size, "duration": duration, "moment": moment}
+    made.filters["quoted"] = quoted
+    made.globals |= {"address": address, "json_address": json_address, **known}
+    return made

@@ -1,0 +1,68 @@
+"""Sessions: a signed cookie, and the token that the forms of a session carry (CSRF). Pure: time is an argument.
+
+The cookie says who, since when, and a random number; nothing is kept on this side. A token is derived from the cookie's
+number by the same secret, so that a foreign page, which cannot read either, cannot send a form.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import secrets
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+LIFETIME_S: Final = 12 * 3600
+LONGEST: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser that has been here before."""
+
+    user: str
+    since_s: int
+    number: str
+
+
+def new_session(user: str, now_s: int) -> Session:
+    """A session that begins."""
+    return Session(user, now_s, secrets.token_hex(16))
+
+
+def cookie_of(session: Session, secret: bytes) -> str:
+    """The cookie's value."""
+    text = json.dumps([session.user, session.since_s, session.number], separators=(",", ":")).encode()
+    return f"{base64.urlsafe_b64encode(text).decode()}.{_signature(secret, b'session', text)}"
+
+
+def session_of(cookie: str, secret: bytes, now_s: int) -> Session | None:
+    """The session of a cookie; None for one that was not made here, or is too old."""
+    encoded, _, signature = cookie.partition(".")
+    if len(cookie) > LONGEST:
+        return None
+    try:
+        text = base64.b64decode(encoded, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if not hmac.compare_digest(_signature(secret, b"session", text).encode(), signature.encode()):
+        return None
+    user, since_s, number = json.loads(text)
+    return Session(user, since_s, number) if 0 <= now_s - since_s < LIFETIME_S else None
+
+
+def form_token(session: Session, secret: bytes) -> str:
+    """The token that forms of a session carry."""
+    return _signature(secret, b"form", session.number.encode())
+
+
+def is_form_token(token: str, session: Session, secret: bytes) -> bool:
+    """True if a form came from a page of this session."""
+    return hmac.compare_digest(form_token(session, secret).encode(), token.encode())
+
+
+def _signature(secret: bytes, use: bytes, text: bytes) -> str:
+    return hmac.new(secret, use + b"\0" + text, sha256).hexdigest()

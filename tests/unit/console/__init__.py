@@ -1,0 +1,1 @@
+"""Tests of the console, page by page, without a browser."""

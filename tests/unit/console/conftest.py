@@ -1,0 +1,33 @@
+"""One broker for all tests of the console, with one hanging transaction and names that are hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from oncelog.testing.broker import Broker
+from tests.unit.console.visits import visiting
+
+
+@pytest.fixture(scope="package")
+def broker() -> Iterator[Broker]:
+    """A broker."""
+    with Broker({"transaction.partition.verification.enable": "false"}) as started:  # Or nothing could hang.
+        yield started
+
+
+@pytest.fixture
+def reader(broker: Broker) -> Iterator[TestClient]:
+    """Somebody who may only read."""
+    with visiting(broker.bootstrap_servers) as visitor:
+        yield visitor
+
+
+@pytest.fixture
+def changer(broker: Broker, tmp_path: Path) -> Iterator[TestClient]:
+    """Somebody who may change things; the audit is ``tmp_path / "audit"``."""
+    with visiting(broker.bootstrap_servers, audit_log=tmp_path / "audit") as visitor:
+        yield visitor

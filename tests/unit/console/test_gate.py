@@ -1,0 +1,209 @@
+"""Nobody changes anything but through the gate: every route, every method, every way round it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+import oncelog.console
+from oncelog.client.errors import ConfigError
+from oncelog.console.application import application
+from oncelog.console.logins import Basic, Header, Token, login_of
+from oncelog.console.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
+from oncelog.console.settings import Settings
+from tests.unit.console.visits import ORIGIN, visiting
+
+NOWHERE = "127.0.0.1:9"
+METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
+CHANGING = {
+    "abort": "oncelog.admin.transactions.abort_marker",
+    "write_abort_marker": "oncelog.admin.transactions.abort_marker",
+    "force_terminate": "oncelog.admin.transactions.termination",
+    "execute_reset": "oncelog.admin.groups",
+    "delete_groups": "oncelog.admin.groups",
+    "delete_offsets": "oncelog.admin.groups",
+    "alter_configs": "oncelog.admin.configs",
+    "create_topic": "oncelog.admin.topics",
+    "delete_topics": "oncelog.admin.topics",
+    "delete_records": "oncelog.admin.topics",
+    "add_partitions": "oncelog.admin.topics",
+    "commit_offsets": "oncelog.client.blocking.offsets",
+}
+
+
+def routes(app: Starlette) -> Iterator[Route]:
+    return (one for one in app.routes if isinstance(one, Route))
+
+
+def paths() -> list[str]:
+    return sorted({one.path for one in routes(application(Settings(NOWHERE)))} | {"/static/console.js", "/nothing"})
+
+
+@pytest.mark.slow
+def test_no_route_takes_a_change_while_the_console_only_reads() -> None:
+    with visiting(NOWHERE) as visitor:
+        for path in paths():
+            for method in METHODS:
+                assert visitor.request(method, path, data={"token": "x"}).status_code == 403, (method, path)
+
+
+@pytest.mark.slow
+def test_no_route_takes_a_change_without_the_token_of_its_session(tmp_path: Path) -> None:
+    audit = tmp_path / "audit"
+    with visiting(NOWHERE, audit_log=audit) as visitor:
+        visitor.get("/health.json")
+        for path in paths():
+            for method in METHODS:
+                answer = visitor.request(method, path, data={"token": "0" * 64, "typed": "x"})
+                assert answer.status_code in (403, 405), (method, path)
+        lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert {one["outcome"] for one in lines} == {"refused"}
+
+
+def test_reading_routes_take_no_form_and_actions_answer_no_reader() -> None:
+    app = application(Settings(NOWHERE))
+    for route in routes(app):
+        assert route.methods is not None
+        assert route.methods <= {"GET", "HEAD"} or route.methods == {"POST"}, route.path
+    with visiting(NOWHERE) as visitor:
+        for route in routes(app):
+            if route.methods == {"POST"}:
+                assert visitor.get(route.path).status_code == 405
+
+
+def test_only_one_module_can_call_what_changes_a_cluster() -> None:
+    for path in sorted(Path(oncelog.console.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and path.name != "changes.py":
+                named = {one.name for one in node.names} & set(CHANGING)
+                assert not named, f"{path.name} imports {named}"
+            if isinstance(node, ast.Import):
+                assert not any(one.name.startswith("oncelog.") for one in node.names), path.name
+            if isinstance(node, ast.Attribute):
+                assert node.attr != "produce", path.name
+
+
+def test_a_foreign_pages_form_is_refused_even_with_the_token(tmp_path: Path) -> None:
+    settings = Settings(NOWHERE, allow_changes=True, audit_log=tmp_path / "audit")
+    with TestClient(application(settings), base_url=ORIGIN) as visitor:
+        visitor.get("/health.json")
+        session = session_of(visitor.cookies["oncelog-console"], settings.secret, int(time.time()))
+        assert session is not None
+        form = {"token": form_token(session, settings.secret)}
+        for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
+            answer = visitor.post("/transactions/terminate", data=form, headers=headers)
+            assert (answer.status_code, "another site" in answer.text) == (403, True)
+        assert visitor.post("/transactions/terminate", json=form).status_code == 413
+        big = form | {"id": "x" * 300_000}
+        assert visitor.post("/transactions/terminate", data=big).status_code == 413
+
+
+def test_names_that_point_here_from_elsewhere_are_refused() -> None:
+    with visiting(NOWHERE, names=frozenset({"logs.example"})) as visitor:
+        for host in ("evil.example", "evil.example:8080", "", "localhost.evil.example", "127.0.0.1.evil.example"):
+            assert visitor.get("/health.json", headers={"Host": host}).status_code == 421, host
+        for host in ("localhost:8080", "127.0.0.1", "[::1]:8080", "logs.example", "LOGS.example:8443", "10.0.0.7:1"):
+            assert visitor.get("/health.json", headers={"Host": host}).status_code == 200, host
+
+
+@pytest.mark.slow
+def test_every_answer_forbids_scripts_and_frames_from_elsewhere() -> None:
+    with visiting(NOWHERE) as visitor:
+        for path in ("/health.json", "/nothing", "/static/console.js", "/explain"):
+            policy = visitor.get(path).headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert "frame-ancestors 'none'" in policy
+
+
+def test_templates_have_no_inline_scripts_styles_or_unescaped_values() -> None:
+    for path in sorted((Path(oncelog.console.__file__).parent / "templates").iterdir()):
+        text = path.read_text("utf-8")
+        for forbidden in (
+            "| safe",
+            "|safe",
+            "autoescape",
+            " style=",
+            "<style",
+            " onclick",
+            "javascript:",
+            "hx-on",
+            "http:",
+        ):
+            assert forbidden not in text, (path.name, forbidden)
+        assert text.count("<script") == text.count('<script src="/static/'), path.name
+
+
+def test_beyond_loopback_needs_tls_and_a_login(tmp_path: Path) -> None:
+    certificate = tmp_path / "c"
+    for settings in ({}, {"login": Header("X-User")}, {"tls_certificate": certificate, "tls_key": certificate}):
+        with pytest.raises(ConfigError, match="TLS"):
+            Settings(NOWHERE, host="0.0.0.0", **settings)  # type: ignore[arg-type]  # names and values of its fields
+    Settings(NOWHERE, host="0.0.0.0", login=Header("X-User"), tls_certificate=certificate, tls_key=certificate)
+    Settings(NOWHERE, host="::1")
+    with pytest.raises(ConfigError, match="audit-log"):
+        Settings(NOWHERE, allow_changes=True)
+
+
+def test_logins() -> None:
+    with visiting(NOWHERE, login=Basic({"ann": b"secret"})) as visitor:
+        assert "Basic" in visitor.get("/health.json").headers["www-authenticate"]
+        assert visitor.get("/health.json", auth=("ann", "wrong")).status_code == 401
+        assert visitor.get("/health.json", auth=("bob", "secret")).status_code == 401
+        assert visitor.get("/health.json", headers={"Authorization": "Basic %%%"}).status_code == 401
+        assert visitor.get("/health.json", auth=("ann", "secret")).status_code == 200
+        assert visitor.get("/health.json").status_code == 401, "the session alone is no login"
+    with visiting(NOWHERE, login=Header("X-User")) as visitor:
+        assert visitor.get("/health.json").status_code == 401
+        assert visitor.get("/health.json", headers={"X-User": "ann"}).status_code == 200
+
+
+def test_a_token_is_typed_once() -> None:
+    token = "t" * 32
+    with visiting(NOWHERE, login=Token(token.encode())) as visitor:
+        assert visitor.get("/overview").status_code == 401
+        assert visitor.post("/login", data={"secret": "wrong"}).status_code == 401
+        assert visitor.post("/login", data={"secret": token}, headers={"Origin": "http://evil"}).status_code == 401
+        assert visitor.post("/login", data={"secret": token}, follow_redirects=False).status_code == 303
+        assert visitor.get("/health.json").status_code == 200
+        assert visitor.get("/health.json", headers={"Cookie": "oncelog-console=W10=.00"}).status_code == 401
+    with visiting(NOWHERE, login=Token(token.encode())) as visitor:
+        assert visitor.get("/health.json", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+
+
+def test_files_of_secrets_are_their_owners_alone(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("# who\nann:se:cret\n")
+    users.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        login_of("basic", str(users))
+    users.chmod(0o600)
+    assert login_of("basic", str(users)) == Basic({"ann": b"se:cret"})
+    users.write_text("short")
+    with pytest.raises(ConfigError, match="16"):
+        login_of("token", str(users))
+    with pytest.raises(ConfigError, match="line 1"):
+        login_of("basic", str(users))
+    with pytest.raises(ConfigError, match="basic FILE"):
+        login_of("ldap", "x")
+
+
+def test_sessions_are_signed_and_end() -> None:
+    session = new_session("änn", 1000)
+    cookie = cookie_of(session, b"key")
+    assert session_of(cookie, b"key", 1000) == session
+    assert session_of(cookie, b"other", 1000) is None
+    assert session_of(cookie, b"key", 1000 + 13 * 3600) is None
+    for wrong in ("", ".", cookie[:-1], "x" + cookie, "é.é", cookie * 20):
+        assert session_of(wrong, b"key", 1000) is None
+    assert is_form_token(form_token(session, b"key"), session, b"key")
+    assert not is_form_token(form_token(Session("änn", 1000, "other"), b"key"), session, b"key")
+    assert not is_form_token("é", session, b"key")

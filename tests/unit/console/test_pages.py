@@ -1,0 +1,159 @@
+"""Overview, transactions, explain: from a stuck group to its release, as somebody on call goes."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.client.blocking import Client, Committed
+from oncelog.client.blocking.offsets import commit_offsets
+from oncelog.client.errors import ClientError
+from oncelog.console.cluster_access import ClusterAccess, ClusterSlow
+from oncelog.testing.broker import Broker
+from tests.interop.admin.lab import ByHand, at
+from tests.unit.console.visits import token_of, visiting
+
+pytestmark = pytest.mark.slow
+HOSTILE = "<script>alert(1)</script>\"'&\x00\u202e"
+
+
+def hang(broker: Broker, topic: str, name: str) -> None:
+    """A transaction of ``name`` that hangs from offset 2 on, and a group that stands at it."""
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic(topic, partitions=1, replication_factor=1))
+        client.topic(topic)
+        late = ByHand(client, name)
+        late.begin(at(topic))
+        late.end()
+        late.write(at(topic))
+        commit_offsets(client, f"{topic}-group", {at(topic): Committed(2)})
+
+
+def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
+    hang(broker, "orders", "orders-late")
+    overview = changer.get("/overview.json").json()
+    assert {"group": "orders-group", "topic": "orders", "partition": 0, "lag": 1} in overview["held_groups"]
+    assert "orders-group" in changer.get("/overview").text
+
+    young = changer.get("/transactions.json?topic=orders").json()
+    assert [one["verdict"] for one in young["open"]["rows"]] == ["suspected"], "too young to be sure"
+    rows = changer.get("/transactions.json?topic=orders&min_age_ms=0").json()["open"]["rows"]
+    assert [(one["verdict"], one["transactional_id"], one["start_offset"]) for one in rows] == [
+        ("hanging", "orders-late", 2)
+    ]
+    assert "orders-late" in changer.get("/transactions?topic=orders&min_age_ms=0").text
+
+    path = "/transactions/one?topic=orders&partition=0&start_offset=2&min_age_ms=0"
+    page = changer.get(path)
+    assert "oncelog txn abort --topic orders --partition 0 --start-offset 2" in page.text
+    form = {
+        "token": token_of(changer, path),
+        "topic": "orders",
+        "partition": "0",
+        "start_offset": "2",
+        "min_age_ms": "0",
+    }
+    wrong = changer.post("/transactions/abort", data=form | {"typed": "other"})
+    assert (wrong.status_code, "Nothing was done" in wrong.text) == (409, True)
+    done = changer.post("/transactions/abort", data=form | {"typed": "orders-late"})
+    assert (done.status_code, "2 → 4" in done.text) == (200, True), done.text
+    assert changer.get(path.replace("/one", "/one.json")).json()["transaction"] is None
+    again = changer.post("/transactions/abort", data=form | {"typed": "orders-late"})
+    assert "none is open there" in again.text
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert [one["outcome"] for one in lines] == ["sending", "aborted"]
+    assert {(one["by"], one["via"], one["action"]) for one in lines} == {("local", "console", "abort")}
+    assert all(one["address"] for one in lines)
+
+
+def test_a_live_transaction_is_terminated_and_never_aborted(
+    broker: Broker, changer: TestClient, tmp_path: Path
+) -> None:
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic("alive", partitions=1, replication_factor=1))
+        client.topic("alive")
+        ByHand(client, HOSTILE, timeout_ms=900_000).begin(at("alive"))
+    (row,) = changer.get("/transactions.json?topic=alive&min_age_ms=0").json()["open"]["rows"]
+    assert (row["verdict"], row["transactional_id"]) == ("live", HOSTILE)
+    one = changer.get("/transactions/one?topic=alive&start_offset=0&min_age_ms=0")
+    assert "Refused: it is live" in one.text
+    ids = "/transactions/ids"
+    page = changer.get(ids, params={"id": HOSTILE})
+    for text in (one.text, page.text, changer.get("/transactions?topic=alive").text, changer.get(ids).text):
+        assert "<script>alert" not in text
+        assert "\x00" not in text
+        assert "\u202e" not in text
+    target = re.search(r'action="(/transactions/terminate[^"]*)"', page.text)
+    assert target is not None
+    form = {"token": token_of(changer, str(page.url)), "typed": "<script>alert(1)</script>\"'&\u2400\\u202e"}
+    done = changer.post(target[1], data=form)
+    assert "CompleteAbort" in done.text or "Empty" in done.text, done.text
+    assert (tmp_path / "audit").read_text().count("force-terminate") == 2
+    assert changer.get("/transactions.json?topic=alive").json()["open"]["rows"] == []
+
+
+def test_explain_says_why_with_commands(broker: Broker, reader: TestClient) -> None:
+    hang(broker, "billing", "billing-late")
+    assert "named" in reader.get("/explain").text
+    told = reader.get("/explain.json?kind=partition&name=billing&partition=0").json()
+    assert told["report"]["findings"][0]["cause"] == "held-by-transaction"
+    page = reader.get("/explain?kind=group&name=billing-group").text
+    assert "held-by-transaction" in page
+    assert reader.get("/explain?kind=topic&name=nothing").status_code == 404
+    assert reader.get("/explain?kind=producer&name=abc").status_code == 400
+    assert reader.get("/explain?kind=partition&name=billing").status_code == 400
+    assert reader.get("/explain?kind=moon&name=x").status_code == 400
+    assert reader.get("/explain?kind=group&name=" + "x" * 2000).status_code == 400
+    for kind in ("group", "topic", "txn"):
+        answer = reader.get("/explain", params={"kind": kind, "name": HOSTILE})
+        assert answer.status_code in (403, 404, 502), kind
+        assert "<script>alert" not in answer.text
+
+
+def test_a_reader_is_offered_commands_and_no_forms(broker: Broker, reader: TestClient) -> None:
+    hang(broker, "shipping", "shipping-late")
+    page = reader.get("/transactions/one?topic=shipping&start_offset=2&min_age_ms=0").text
+    assert "oncelog txn abort" in page
+    assert '<form method="post"' not in page
+
+
+def test_a_dead_cluster_is_said_and_asked_again() -> None:
+    with visiting("127.0.0.1:9") as visitor:
+        answer = visitor.get("/overview")
+        assert answer.status_code == 503
+        assert 'hx-trigger="every 5s"' in answer.text
+        assert "connect" in visitor.get("/overview.json").json()["error"]
+        assert visitor.get("/health.json").status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_page_waits_only_so_long_for_a_slow_cluster() -> None:
+    released = threading.Event()
+    access = ClusterAccess(lambda: Client("127.0.0.1:9"), workers=1, patience_s=0.02)
+    try:
+        with pytest.raises(ClusterSlow, match="no answer"):
+            await access.call(lambda client: released.wait(10))
+        with pytest.raises(ClusterSlow):
+            await access.call(lambda client: 1)
+        released.set()
+        assert await access.call(lambda client: 1, 5) == 1
+        with pytest.raises(ClientError, match="refused"):
+            await access.call(_refuse, 5)
+    finally:
+        released.set()
+        access.close()
+
+
+def _refuse(client: Client) -> None:
+    raise ClientError("refused")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
