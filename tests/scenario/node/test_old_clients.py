@@ -247,3 +247,22 @@ def test_access_control_holds_for_old_clients_too():
     assert fetched(app.ask(fetch("t", 0), 2))[0] == 0
     assert error_of(app.ask(commit("g", 1), 0)) == 0
     assert committed(app, "g") == (0, 1)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_message_larger_than_its_share_comes_when_it_is_its_partitions_turn(driver, version):
+    peer = driver.connect()
+    create_topic(peer, "t", 10)
+    for partition in range(10):
+        peer.ask(produce("t", write(messages(1, [(None, b"v" * 500_000)]), 1), partition), 2)
+    partitions = [FetchPartition(partition=p, fetch_offset=0, partition_max_bytes=MIB) for p in range(10)]
+    request = FetchRequest(replica_id=-1, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)])
+    seen = set()
+    for _ in range(10):
+        response = peer.ask(request, version)
+        given = [each.partition_index for each in response.responses[0].partitions if len(each.records)]
+        assert given
+        assert sum(len(each.records) for each in response.responses[0].partitions) <= 4 * MIB
+        seen.update(given)
+        driver.advance(1)
+    assert seen == set(range(10))

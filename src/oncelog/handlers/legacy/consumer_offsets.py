@@ -17,7 +17,7 @@ from oncelog.handlers.support.waits import CommitMetadata, ReadNodes, Steps
 ATTEMPTS: Final = 10
 """Each conflict means that somebody else has made or removed one of the nodes."""
 MOST_PATHS: Final = 500
-"""Nodes of one commit; with those above them it is well below what ZooKeeper takes."""
+"""Nodes of one commit, which is well below what ZooKeeper takes, or read while others wait for the tree."""
 MAX_NAME_CHARACTERS: Final = 255
 _ROOT: Final = "/consumers"
 
@@ -33,10 +33,13 @@ def offset_path(group_id: str, partition: TopicPartition) -> str | None:
 
 def read_offsets(paths: Sequence[str]) -> Steps[Mapping[str, int] | None]:
     """The offsets that are there, by path; None where the tree cannot be read."""
-    values: Mapping[str, bytes] | None = yield ReadNodes(paths)
-    if values is None:
-        return None
-    return {path: offset for path, value in values.items() if (offset := _offset_of(value)) is not None}
+    found: dict[str, int] = {}
+    for start in range(0, len(paths), MOST_PATHS):
+        values: Mapping[str, bytes] | None = yield ReadNodes(paths[start : start + MOST_PATHS])
+        if values is None:
+            return None
+        found |= {path: offset for path, value in values.items() if (offset := _offset_of(value)) is not None}
+    return found
 
 
 def write_offsets(values: Mapping[str, bytes]) -> Steps[bool]:

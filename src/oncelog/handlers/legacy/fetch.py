@@ -24,6 +24,7 @@ from oncelog.handlers.support.waits import Offload, Steps
 from oncelog.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, crc_matches, read_header
 from oncelog.records.compression import Codec
 from oncelog.records.message_set.conversion import down_converted
+from oncelog.records.message_set.entry import LOG_OVERHEAD, MIN_SIZES
 from oncelog.records.message_set.message import MAGIC_V0, MAGIC_V1
 from oncelog.storage.file_range import FileRange
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "records compressed with zstd",
     ErrorCode.UNSUPPORTED_VERSION: "another broker asks",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the log could not be read",
     ErrorCode.CORRUPT_MESSAGE: "a batch in the log is damaged, or decompresses to too much",
 }
 
@@ -42,6 +44,7 @@ MOST_BYTES: Final = 4 * MIB
 """Bytes of messages in an answer; a single message may be larger."""
 LEAST_BYTES: Final = 32 * KIB
 """A partition's share of them, however many there are."""
+LEAST_ENTRY_BYTES: Final = LOG_OVERHEAD + MIN_SIZES[MAGIC_V0]
 _TIMESTAMPS_SINCE: Final = 2
 _WHOLE_FIRST_SINCE: Final = 3
 
@@ -61,8 +64,17 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         request.max_wait_ms = max(0, deadline_ms - context.now_ms)
         if has_news or not request.max_wait_ms:
             return response
-        for (asked, _answer), result in zip(found, results, strict=True):
-            asked.fetch_offset = max(asked.fetch_offset, result.next_offset)
+        if not _go_on(found, results):
+            return response
+
+
+def _go_on(found: _Found, results: Sequence[Result]) -> bool:
+    """Ask for what is behind that of which nothing was left; False if that is the same."""
+    has_moved = False
+    for (asked, _answer), result in zip(found, results, strict=True):
+        has_moved |= result.next_offset > asked.fetch_offset
+        asked.fetch_offset = max(asked.fetch_offset, result.next_offset)
+    return has_moved
 
 
 class Result(NamedTuple):
@@ -129,31 +141,30 @@ def _has_errors(response: FetchResponse) -> bool:
 
 
 def _convert(found: _Found, request: FetchRequest, context: Context) -> Generator[None, None, list[Result]]:
-    """For the worker: all partitions, one after the other."""
+    """For the worker: all partitions, one after the other. Another one is the first each time, for what does not fit
+    behind others: these clients ask for their partitions in the same order for ever."""
     magic = MAGIC_V1 if context.version >= _TIMESTAMPS_SINCE else MAGIC_V0
     most = int(context.cluster.config.get("oncelog.decompressed.max.bytes"))
     left = min(MOST_BYTES, request.max_bytes)
     share = max(LEAST_BYTES, left // len(found))
-    results: list[Result] = []
-    for asked, answer in found:
-        is_first = not any(result.messages for result in results)
+    results = [Result(b"", asked.fetch_offset) for asked, _answer in found]
+    is_first, begin = True, context.now_ms % len(found)
+    for index in (*range(begin, len(found)), *range(begin)):
+        asked, answer = found[index]
         room = min(asked.partition_max_bytes, share, left)
+        if room < LEAST_ENTRY_BYTES and not is_first:
+            continue
         conversion = _Conversion(asked.fetch_offset, magic, most)
         result = yield from conversion.run(_ranges(answer), room)
         if len(result.messages) > room:
-            result = _suited(result, room, whole=is_first and context.version >= _WHOLE_FIRST_SINCE, asked=asked)
+            if not is_first:
+                continue
+            if len(result.messages) > asked.partition_max_bytes and context.version < _WHOLE_FIRST_SINCE:
+                result = result._replace(messages=result.messages[: asked.partition_max_bytes])
+        results[index] = result
         left = max(0, left - len(result.messages))
-        results.append(result)
+        is_first &= not result.messages
     return results
-
-
-def _suited(result: Result, room: int, *, whole: bool, asked: FetchPartition) -> Result:
-    """A single message that is larger than the room for it: whole, cut, or, where its client would allow it, later."""
-    if whole:
-        return result
-    if room < asked.partition_max_bytes:
-        return Result(b"", asked.fetch_offset)
-    return Result(result.messages[:room], asked.fetch_offset)
 
 
 def _ranges(answer: PartitionData) -> Sequence[FileRange]:
@@ -182,7 +193,7 @@ class _Conversion:
                 if header.codec is Codec.ZSTD:
                     unsupported = ErrorCode.NONE if output else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
                     return Result(bytes(output), position, unsupported)
-                if output and len(output) + LEAST_ENTRY > room:
+                if output and len(output) + LEAST_ENTRY_BYTES > room:
                     break
                 complete = yield from self._append(output, header, batch, room)
                 if not complete:
@@ -191,6 +202,9 @@ class _Conversion:
         except CorruptBatch:
             if not output:
                 return Result(b"", position, ErrorCode.CORRUPT_MESSAGE)
+        except OSError:
+            if not output:
+                return Result(b"", position, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return Result(bytes(output), position)
 
     def _append(self, output: bytearray, header: BatchHeader, batch: bytes, room: int) -> Generator[None, None, bool]:
@@ -209,10 +223,6 @@ class _Conversion:
             return False
         output += converted.data
         return converted.complete
-
-
-LEAST_ENTRY: Final = 26
-"""Bytes of the smallest message."""
 
 
 def _batches(ranges: Sequence[FileRange]) -> Iterator[tuple[BatchHeader, bytes]]:

@@ -35,24 +35,29 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
-    """Answer every partition."""
+    """Answer every partition once."""
     response = ListOffsetsResponse()
     budget = SliceBudget(context.partitions)
+    answered: set[TopicPartition] = set()
     for topic in request.topics:
         answer = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answer)
         allowed = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         for asked in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), asked.partition_index)
+            if partition in answered:
+                continue
+            answered.add(partition)
             found: Sequence[int] | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
-                found = _offsets(TopicPartition(TopicName(topic.name), asked.partition_index), asked, request, context)
+                found = _offsets(partition, asked, request, context)
             result = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             if isinstance(found, ErrorCode):
                 result.error_code = found
             else:
                 result.old_style_offsets = list(found)
             answer.partitions.append(result)
-            if budget.spent():
+            if budget.spent(1 + len(result.old_style_offsets)):
                 yield NextSlice()
     return response
 

@@ -10,13 +10,13 @@ Sets that may be large are converted by a worker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.units import KIB
 from oncelog.handlers.produce.handler import append_and_answer
-from oncelog.handlers.produce.partition_append import appends_of
+from oncelog.handlers.produce.partition_append import PartitionAppend, appends_of
 from oncelog.handlers.support.waits import Offload, Steps
 from oncelog.records.batch import MAGIC, magic_at
 from oncelog.records.errors import CorruptBatch, InvalidSet, TooMuchOutput, TruncatedBatch, UnsupportedMagic
@@ -41,35 +41,96 @@ class _TooLarge(Exception):
     """A message is larger than the topic takes."""
 
 
+class _Set(NamedTuple):
+    """A message set that is to become a batch."""
+
+    each: PartitionAppend
+    entries: list[Entry]
+    log_append_time: bool
+    max_bytes: int
+
+
 def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
     """Convert every partition's messages, then go on as with today's versions."""
     response = ProduceResponse()
-    appends = []
-    left = AT_ONCE_BYTES
+    appends, large, left = [], [], AT_ONCE_BYTES
     for each in appends_of(request, response, context):
+        found = _set_of(each, context)
+        if found is not None and not found.entries:
+            continue  # its answer says neither an error nor an offset
         appends.append(each)
-        if magic_at(each.records) == MAGIC:
-            continue  # a batch is taken as it is, as by Apache Kafka
-        each.attributes = 0  # those of a batch are not there
-        if not each.is_refused:
-            each.resolve(context.partitions)
-        if each.leader is None:
+        if found is None:
             continue
-        config, most = each.leader.log.config, each.leader.log.storage.max_decompressed_bytes
-        try:
-            entries = entries_of(each.records, config.max_message_bytes)
-            if not entries:
-                appends.pop()  # its answer says neither an error nor an offset
-                continue
-            by_broker = config.log_append_time
-            batch = _converted_at_once(each.records, entries, left, by_broker=by_broker)
-            if batch is None:
-                batch = yield Offload(up_converted(each.records, entries, most, log_append_time=by_broker))
-            left -= min(left, len(batch))
-            each.replace_records(batch)
-        except (CorruptBatch, _TooLarge) as error:
-            each.refuse(_error_code(error))
+        batch = _converted_at_once(found, left)
+        if batch is None:
+            large.append(found)
+        else:
+            left -= min(left, len(each.records))
+            _take_over(each, batch)
+    if large:
+        batches: list[bytearray | CorruptBatch] = yield Offload(_converted_each(large))
+        for found, batch in zip(large, batches, strict=True):
+            _take_over(found.each, batch)
     return (yield from append_and_answer(request, response, appends, context))
+
+
+def _set_of(each: PartitionAppend, context: Context) -> _Set | None:
+    """The message set, None where there is none to convert: it is refused, or a batch, which is taken as it is, as by
+    Apache Kafka."""
+    if magic_at(each.records) == MAGIC:
+        return None
+    each.attributes = 0  # those of a batch are not there
+    if not each.is_refused:
+        each.resolve(context.partitions)
+    if each.leader is None:
+        return None
+    log = each.leader.log
+    try:
+        entries = entries_of(each.records, log.config.max_message_bytes)
+    except (CorruptBatch, _TooLarge) as error:
+        each.refuse(_error_code(error))
+        return None
+    return _Set(each, entries, log.config.log_append_time, log.storage.max_decompressed_bytes)
+
+
+def _take_over(each: PartitionAppend, batch: bytearray | CorruptBatch) -> None:
+    if isinstance(batch, CorruptBatch):
+        each.refuse(_error_code(batch))
+    else:
+        each.replace_records(batch)
+
+
+def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, list[bytearray | CorruptBatch]]:
+    """For the worker: the batches, or why there is none."""
+    batches: list[bytearray | CorruptBatch] = []
+    for each in sets:
+        try:
+            batches.append((yield from _converted(each, each.max_bytes)))
+        except CorruptBatch as error:
+            batches.append(error)
+        yield
+    return batches
+
+
+def _converted(found: _Set, max_bytes: int) -> Generator[None, None, bytearray]:
+    return up_converted(found.each.records, found.entries, max_bytes, log_append_time=found.log_append_time)
+
+
+def _converted_at_once(found: _Set, left: int) -> bytearray | CorruptBatch | None:
+    """The batch, or why there is none; None where it may take long to find out."""
+    if len(found.each.records) > left:
+        return None
+    steps = _converted(found, left)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        batch: bytearray = end.value
+        return batch
+    except TooMuchOutput:
+        return None
+    except CorruptBatch as error:
+        return error
 
 
 def entries_of(records: memoryview, max_message_bytes: int) -> list[Entry]:
@@ -84,21 +145,6 @@ def entries_of(records: memoryview, max_message_bytes: int) -> list[Entry]:
     except TruncatedBatch:
         pass
     return entries
-
-
-def _converted_at_once(records: memoryview, entries: list[Entry], left: int, *, by_broker: bool) -> bytearray | None:
-    """The batch; None where that may take long."""
-    if len(records) > left:
-        return None
-    steps = up_converted(records, entries, left, log_append_time=by_broker)
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        batch: bytearray = end.value
-        return batch
-    except TooMuchOutput:
-        return None
 
 
 def _error_code(error: Exception) -> ErrorCode:

@@ -34,6 +34,7 @@ from oncelog.node.requests.login_state import Answer, LoginState, Refused, Verif
 from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Buffer
+from oncelog.wire.chunks import chunk_size
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
 from oncelog.wire.message import ELEMENT_BYTES
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
+_FETCH_OF_RANGES: Final = "fetch"
+"""The handler whose answers are ranges of files; those of old versions are in memory."""
 API_VERSIONS_KEY: Final = 18
 AUTHENTICATE_KEY: Final = 36
 MAX_TRACE: Final = 4096
@@ -378,7 +381,8 @@ class Requests:
                 else:
                     slot.chunks = chunks = encode_response(correlation_id, api.key, context.version, response)
                     if api.key == FETCH_KEY:
-                        self.traffic.record_bytes_out += sum(map(_range_size, chunks))
+                        size_of = _range_size if api.module == _FETCH_OF_RANGES else chunk_size
+                        self.traffic.record_bytes_out += sum(map(size_of, chunks))
                 self._flush(connection)
                 if throttle_ms:
                     self._mute(connection, throttle_ms)
