@@ -31,6 +31,8 @@ HEAVY: Final = (
     "oncelog.client.blocking",
     "oncelog.admin",
     "oncelog.sim",
+    "oncelog.handlers.legacy",
+    "oncelog.records.message_set",
 )
 """Modules that neither importing the serving path nor serving without `--http` may load."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.tree import Create
+from oncelog.base.tree import Create, TreeUnavailable
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.message_set.deep import deep
@@ -206,6 +206,31 @@ def test_offsets_lie_where_consumers_of_zookeeper_have_theirs(driver):
     assert committed(peer, "other") == (0, 50)
     driver.crash_and_restart(1)
     assert committed(driver.connect(), "g") == (0, 7)
+
+
+def test_a_commit_that_meets_another_ones_is_made_anew(driver):
+    peer = driver.connect()
+    create_topic(peer, "t")
+    driver.hold_facts = True
+    peer.send(commit("g", 5), 0)
+    driver.session.commit([Create("/consumers", b""), Create("/consumers/g", b"")])
+    driver.dispatch_changes()
+    driver.release()
+    driver.release()
+    assert error_of(peer.responses.popleft()) == 0
+    assert committed(peer, "g") == (0, 5)
+
+
+def test_without_the_tree_offsets_are_refused(driver, monkeypatch):
+    peer = driver.connect()
+    create_topic(peer, "t")
+
+    def unavailable(_path):
+        raise TreeUnavailable
+
+    monkeypatch.setattr(driver.session, "read", unavailable)
+    assert error_of(peer.ask(commit("g", 5), 0)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert committed(peer, "g") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
 @pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\0b", "x" * 300])

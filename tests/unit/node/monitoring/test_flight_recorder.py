@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oncelog.base.security import SecurityProtocol
+from oncelog.base.tree import TreeNode
 from oncelog.node.events import (
     BrokerConnected,
     BrokerDisconnected,
@@ -12,6 +13,8 @@ from oncelog.node.events import (
     DisconnectFromBroker,
     Effect,
     Event,
+    NodesRead,
+    ReadTree,
     SendToBroker,
 )
 from oncelog.node.monitoring.flight_recorder import FlightRecorder, RecordedNode, digest_of, read_recording
@@ -57,6 +60,20 @@ def test_events_of_links_are_read_back_as_they_came() -> None:
         BrokerDisconnected(3, refused=True),
     ]
     assert {moment.digest for moment in moments} == {digest_of([DisconnectFromBroker(3)])}
+
+
+def test_nodes_of_the_tree_are_read_back_as_they_came() -> None:
+    lines: list[bytes] = []
+    recorder = FlightRecorder(lines.append, 100_000)
+    recorder.begin({}, {"PLAINTEXT": ("h", 1)}, 1, [], [])
+    asked = ReadTree(1, ["/consumers/g/offsets/t/0"])
+    node = RecordedNode(Node([asked]), recorder)
+    read = [NodesRead(1, [TreeNode("/consumers/g/offsets/t/0", b"50", 3)]), NodesRead(2, None)]
+    for event in read:
+        node.handle(event, 2)
+    moments = read_recording(lines).moments
+    assert [moment.event for moment in moments] == read
+    assert {moment.digest for moment in moments} == {digest_of([asked])}
 
 
 def test_a_digest_tells_connections_and_bytes_apart() -> None:
