@@ -49,6 +49,7 @@ def produce(version: str, broker: Broker, topic: str, codec: str, *, old: bool) 
     """Three lines by the console's producer; the lines."""
     lines = [f"{version} {codec} {'old' if old else 'new'} {number}" for number in range(3)]
     options = ["--broker-list", broker.bootstrap_servers, "--topic", topic, "--request-required-acks", "-1"]
+    options += ["--request-timeout-ms", "60000"]  # nothing of it is idempotent: a retry would be there twice
     if version == "0.8.2.2":
         options += [] if old else ["--new-producer"]
     elif old:

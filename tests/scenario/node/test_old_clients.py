@@ -25,6 +25,7 @@ from oncelog.wire.messages.produce import ProduceRequest
 from tests.conformance.old_clients.sets import damaged, messages
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic, fetch, fetched, log_of, produce, produced
+from tests.scenario.node.test_quotas import set_quota
 
 ON = {"oncelog.legacy.protocol": "true"}
 OLD = [
@@ -291,3 +292,27 @@ def test_a_message_larger_than_its_share_comes_when_it_is_its_partitions_turn(dr
         seen.update(given)
         driver.advance(1)
     assert seen == set(range(10))
+
+
+def test_quotas_hold_for_old_clients_too(driver):
+    peer = driver.connect()
+    create_topic(peer, "t")
+    set_quota(peer, producer_byte_rate=1000.0, consumer_byte_rate=1000.0)
+    large = produce("t", write(messages(1, [(None, b"v" * 6000)], time=driver.now_ms), 1))
+    assert peer.ask(large, 1).throttle_time_ms == 0
+    response = peer.ask(large, 1)
+    assert produced(response) == (0, 1)
+    assert response.throttle_time_ms > 1000
+    assert peer.paused
+    driver.advance(60_000)
+    peer.ask(large, 1)
+    peer.ask(large, 0)
+    assert peer.paused, "version 0 cannot be told for how long"
+    driver.advance(60_000)
+    request = fetch("t", 0)
+    request.topics[0].partitions[0].partition_max_bytes = 7000
+    assert [message.offset for message in deep(fetched(peer.ask(request, 1))[2])] == [0]
+    response = peer.ask(request, 1)
+    assert response.responses == []
+    assert response.throttle_time_ms > 1000
+    assert peer.paused
