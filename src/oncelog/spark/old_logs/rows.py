@@ -106,9 +106,10 @@ def _of_message_sets(wanted: OldLogRange) -> Iterator[OldRow]:
                 if at + inside + whole > size or whole > MOST_ENTRY_BYTES:
                     raise _unreadable(wanted, at + inside, problem, "position") from None
                 room = max(READ_BYTES, whole)
-            except UnsupportedMagic as problem:
-                raise _unreadable(
-                    wanted, at + inside, f"{problem}. Serve it with a broker and load the topic"
+            except UnsupportedMagic:
+                raise OldLogsError(
+                    f"{wanted.path} has record batches (format 2, of Kafka 0.11 and later): a broker knows which of "
+                    "them are committed. Let one serve the directory, and load the topic"
                 ) from None
             except CorruptBatch as problem:
                 raise _unreadable(wanted, at + inside, problem, "position") from None
