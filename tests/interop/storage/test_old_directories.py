@@ -5,11 +5,13 @@ Format 1 is 1.0.2's, told to write as 0.10.2 did: 0.10.2.2 itself does not start
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from oncelog.cli.main import invoke
 from oncelog.spark.old_logs.files import old_files
 from oncelog.spark.old_logs.rows import OldRow, rows_of
 from tests.peers.old_kafka import OldKafka, run_old
@@ -21,7 +23,9 @@ CODECS = {"0.8.2.2": ("none", "gzip", "snappy"), "1.0.2": ("none", "gzip", "snap
 
 
 @pytest.mark.parametrize("version", CODECS)
-def test_every_codec_that_an_old_broker_writes(tmp_path: Path, version: str) -> None:
+def test_every_codec_that_an_old_broker_writes(
+    tmp_path: Path, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     sent: dict[str, list[bytes]] = {}
     (tmp_path / "zookeeper").mkdir()
     with ZooKeeper(tmp_path / "zookeeper") as zookeeper:
@@ -52,3 +56,7 @@ def test_every_codec_that_an_old_broker_writes(tmp_path: Path, version: str) -> 
     has_time = version != "0.8.2.2"
     assert all((row.timestamp is not None) is has_time for rows in read.values() for row in rows)
     assert len(files) > len(sent)
+    assert invoke(["audit", str(tmp_path / "kafka" / "data"), "--no-spark", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["findings"] == {}
+    assert report["read"]["records"] == 1000 * len(sent)

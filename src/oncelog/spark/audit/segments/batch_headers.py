@@ -3,9 +3,9 @@
 The only Python step a batch is one ``unpack`` of its length: where the next one begins is known only then. All the
 fields of all headers of a piece are then taken out at once. Checksums cost a call each, and are an option.
 
-Bytes that are no batch end the chain. A sound batch further on is looked for (magic, offset, length and checksum must
-fit), so that one bad sector does not hide the rest; the search is bounded. Memory: one piece, whatever a length field
-says.
+Entries of message formats 0 and 1 become columns as well (``message_sets``), one by one. Bytes that are neither end the
+chain. A sound batch further on is looked for (magic, offset, length and checksum must fit), so that one bad sector does
+not hide the rest; the search is bounded. Memory: one piece, whatever a length field says.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import numpy.typing as npt
 
 from oncelog.records.batch import (
     ATTRIBUTES_POSITION,
-    CONTROL,
     CRC_POSITION,
     HEADER_SIZE,
     LENGTH_PREFIX,
     MAGIC,
     MAGIC_POSITION,
     MIN_BATCH_LENGTH,
-    TRANSACTIONAL,
 )
 from oncelog.records.checksum import crc32c
+from oncelog.spark.audit.segments.message_sets import old_piece
+from oncelog.spark.audit.segments.piece import Flags, Integers, Piece
 
 PIECE_BYTES: Final = 16 << 20
 MAX_SEARCH_BYTES: Final = 256 << 20
@@ -39,8 +39,6 @@ _LENGTH_POSITION: Final = 8
 _length_and_magic_at = struct.Struct(">i4xb").unpack_from
 _length_at = struct.Struct(">i").unpack_from
 _crc_at = struct.Struct(">I").unpack_from
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 Octets = npt.NDArray[np.uint8]
 _LAYOUT: Final = np.dtype(
     [
@@ -75,44 +73,6 @@ class Damage:
     """Space that was set aside, in which nothing was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Whole batches that follow each other, as columns; ``start`` is where ``data`` begins in the file.
-
-    ``position`` is in the file. ``sound`` is False for batches whose checksum is wrong (all True if not asked for).
-    """
-
-    data: memoryview
-    start: int
-    position: Integers
-    size_bytes: Integers
-    base_offset: Integers
-    last_offset: Integers
-    record_count: Integers
-    attributes: Integers
-    max_timestamp: Integers
-    base_timestamp: Integers
-    producer_id: Integers
-    producer_epoch: Integers
-    base_sequence: Integers
-    sound: Flags
-
-    def __len__(self) -> int:
-        return len(self.position)
-
-    @property
-    def is_control(self) -> Flags:
-        """Control batches."""
-        found: Flags = (self.attributes & CONTROL) != 0
-        return found
-
-    @property
-    def is_transactional(self) -> Flags:
-        """Batches of transactions, their markers included."""
-        found: Flags = (self.attributes & TRANSACTIONAL) != 0
-        return found
-
-
 def read_pieces(
     file: BinaryIO, size: int, base_offset: int, damages: list[Damage], *, check_crc: bool, is_last: bool
 ) -> Iterator[Piece]:
@@ -132,6 +92,12 @@ def read_pieces(
             expected = int(large.last_offset[-1]) + 1
             position += int(large.size_bytes[-1])
             yield large
+        elif stop and (old := old_piece(data, after, position - after, expected)) is not None:
+            expected = int(old.last_offset[-1]) + 1
+            position = int(old.position[-1] + old.size_bytes[-1])
+            yield old
+        elif stop and after and data[after + MAGIC_POSITION : after + MAGIC_POSITION + 1] in (b"\0", b"\1"):
+            continue  # perhaps an entry of an old format that the piece has not whole
         elif stop:
             position = _past_damage(file, position, size, expected, damages, is_last=is_last)
         elif len(data) < wanted:
@@ -243,8 +209,8 @@ def _past_damage(
         text = f"{size - position} zero bytes after the last batch"
     elif size - position < HEADER_SIZE:
         text = f"{size - position} bytes after the last batch, fewer than a header has"
-    elif magic in (b"\0", b"\1") and not position:
-        text = f"message format {magic[0]}, older than Apache Kafka 0.11: not read"
+    elif magic in (b"\0", b"\1"):
+        text = f"no message of format {magic[0]} at {position}, {size - position} bytes before the end"
     else:
         length = _length_at(_read(file, position + _LENGTH_POSITION, 4))[0]
         whole = magic == bytes((MAGIC,)) and length > size - position - LENGTH_PREFIX

@@ -18,7 +18,7 @@ import numpy as np
 
 from oncelog.spark.audit.directories.directory_layout import SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Rank
-from oncelog.spark.audit.segments.batch_headers import Integers, Piece
+from oncelog.spark.audit.segments.piece import Integers, Piece
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from oncelog.storage.index.offset_index import load_offset_index
@@ -49,7 +49,8 @@ class IndexChecker:
         if not len(piece):
             return
         self._check_offsets(piece)
-        self._check_times(piece)
+        if not piece.is_message_set:
+            self._check_times(piece)
         self._read_to = int(piece.position[-1] + piece.size_bytes[-1])
         self._last_offset = int(piece.last_offset[-1])
         self._latest = max(self._latest, int(piece.max_timestamp.max()))
@@ -94,7 +95,10 @@ class IndexChecker:
         index = np.searchsorted(piece.position, positions, side="right") - 1
         begins = (index >= 0) & (piece.position[index] == positions)
         before = np.where(index > 0, piece.last_offset[index - 1], self._last_offset)
-        unknown = (offsets <= piece.last_offset[-1]) & ~np.isin(offsets, piece.last_offset)
+        if piece.is_message_set:  # brokers before 0.11 noted the first offset of what they appended, or one in it
+            unknown = begins & ~((piece.base_offset[index] <= offsets) & (offsets <= piece.last_offset[index]))
+        else:
+            unknown = (offsets <= piece.last_offset[-1]) & ~np.isin(offsets, piece.last_offset)
         for at in np.flatnonzero(~begins | (before >= offsets) | unknown).tolist():
             if not begins[at]:
                 text = f"no batch begins at position {positions[at]}"

@@ -22,9 +22,10 @@ from oncelog.base.units import INT64_MAX
 from oncelog.records.batch import LOG_APPEND_TIME
 from oncelog.spark.audit.directories.directory_layout import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Part, Rank, SegmentStat, batches_of
-from oncelog.spark.audit.segments.batch_headers import Damage, Piece, read_pieces
+from oncelog.spark.audit.segments.batch_headers import Damage, read_pieces
 from oncelog.spark.audit.segments.index_checks import IndexChecker
 from oncelog.spark.audit.segments.internal_topics import InternalReader
+from oncelog.spark.audit.segments.piece import Piece
 from oncelog.spark.audit.segments.producer_runs import attributable, producer_facts
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
@@ -108,7 +109,7 @@ class _SegmentReader:
                 facts = producer_facts(piece, task)
                 if facts is not None:
                     yield Fact, facts
-                if self._says_for_all:
+                if self._says_for_all and not piece.is_message_set:
                     yield from _typed(Fact, self._internal.add(piece))
 
     def rest(self) -> Iterator[Typed]:
