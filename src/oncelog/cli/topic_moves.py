@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 from oncelog.cli.moving import Timeout, show_reassignments, wait_until_moved
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.topic_throttles import Rate, Unthrottle, throttle_plan, unthrottle_moved
 
 if TYPE_CHECKING:
     from oncelog.admin.reassignments import PartitionOutcome, Replicas
@@ -40,6 +42,8 @@ def reassign(
         bool, typer.Option("--cancel", help="Take back what is under way: all of it, or that of --topic or --file.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the replicas have moved.")] = False,
+    throttle: Rate = None,
+    unthrottle: Unthrottle = False,
     timeout: Timeout = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan; --json as kafka-reassign-partitions takes it.")
@@ -52,37 +56,45 @@ def reassign(
     """Move the replicas of topics to other brokers, or give a topic more replicas or fewer.
 
     Goes on in the cluster once begun, whether it is waited for or not. Exits with 0 when all of it was accepted, with
-    --wait when all of it is done.
+    --wait when all of it is done. A throttle holds for the replicas that come, not for those in sync; with --wait it is
+    taken away at the end.
 
     \b
     Examples:
       oncelog topic reassign --topic flights --brokers 1,2,3 --dry-run
       oncelog topic reassign --topic flights --brokers 1,2,3 --replication-factor 3 --wait
       oncelog topic reassign --file moves.json --wait --timeout 3600
+      oncelog topic reassign --file moves.json --throttle 50000000 --wait
+      oncelog topic reassign --throttle 200000000    # what is under way may go faster
       oncelog topic reassign --list
       oncelog topic reassign --cancel --topic flights
     """
-    from oncelog.admin.reassignments import list_reassignments
-
-    _check(file, topic, brokers, replication_factor, list_, cancel)
+    _check(file, topic, brokers, replication_factor, list_ or unthrottle, cancel, throttle)
     with open_client(bootstrap, properties, command_config) as client:
         if list_:
-            rows = list_reassignments(client)
-            if as_json:
-                print_json(rows)
-            elif rows:
-                show_reassignments(rows)
-            else:
-                print("no reassignment is under way")
-            return
-        if cancel:
+            _list(client, as_json)
+        elif cancel:
             _cancel(client, file, topic, as_json)
-            return
-        plan = _from_file(file) if file is not None else _spread(client, topic, brokers or "", replication_factor)
-        if dry_run:
-            _show(plan, as_json)
+        elif unthrottle or (throttle and not file and not topic):
+            _change_throttles(client, throttle, as_json)
         else:
-            _carry_out(client, plan, timeout if wait else 0, wait, as_json)
+            plan = _from_file(file) if file is not None else _spread(client, topic, brokers or "", replication_factor)
+            if dry_run:
+                _show(plan, as_json)
+            else:
+                _carry_out(client, plan, timeout if wait else 0, wait, throttle, as_json)
+
+
+def _list(client: Client, as_json: bool) -> None:
+    from oncelog.admin.reassignments import list_reassignments
+
+    rows = list_reassignments(client)
+    if as_json:
+        print_json(rows)
+    elif rows:
+        show_reassignments(rows)
+    else:
+        print("no reassignment is under way")
 
 
 def _check(
@@ -92,17 +104,22 @@ def _check(
     replication_factor: int | None,
     list_: bool,
     cancel: bool,
+    throttle: int | None,
 ) -> None:
     """Raises BadParameter for options that do not go together."""
-    if list_ and (cancel or file or topic or brokers):
-        raise typer.BadParameter("goes with none of --file, --topic, --brokers and --cancel", param_hint="--list")
+    if list_ and (cancel or file or topic or brokers or throttle):
+        raise typer.BadParameter(
+            "goes with none of --file, --topic, --brokers, --throttle and --cancel", param_hint="--list, --unthrottle"
+        )
+    if throttle and cancel:
+        raise typer.BadParameter("goes without --cancel", param_hint="--throttle")
     if file and (topic or brokers):
         raise typer.BadParameter("goes without --topic and --brokers", param_hint="--file")
     if cancel and brokers:
         raise typer.BadParameter("goes without --brokers", param_hint="--cancel")
     if replication_factor is not None and not brokers:
         raise typer.BadParameter("needs --topic and --brokers", param_hint="--replication-factor")
-    if not (list_ or cancel or file or (topic and brokers)):
+    if not (list_ or cancel or file or (topic and brokers) or (throttle and not topic and not brokers)):
         raise typer.BadParameter("give --file, or --topic and --brokers, or --list, or --cancel")
 
 
@@ -150,11 +167,30 @@ def _show(plan: Plan, as_json: bool) -> None:
         print("nothing has to move")
 
 
-def _carry_out(client: Client, plan: Plan, timeout_s: float | None, wait: bool, as_json: bool) -> None:
+def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
+    """Throttle what is under way, or (None) take all throttles away."""
+    from oncelog.cli.topic_throttles import throttle_under_way, unthrottle_all
+
+    if rate is None:
+        told = unthrottle_all(client)
+    else:
+        count = throttle_under_way(client, rate)
+        told = f"{count} partition(s) under way have {rate} bytes a second at most" if count else "nothing is under way"
+    if as_json:
+        print_json({"outcome": told})
+    else:
+        print(told)
+
+
+def _carry_out(
+    client: Client, plan: Plan, timeout_s: float | None, wait: bool, throttle: int | None, as_json: bool
+) -> None:
     """Begin the moves and, if wanted, wait for them. Raises Exit with 1 when one was refused or is not done."""
     from oncelog.admin.reassignments import list_reassignments, reassign
     from oncelog.cli.commands import EXIT_FAILED, complain
 
+    if throttle is not None and plan:
+        throttle_plan(client, plan, throttle)
     outcomes = reassign(client, plan)
     if not outcomes and not as_json:
         print("nothing has to move")
@@ -166,6 +202,14 @@ def _carry_out(client: Client, plan: Plan, timeout_s: float | None, wait: bool, 
 
     done = wait_until_moved("moving", left, timeout_s) if wait else True
     unfinished = left() if not done else 0
+    if throttle is not None and plan:
+        if wait and not unfinished:
+            unthrottle_moved(client, {at.topic for at in plan})
+        else:
+            print(
+                f"oncelog: {throttle} bytes a second at most; when it is done: oncelog topic reassign --unthrottle",
+                file=sys.stderr,
+            )
     _print_outcomes(outcomes, "moved" if wait and done else "is being moved", as_json)
     if unfinished:
         complain(f"{unfinished} of {len(accepted)} partition(s) are still being moved; it goes on in the cluster")

@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking import Client
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
 from oncelog.testing import Cluster
 from tests.interop.cli.conftest import Run
+from tests.waiting import wait_until
 
 
 def test_a_healthy_cluster(run: Run) -> None:
@@ -78,6 +83,10 @@ def test_a_move_that_cannot_be_is_refused_in_one_line(run: Run, arguments: list[
         ["reassign", "--cancel", "--brokers", "1"],
         ["reassign", "--cancel", "-r", "1"],
         ["reassign", "-t", "t", "--brokers", "one"],
+        ["reassign", "--list", "--unthrottle", "-t", "t"],
+        ["reassign", "--throttle", "1", "--cancel"],
+        ["reassign", "--throttle", "1", "-t", "t"],
+        ["reassign", "--throttle", "0", "--file", "f"],
         ["elect", "--unclean"],
         ["elect", "t", "--all"],
     ],
@@ -85,6 +94,41 @@ def test_a_move_that_cannot_be_is_refused_in_one_line(run: Run, arguments: list[
 def test_options_that_do_not_go_together(run: Run, arguments: list[str]) -> None:
     ran = run("topic", *arguments)
     assert (ran.code, ran.err.count("\n")) == (2, 1), ran
+
+
+@pytest.mark.slow
+def test_a_move_that_is_throttled_and_let_go(run_at: Callable[[str], Run]) -> None:
+    small = {"replica.fetch.max.bytes": "2000", "replica.fetch.response.max.bytes": "2000"}
+    with Cluster(2, small) as cluster:
+        run = run_at(cluster.bootstrap_servers)
+        run("topic", "create", "t", "--replica-assignment", "1", "-c", "min.insync.replicas=1")
+        with Client(cluster.bootstrap_servers) as client:
+            for _ in range(60):
+                batch = build_batch([Record(-1, 1_700_000_000_000, None, b"x" * 1000)])
+                client.produce(TopicPartition(TopicName("t"), 0), batch)
+        move = ("topic", "reassign", "-t", "t", "--brokers", "1,2", "-r", "2", "--throttle")
+        ran = run(*move, "100")
+        assert (ran.code, "oncelog topic reassign --unthrottle" in ran.err) == (0, True), ran
+        servers = [each._server for each in cluster.brokers.values()]
+        throttle = [each.node.cluster.leader_throttle for each in servers if each is not None]
+        wait_until(lambda: throttle[0].quota.total_bytes > 1000, "the first bytes")
+        assert "t" in run("topic", "reassign", "--list").out, "60 kB take long at 100 bytes a second"
+        assert (
+            run("topic", "reassign", "--throttle", "200").out
+            == "1 partition(s) under way have 200 bytes a second at most\n"
+        )
+        assert [each.limit for each in throttle] == [200, 200]
+        assert run("topic", "reassign", "--unthrottle").out == "no throttle any more: 1 topic(s), 2 broker(s)\n"
+        wait_until(lambda: run("topic", "reassign", "--list").out.startswith("no reassignment"), "the end of the move")
+        assert run("topic", "reassign", "--unthrottle").out == "nothing is throttled\n"
+        assert run("topic", "reassign", "--throttle", "5").out == "nothing is under way\n"
+        assert (
+            run("topic", "reassign", "-t", "t", "--brokers", "2", "-r", "1", "--throttle", "9000000", "--wait").code
+            == 0
+        )
+        assert [each.limit for each in throttle] == [None, None], "taken away when it is done"
+        (row,) = json.loads(run("topic", "describe", "t", "--json").out)
+        assert "throttled" not in str(row)
 
 
 def test_a_broker_refuses_a_move_to_one_that_is_not_there(run: Run, tmp_path: Path) -> None:

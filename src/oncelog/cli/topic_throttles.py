@@ -1,0 +1,85 @@
+"""The throttle of ``oncelog topic reassign``: set before replicas begin to move, taken away when they have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from oncelog.admin.reassignments import Replicas
+    from oncelog.base.ids import TopicPartition
+    from oncelog.client.blocking.client import Client
+
+Rate = Annotated[
+    int | None,
+    typer.Option(
+        "--throttle",
+        metavar="BYTES",
+        min=1,
+        help="Bytes a second that each broker copies or gives at most for it; alone: for what is under way.",
+    ),
+]
+Unthrottle = Annotated[bool, typer.Option("--unthrottle", help="Take the throttles away; nothing else.")]
+
+
+def throttle_plan(client: Client, plan: Mapping[TopicPartition, Replicas], rate: int) -> None:
+    """Throttle moves that are to begin. Raises BrokerRefused."""
+    from oncelog.admin.replication_throttles import throttle
+
+    moves = {}
+    for at, wanted in plan.items():
+        there = client.topic(at.topic).partitions
+        if at.partition in there:  # others are refused when they are to move
+            moves[at] = (there[at.partition].replicas, wanted)
+    throttle(client, moves, rate)
+
+
+def throttle_under_way(client: Client, rate: int) -> int:
+    """Throttle what is under way; the number of partitions. Raises BrokerRefused."""
+    from oncelog.admin.reassignments import list_reassignments
+    from oncelog.admin.replication_throttles import throttle
+    from oncelog.base.ids import TopicName, TopicPartition
+
+    moves = {
+        TopicPartition(TopicName(one.topic), one.partition): (
+            tuple(broker for broker in one.replicas if broker not in one.adding),
+            one.target,
+        )
+        for one in list_reassignments(client)
+    }
+    throttle(client, moves, rate)
+    return len(moves)
+
+
+def unthrottle_moved(client: Client, topics: Iterable[str]) -> None:
+    """Take away the throttles of topics that have moved; those of brokers, if nothing moves any more. Raises
+    BrokerRefused."""
+    from oncelog.admin.cluster import registered_brokers
+    from oncelog.admin.reassignments import list_reassignments
+    from oncelog.admin.replication_throttles import unthrottle
+
+    moving = {one.topic for one in list_reassignments(client)}
+    brokers = [] if moving else [one.broker_id for one in registered_brokers(client)]
+    unthrottle(client, sorted(set(topics) - moving), brokers)
+
+
+def unthrottle_all(client: Client) -> str:
+    """Take away all throttles; a sentence about it. Raises BrokerRefused."""
+    from oncelog.admin.cluster import registered_brokers
+    from oncelog.admin.configs import ResourceType, values_of
+    from oncelog.admin.replication_throttles import FOLLOWERS, LEADERS, unthrottle
+    from oncelog.admin.topics import list_topics
+
+    names = [topic.name for topic in list_topics(client)]
+    throttled = {
+        name
+        for key in (LEADERS, FOLLOWERS)
+        for name, value in values_of(client, ResourceType.TOPIC, names, key).items()
+        if value
+    }
+    topics, brokers = unthrottle(client, sorted(throttled), [one.broker_id for one in registered_brokers(client)])
+    if not topics and not brokers:
+        return "nothing is throttled"
+    return f"no throttle any more: {len(topics)} topic(s), {len(brokers)} broker(s)"
