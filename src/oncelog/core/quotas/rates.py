@@ -108,6 +108,19 @@ class Rate:
                 sample.reset(now_ms)
 
 
+class SimpleRate(Rate):
+    """A rate over the time since its oldest sample began, one window at least (Kafka's ``SimpleRate``): what begins is
+    not taken for a long pause."""
+
+    __slots__ = ()
+
+    def window_ms(self, now_ms: int) -> int:
+        """The time over which the rate is taken."""
+        self._purge(now_ms)
+        oldest_ms = min((sample.start_ms for sample in self._samples), default=now_ms)
+        return max(now_ms - oldest_ms, self._windows.size_ms)
+
+
 MAX_THROTTLE_MS: Final = INT32_MAX
 
 

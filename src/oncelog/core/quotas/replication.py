@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.core.quotas.rates import Rate, Windows
+from oncelog.core.quotas.rates import SimpleRate, Windows
 
 ALL: Final = "*"
 
@@ -26,7 +26,7 @@ class ReplicationQuota:
     """The bytes of throttled replicas on one side: those that a leader gives, or those that a follower takes."""
 
     def __init__(self, windows: Windows) -> None:
-        self._rate = Rate(windows)
+        self._rate = SimpleRate(windows)
         self.total_bytes = 0
 
     def record(self, size_bytes: int, now_ms: int) -> None:
