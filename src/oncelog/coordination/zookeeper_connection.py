@@ -92,6 +92,8 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, TimeoutError):
+        return "it takes connections, and does not answer the TLS handshake"
     if isinstance(error, ssl.SSLError):
         return f"the TLS handshake has failed: {(error.reason or str(error)).lower().replace('_', ' ')}"
     return f"no TLS connection: {error.strerror or error}"

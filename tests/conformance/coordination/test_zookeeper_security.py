@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -123,6 +124,12 @@ class TestRefused:
     def test_a_port_without_tls(self, server: ZooKeeper, tls: Callable[..., Properties]) -> None:
         with pytest.raises(TreeUnavailable, match="TLS"):
             tree(f"localhost:{server.port}", tls(), SHORT_MS).session()
+
+    def test_a_server_that_takes_connections_and_says_nothing(self, tls: Callable[..., Properties]) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            connect = f"localhost:{silent.getsockname()[1]}"
+            with pytest.raises(TreeUnavailable, match="does not answer the TLS handshake"):
+                ZooKeeperTree(connect, SHORT_MS, SHORT_MS, access(tls())).session()
 
     def test_a_wrong_password(self, server: ZooKeeper) -> None:
         values = {"oncelog.zookeeper.sasl.jaas.config": SASL.replace(PASSWORD, "wrong")}
