@@ -58,7 +58,7 @@ class Cluster:
             if proxied:
                 proxy = self.proxies[broker_id] = Proxy(("127.0.0.1", port))
                 own["advertised.listeners"] = f"PLAINTEXT://{proxy.bootstrap_servers}"
-            self._brokers[broker_id] = OncelogServe(directory / str(broker_id), properties=own, port=port)
+            self._brokers[broker_id] = OncelogServe(directory / str(broker_id), properties=own, port=port, forked=True)
 
     def __enter__(self) -> Self:
         try:

@@ -139,7 +139,7 @@ def check(load: Load) -> Iterator[str]:
 def run(directory: Path, *, seed: int, rounds: int, partitions: int = 3, longest_s: float = 0.3) -> list[str]:
     """Kill and restart `rounds` times under load; the broken promises."""
     chance = random.Random(seed)
-    broker = OncelogServe(directory, properties={"log.segment.bytes": "1048576"}).start()
+    broker = OncelogServe(directory, properties={"log.segment.bytes": "1048576"}, forked=True).start()
     try:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result(HANG_S)

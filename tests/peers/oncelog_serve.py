@@ -9,12 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.peers.forked import MODULE
 from tests.peers.process import Process, free_ports
 
 
 class OncelogServe:
     """One broker process. Not started until `start` or `with`; the directory outlives it. ``command``: another
-    program than ``oncelog``."""
+    program than ``oncelog``. ``forked``: without the start of an interpreter (`tests.peers.forked`)."""
 
     def __init__(
         self,
@@ -23,6 +24,7 @@ class OncelogServe:
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
         command: Sequence[str] | None = None,
+        forked: bool = False,
     ) -> None:
         self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="oncelog-serve-")
         self.directory = directory or Path(self._temporary.name)  # type: ignore[union-attr]  # set when no directory is
@@ -30,7 +32,9 @@ class OncelogServe:
         self.host = "127.0.0.1"
         self.port = port or free_ports(1)[0]
         self._properties = dict(properties or {})
-        self._command = list(command or (str(Path(sys.executable).with_name("oncelog")),))
+        own = (*MODULE, "oncelog") if forked else (str(Path(sys.executable).with_name("oncelog")),)
+        self._command = list(command or own)
+        self._forked = forked
         self._process: Process | None = None
         self.ready_s = 0.0
 
@@ -67,7 +71,7 @@ class OncelogServe:
         command = [*self._command, "serve", "--data-dir", str(self.data_directory), "--listen", self.bootstrap_servers]
         for key, value in self._properties.items():
             command += ["-o", f"{key}={value}"]
-        self._process = Process(command, self.directory / "broker.log")
+        self._process = Process(command, self.directory / "broker.log", forked=self._forked)
 
     def wait_ready(self) -> Self:
         """Wait until it answers."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.peers.forked import ForkedProcess
 from tests.waiting import HANG_S
 
 _METADATA_V0: Final = struct.pack(">hhihi", 3, 0, 1, -1, 0)
@@ -61,12 +62,18 @@ def answers_metadata(host: str, port: int, timeout_s: float = HANG_S, *, old: bo
 
 
 class Process:
-    """One child process that listens on a port. Ended by its own id only."""
+    """One child process that listens on a port. Ended by its own id only. ``forked``: see `tests.peers.forked`."""
 
-    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, *, forked: bool = False
+    ) -> None:
         self._log = log
         self._output = log.open("ab")
         self._started = time.monotonic()
+        self._child: subprocess.Popen[bytes] | ForkedProcess
+        if forked:
+            self._child = ForkedProcess(command, log, environment)
+            return
         self._child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -135,4 +142,4 @@ class Process:
                 self._child.kill()
                 self._child.wait(HANG_S)
         self._output.close()
-        return self._child.returncode
+        return self._child.wait()

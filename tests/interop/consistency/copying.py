@@ -151,7 +151,7 @@ class Outcomes:
 def run(plan: Plan, directory: Path) -> Outcomes:
     """The whole of it with one broker, in an empty directory."""
     properties = {**_QUICK_BROKER, **plan.properties}
-    broker = OncelogServe(directory / "broker", properties=properties, command=plan.broker_command)
+    broker = OncelogServe(directory / "broker", properties=properties, command=plan.broker_command, forked=True)
     with broker:
         fill(broker.bootstrap_servers, plan.sources, plan.each)
         return copy(plan, OneBroker(broker, may_die=plan.broker_command is not None), directory)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +16,12 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.sim.checkers.history import GroupPartition, Outcome, Transaction, Write
 from tests.interop.consistency.copier import START_AGAIN, Order
 from tests.interop.consistency.copying_client import COPY, GROUP, SOURCE
+from tests.peers.forked import ForkedProcess
 
 
 @dataclass
 class _Frozen:
-    child: subprocess.Popen[bytes]
+    child: ForkedProcess
     seconds: float
     successor: Path | None
     """Whose journal has to show a transaction before the time runs."""
@@ -50,9 +50,9 @@ class Copiers:
         self._log = directory / "copiers.log"
         self._slots = slots
         self._instances: Counter[int] = Counter()
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: dict[int, ForkedProcess] = {}
         self._frozen: list[_Frozen] = []
-        self._replaced: list[subprocess.Popen[bytes]] = []
+        self._replaced: list[ForkedProcess] = []
         self.failures: list[str] = []
 
     def start(self) -> None:
@@ -63,8 +63,7 @@ class Copiers:
     def _start(self, slot: int) -> None:
         self._instances[slot] += 1
         order = self._order(slot, self._instances[slot], self._journal(slot))
-        with self._log.open("ab") as log:
-            self._children[slot] = subprocess.Popen(order.command(), stdin=subprocess.DEVNULL, stderr=log)
+        self._children[slot] = ForkedProcess(order.command(), self._log)
 
     def _journal(self, slot: int) -> Path:
         return self._directory / f"copier-{slot}-{self._instances[slot]:04}.jsonl"
@@ -125,7 +124,7 @@ class Copiers:
         return sum(key in json.loads(line) for line in lines)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: ForkedProcess) -> None:
     child.kill()
     child.wait()
 

@@ -65,7 +65,7 @@ class Host:
         self._stack.callback(self.proxy.close)
         command = [sys.executable, "-m", "tests.interop.faults.skewed", str(self._skew)]
         properties = {**PROPERTIES, "advertised.listeners": f"PLAINTEXT://{self.proxy.bootstrap_servers}"}
-        self.broker = OncelogServe(broker_directory, properties=properties, port=port, command=command)
+        self.broker = OncelogServe(broker_directory, properties=properties, port=port, command=command, forked=True)
         self._stack.callback(self._end)
         self.broker.start()
 
