@@ -91,10 +91,10 @@ def target() -> Iterator[Side]:
             yield side
 
 
-def settings_of(source: Side, target: Side, **changes: Any) -> MirrorSettings:
+def settings_of(source: Side, target: Side, alias: str = "a", **changes: Any) -> MirrorSettings:
     """A mirror of everything, with its groups, in short transactions."""
     plain = MirrorSettings(
-        Cluster("a", source.broker.bootstrap_servers, FAST),
+        Cluster(alias, source.broker.bootstrap_servers, FAST),
         Cluster("", target.broker.bootstrap_servers, FAST),
         re.compile(".*"),
         groups=re.compile(".*"),
