@@ -8,7 +8,7 @@ tells, read anew once the producer was initialised.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -67,7 +67,7 @@ class Copier:
         self._moved: dict[TopicPartition, tuple[CopiedPartition, int]] = {}
         self._ends: dict[TopicPartition, int] = {}
         """The ends of the slots after this transaction's records."""
-        self._others: list[tuple[int, bytes, bytes]] = []
+        self._others: list[tuple[int, bytes, bytes | None]] = []
         """Records for slots, beside maps: slot, key, value."""
         self._size_bytes = 0
         self._began_ms: int | None = None
@@ -116,6 +116,12 @@ class Copier:
         self._others.append((slot_of(copied.partition, self._slots), key, value))
         self._moved[copied.partition] = copied, gap.end
         copied.gaps.append(gap)
+
+    def forget(self, copied: CopiedPartition, keys: Iterable[bytes]) -> None:
+        """Delete records of a partition from the positions topic."""
+        for key in keys:
+            self._begin()
+            self._others.append((slot_of(copied.partition, self._slots), key, None))
 
     def note_idle(self, partitions: list[CopiedPartition], *, now: bool = False) -> None:
         """Begin a transaction for positions that moved over nothing visible, if it is time (or ``now``)."""

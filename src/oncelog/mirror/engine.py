@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient, loop_ms, wall_ms
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.offsets import list_offsets
@@ -36,7 +36,7 @@ from oncelog.client.machine.retry import Backoff
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.mirror.administration import EARLIEST, LATEST, create_topic
 from oncelog.mirror.copier import Copier
-from oncelog.mirror.errors import MirrorGap, SourceReplaced, TopicReplaced
+from oncelog.mirror.errors import MirrorGap, SourceReplaced, TargetReplaced, TopicReplaced
 from oncelog.mirror.group_sync import GroupSync
 from oncelog.mirror.offset_map import MappedRun, OffsetMap
 from oncelog.mirror.positions import SLOTS, CopiedPartition, Gap, Positions, positions_topic
@@ -49,6 +49,7 @@ from oncelog.mirror.topic_sync import TopicSync
 
 LOG: Final = logging.getLogger("oncelog.mirror")
 _POLL_MS: Final = 500
+_PRUNE_MS: Final = 60_000
 _FETCH: Final = FetchSettings(max_wait_ms=500, max_bytes=16 * 1024 * 1024, partition_max_bytes=4 * 1024 * 1024)
 
 
@@ -198,6 +199,7 @@ class _Worker:
         self._groups = GroupSync(engine.settings, source, target, self._copier)
         self._refresh_due_ms = 0
         self._groups_due_ms = 0
+        self._prune_due_ms = loop_ms() + _PRUNE_MS
 
     async def close(self) -> None:
         await self._consumer.close()
@@ -272,6 +274,7 @@ class _Worker:
         starts: dict[TopicPartition, int] = {}
         wanted = partitions_of(plan, self._owned, self._engine.slots)
         self._consumer.drop([one for one in self._positions.partitions if one.topic not in plan.topics])
+        await self._clean_up()
         for partition in wanted:
             topic = plan.topics[partition.topic]
             copied = self._positions.partitions.get(partition)
@@ -283,6 +286,8 @@ class _Worker:
                 copied = await self._begin_anew(topic, copied)
             elif copied.cluster != self._topics.source_cluster:
                 raise SourceReplaced(self._settings.source.alias, copied.cluster, self._topics.source_cluster)
+            elif copied.target_id not in ("", self._topics.target_id(topic.target)):
+                copied = await self._begin_another_copy(topic, copied)
             if self._consumer.positions.of(partition) is None:
                 starts[partition] = copied.offsets.position
         if starts:
@@ -317,11 +322,48 @@ class _Worker:
         self._copier.begin_partition(anew)
         return anew
 
+    async def _begin_another_copy(self, topic: PlannedTopic, copied: CopiedPartition) -> CopiedPartition:
+        """A partition whose copy was deleted and made anew at the target. Raises TargetReplaced if not wanted."""
+        if self._settings.on_gap is not OnGap.record:
+            raise TargetReplaced(copied)
+        LOG.warning("topic %s at the target was made anew: copying it from the beginning", topic.target)
+        if self._copier.is_open:
+            await self._commit()
+        self._consumer.drop([copied.partition])
+        self._copier.forget(copied, copied.keys())
+        return await self._begin(topic, copied.partition)
+
+    async def _clean_up(self) -> None:
+        """Delete what is known of topics that are gone on both sides, and now and then maps of what the target has
+        deleted."""
+        for partition, copied in list(self._positions.partitions.items()):
+            if self._settings.delete_topics and self._topics.is_gone(partition.topic):
+                self._copier.forget(copied, copied.keys())
+                del self._positions.partitions[partition]
+        if loop_ms() < self._prune_due_ms or self._copier.is_open:
+            return
+        self._prune_due_ms = loop_ms() + _PRUNE_MS
+        known = {TopicPartition(TopicName(one.target), one.partition.partition): one for one in self._copies()}
+        for there, start in (await list_offsets(self._target, dict.fromkeys(known, EARLIEST))).items():
+            self._copier.forget(known[there], known[there].prune(start))
+
+    def _copies(self) -> list[CopiedPartition]:
+        """The copies that are at the target and have more than one map record."""
+        topics = self._topics.plan.topics
+        found = [one for one in self._positions.partitions.values() if len(one.chunk_firsts) > 1]
+        return [
+            one
+            for one in found
+            if one.partition.topic in topics
+            and self._topics.is_ready(topics[one.partition.topic], one.partition.partition)
+        ]
+
     async def _new(self, topic: PlannedTopic, partition: TopicPartition, first: int) -> CopiedPartition:
         there = TopicPartition(topic.target, partition.partition)
         end = (await list_offsets(self._target, {there: LATEST}))[there]
         offsets = OffsetMap(first, MappedRun(first, end, 0))
         copied = CopiedPartition(partition, topic.topic_id, topic.target, self._topics.source_cluster, offsets)
+        copied.target_id = self._topics.target_id(topic.target)
         self._positions.partitions[partition] = copied
         return copied
 

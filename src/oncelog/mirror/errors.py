@@ -44,3 +44,14 @@ class SourceReplaced(ClientError):
             f"--source {alias} was the cluster {before}, and is {now} now: its offsets do not continue the copy; "
             "give the other cluster a name of its own"
         )
+
+
+class TargetReplaced(ClientError):
+    """A copy was deleted at the target, and its topic made anew."""
+
+    def __init__(self, copied: CopiedPartition) -> None:
+        where = f"{copied.target}-{copied.partition.partition}"
+        super().__init__(
+            f"topic {copied.target!r} at the target was deleted and made anew: the {copied.offsets.records} records "
+            f"that were copied to {where} are gone; --on-gap record copies the source again, from its beginning"
+        )

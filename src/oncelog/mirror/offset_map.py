@@ -89,14 +89,10 @@ class OffsetMap:
             return None
         return self._translated(offset, self._targets, self._sources)
 
-    def forget_before(self, target: int) -> None:
-        """Drop the runs that lie wholly before a target offset, but for the last run."""
-        index = bisect_right(self._targets, target) - 1
-        while index < len(self) - 1 and index >= 0 and self._targets[index] + self._counts[index] <= target:
-            index += 1
-        if index > 0:
-            for column in (self._sources, self._targets, self._counts):
-                del column[:index]
+    def drop_first(self, count: int) -> None:
+        """Drop the first runs, of records that are no longer at the target."""
+        for column in (self._sources, self._targets, self._counts):
+            del column[:count]
 
     def _translated(self, offset: int, ours: array[int], theirs: array[int]) -> int:
         index = bisect_right(ours, offset) - 1

@@ -75,16 +75,35 @@ class CopiedPartition:
     gaps: list[Gap] = field(default_factory=list)
     groups: dict[str, int] = field(default_factory=dict)
     """The offsets at the target that the mirror committed last, by group."""
+    target_id: str = ""
+    """The topic id at the target in hexadecimal digits, empty where it has none."""
+    chunk_firsts: list[int] = field(default_factory=list)
+    """The first source offsets of the map records that the topic has, in order."""
 
     def records(self) -> Iterator[tuple[bytes, bytes]]:
         """Key and value of the records that bring the topic up to what is known now; call ``noted`` when committed."""
-        start, end = self.chunk_start, len(self.offsets)
-        while True:
-            stop = end if end - start <= CHUNK_RUNS else start + CHUNK_RUNS
-            yield self._record(start, stop, is_last=stop == end)
-            if stop == end:
-                return
-            start = stop
+        for start, stop in self._chunks():
+            yield self._record(start, stop, is_last=stop == len(self.offsets))
+
+    def prune(self, target_start: int) -> list[bytes]:
+        """Forget map records of which the target has nothing any more; their keys, to be written without a value."""
+        keys, dropped = [], 0
+        while len(self.chunk_firsts) > 1:
+            index = self.offsets.index_of(self.chunk_firsts[1])
+            if self.offsets.run(index).target > target_start:
+                break
+            keys.append(_key("map", self.partition, self.topic_id, self.chunk_firsts.pop(0)))
+            dropped = index
+        self.offsets.drop_first(dropped)
+        self.chunk_start -= dropped
+        return keys
+
+    def keys(self) -> list[bytes]:
+        """The keys of all records of this partition."""
+        firsts: list[tuple[str, int | str]] = [("map", first) for first in self.chunk_firsts]
+        firsts += [("gap", gap.start) for gap in self.gaps]
+        firsts += [("group", group) for group in self.groups]
+        return [_key(kind, self.partition, self.topic_id, first) for kind, first in firsts]
 
     def gap_record(self, gap: Gap, at_ms: int) -> tuple[bytes, bytes]:
         """Key and value of the record that tells of a gap."""
@@ -96,19 +115,29 @@ class CopiedPartition:
 
     def noted(self) -> None:
         """Note that ``records`` are committed."""
-        while len(self.offsets) - self.chunk_start > CHUNK_RUNS:
-            self.chunk_start += CHUNK_RUNS
+        for start, _ in self._chunks():
+            self.chunk_start = start
+            first = self.offsets.run(start).source
+            if not self.chunk_firsts or self.chunk_firsts[-1] < first:
+                self.chunk_firsts.append(first)
         self.noted_position = self.offsets.position
 
+    def _chunks(self) -> list[tuple[int, int]]:
+        """The ranges of runs, by index, of the records that are to be written."""
+        end = len(self.offsets)
+        starts = range(self.chunk_start, end, CHUNK_RUNS)
+        return [(start, min(start + CHUNK_RUNS, end)) for start in starts]
+
     def _record(self, start: int, stop: int, *, is_last: bool) -> tuple[bytes, bytes]:
-        first = self.offsets.run(start).source if start < stop else self.offsets.position
         flat: list[int] = []
         source = target = 0
         for index in range(start, stop):
             run = self.offsets.run(index)
             flat += (run.source - source, run.target - target, run.records)
             source, target = run.source + run.records, run.target + run.records
+        first = self.offsets.run(start).source
         value: dict[str, Any] = {"v": _FORMAT, "target": self.target, "cluster": self.cluster, "runs": flat}
+        value["id"] = self.target_id
         if is_last:
             value["position"] = self.offsets.position
         return _key("map", self.partition, self.topic_id, first), _json(value)
@@ -124,8 +153,8 @@ class Positions:
     before: dict[TopicPartition, list[CopiedPartition]] = field(default_factory=dict)
     """Earlier lives of partitions that were made anew at the source."""
     _chunks: dict[TopicPartition, dict[str, dict[int, dict[str, Any]]]] = field(default_factory=dict)
-    _groups: dict[TopicPartition, dict[str, dict[str, int]]] = field(default_factory=dict)
-    _gaps: dict[TopicPartition, dict[str, list[Gap]]] = field(default_factory=dict)
+    _groups: dict[tuple[TopicPartition, str], dict[Any, int]] = field(default_factory=dict)
+    _gaps: dict[tuple[TopicPartition, str], dict[Any, int]] = field(default_factory=dict)
 
     def apply(self, slot: int, key: bytes | None, value: bytes | None) -> None:
         """Take one record of the topic, from the lowest offset on. Raises PositionsDamaged."""
@@ -140,10 +169,11 @@ class Positions:
                 f"{self.topic} has {self.slots} partitions, but was written with another number of them: "
                 "its number of partitions must not be changed while a mirror uses it"
             )
-        if kind == "gap" and fields is not None:
-            self._gaps.setdefault(partition, {}).setdefault(topic_id, []).append(Gap(partition, first, fields["end"]))
-        elif kind == "group" and fields is not None:
-            self._groups.setdefault(partition, {}).setdefault(topic_id, {})[first] = fields["offset"]
+        if kind in ("gap", "group"):
+            kept = (self._gaps if kind == "gap" else self._groups).setdefault((partition, topic_id), {})
+            kept.pop(first, None)
+            if fields is not None:
+                kept[first] = fields["end" if kind == "gap" else "offset"]
         elif kind == "map":
             self._apply_map(partition, topic_id, first, fields)
 
@@ -157,16 +187,16 @@ class Positions:
 
     def _apply_map(self, partition: TopicPartition, topic_id: str, first: int, fields: dict[str, Any] | None) -> None:
         lives = self._chunks.setdefault(partition, {})
+        if fields is None:
+            lives.get(topic_id, {}).pop(first, None)
+            return
         chunks = lives.pop(topic_id, {})
         lives[topic_id] = chunks  # the last that was written comes last
-        if fields is None:
-            chunks.pop(first, None)
-        elif fields.get("v") != _FORMAT:
+        if fields.get("v") != _FORMAT:
             raise PositionsDamaged(
                 f"a record of {self.topic} has format {fields.get('v')}: it was written by a newer version"
             )
-        else:
-            chunks[first] = fields
+        chunks[first] = fields
 
     def _copy(self, partition: TopicPartition, topic_id: str, chunks: dict[int, dict[str, Any]]) -> CopiedPartition:
         ordered = sorted(chunks)
@@ -174,12 +204,14 @@ class Positions:
         position = last.get("position", -1)
         offsets = OffsetMap(0)
         offsets.extend((run for first in ordered for run in _runs(chunks[first]["runs"])), position)
-        gaps = self._gaps.get(partition, {}).get(topic_id, [])
-        start = offsets.index_of(ordered[-1])
-        groups = self._groups.get(partition, {}).get(topic_id, {})
-        return CopiedPartition(
-            partition, topic_id, last["target"], last["cluster"], offsets, start, position, gaps, groups
-        )
+        copied = CopiedPartition(partition, topic_id, last["target"], last["cluster"], offsets)
+        copied.chunk_start = offsets.index_of(ordered[-1])
+        copied.noted_position = position
+        copied.gaps = [Gap(partition, first, end) for first, end in self._gaps.get((partition, topic_id), {}).items()]
+        copied.groups = self._groups.get((partition, topic_id), {})
+        copied.target_id = last.get("id", "")
+        copied.chunk_firsts = ordered
+        return copied
 
 
 def _runs(flat: list[int]) -> Iterator[MappedRun]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.producer import AsyncProducer
@@ -70,6 +70,7 @@ class TopicSync:
         self._target = target
         self._at_source = Provenance(source)
         self._at_target = Provenance(target)
+        self._at_home: dict[TopicName, TopicInfo] = {}
         self._there: dict[TopicName, TopicInfo] = {}
         self._limits: dict[str, FrameLimits] = {}
         self._refused: dict[str, str] = {}
@@ -81,6 +82,15 @@ class TopicSync:
         there = self._there.get(topic.target)
         return there is not None and partition in there.partitions
 
+    def target_id(self, target: TopicName) -> str:
+        """The id of a topic at the target in hexadecimal digits, empty where it has none."""
+        there = self._there.get(target)
+        return "" if there is None or there.topic_id == NO_TOPIC_ID else bytes(there.topic_id).hex()
+
+    def is_gone(self, topic: TopicName) -> bool:
+        """True if the source has no such topic any more."""
+        return topic not in self._at_home
+
     def limits(self, target: str) -> FrameLimits:
         """The limits of batches for a topic of the target."""
         return self._limits.get(target) or FrameLimits(
@@ -89,7 +99,8 @@ class TopicSync:
 
     async def refresh(self, owned: tuple[int, ...], slots: int) -> TopicPlan:
         """Look at both clusters, change at the target what these slots are responsible for; the plan."""
-        topics, self._there = await all_topics(self._source), await all_topics(self._target)
+        topics = self._at_home = await all_topics(self._source)
+        self._there = await all_topics(self._target)
         self.source_cluster = self._source.view.cluster_id or self._settings.source.alias
         target_cluster = self._target.view.cluster_id or self._settings.target.alias
         await self._at_source.refresh(exists=PROVENANCE_TOPIC in topics)

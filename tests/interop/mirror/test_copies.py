@@ -7,7 +7,7 @@ import pytest
 from oncelog.admin.configs import ResourceType, describe_configs
 from oncelog.admin.topics import add_partitions, delete_records, delete_topics
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.mirror.errors import MirrorGap, TopicReplaced
+from oncelog.mirror.errors import MirrorGap, TargetReplaced, TopicReplaced
 from oncelog.mirror.settings import Naming, OnGap
 from oncelog.records.compression import Codec
 from tests.interop.mirror.conftest import Side, essence, mirror
@@ -139,3 +139,29 @@ def test_topics_are_deleted_if_asked(source: Side, target: Side) -> None:
     mirror(source, target, delete_topics=True)
     target.client.metadata(None)
     assert sorted(name for name in target.client.metadata(None) if name.startswith("a.")) == ["a.other"]
+
+
+def test_a_copy_that_was_deleted_is_made_again_if_told(source: Side, target: Side) -> None:
+    source.create("t")
+    source.send("t", "1", "2")
+    mirror(source, target)
+    delete_topics(target.client, ["a.t"])
+    with pytest.raises(TargetReplaced, match=r"'a.t' at the target was deleted and made anew: the 2 records"):
+        mirror(source, target)
+    mirror(source, target, on_gap=OnGap.record)
+    source.send("t", "3")
+    mirror(source, target)
+    assert target.values("a.t") == ["1", "2", "3"]
+
+
+def test_a_topic_that_was_deleted_with_its_copy_may_come_again(source: Side, target: Side) -> None:
+    source.create("t")
+    source.create("other")
+    source.send("t", "1")
+    mirror(source, target)
+    delete_topics(source.client, ["t"])
+    mirror(source, target, delete_topics=True)
+    source.create("t")
+    source.send("t", "2")
+    mirror(source, target)
+    assert target.values("a.t") == ["2"]

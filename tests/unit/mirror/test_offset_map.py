@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,14 +44,19 @@ def test_nothing_is_skipped_and_nothing_comes_twice(given_steps: list[tuple[int,
         assert [t for s, t in pairs if s >= back] == [t for _, t in pairs if t >= offset]
 
 
-@given(st.lists(steps, max_size=20), st.integers(0, 60))
-def test_forgetting_keeps_what_is_behind(given_steps: list[tuple[int, int, int]], target: int) -> None:
-    offsets, whole = built(given_steps, 1), built(given_steps, 1)
-    offsets.forget_before(target)
-    for offset in range(target, (whole.target_end or 0) + 2):
-        source = whole.to_source(offset)
-        if source is not None and whole.to_target(source) == offset:
-            assert offsets.to_target(source) == offset
+def test_maps_of_what_the_target_has_deleted_are_forgotten() -> None:
+    offsets = built([(1, 1, 1)] * (CHUNK_RUNS * 3 + 5), 0)
+    copied = CopiedPartition(AT, "", "a.t", "c", offsets)
+    written = list(copied.records())
+    copied.noted()
+    assert copied.prune(10) == []
+    third = offsets.run(2 * CHUNK_RUNS).target
+    removed = copied.prune(third)
+    assert removed == [key for key, _ in written[:2]]
+    left = read_again([*written, *((key, None) for key in removed)])
+    assert list(left.offsets.runs()) == list(copied.offsets.runs())
+    assert list(left.records()) == list(copied.records())
+    assert left.offsets.run(0).target == third
 
 
 def test_runs_that_continue_each_other_are_one() -> None:
@@ -79,7 +86,7 @@ def test_records_bring_the_map_back(given_steps: list[tuple[tuple[int, int, int]
         assert dict(again).items() <= dict(written).items()
 
 
-def read_again(log: list[tuple[bytes, bytes]]) -> CopiedPartition:
+def read_again(log: Sequence[tuple[bytes, bytes | None]]) -> CopiedPartition:
     positions = Positions("p", SLOTS)
     for key, value in log:
         positions.apply(slot_of(AT, SLOTS), key, value)
