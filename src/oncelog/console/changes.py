@@ -16,6 +16,7 @@ from oncelog.admin.transactions.audit_trail import Audit, entry_of
 from oncelog.admin.transactions.termination import Terminated, force_terminate
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ClientError
 from oncelog.console.gate import Permit
 from oncelog.console.rendering import shown
@@ -55,18 +56,19 @@ class Changes:
         return force_terminate(client, transactional_id, audit=self._of(permit))
 
     def reset_offsets(
-        self, client: Client, permit: Permit, group: str, to: ResetTo, topic: str, planned: list[ResetRow], typed: str
+        self, client: Client, permit: Permit, group: str, plan: list[ResetRow], typed: str
     ) -> list[ResetRow]:
-        """Carry out a reset exactly as it was planned; refused where the plan would be another one by now."""
+        """Carry out a reset exactly as it was shown; refused where the group has committed something else by now."""
         _confirmed(typed, group, "group")
-        plan = reset_plan(client, group, to, topic)
-        if plan != planned:
-            raise NotConfirmed("offsets have moved since the plan was shown; look at the new plan. Nothing was done")
-        details = {
-            "group": group,
-            "to": repr(to),
-            "plan": [[f"{r.topic}-{r.partition}", r.current, r.target] for r in plan],
-        }
+        committed = committed_offsets(client, group)
+        for row in plan:
+            found = committed.get(partition_of(row.topic, row.partition))
+            if (None if found is None else found.offset) != row.current:
+                raise NotConfirmed(
+                    f"{row.topic}-{row.partition} has moved since the plan was shown; look at the new one. "
+                    "Nothing was done"
+                )
+        details = {"group": group, "plan": [[f"{one.topic}-{one.partition}", one.current, one.target] for one in plan]}
         self._noted(permit, "reset-offsets", details, lambda: execute_reset(client, group, plan))
         return plan
 

@@ -25,7 +25,7 @@ CLIENT_SETTINGS: Final = {
     "request.timeout.ms": "8000",
     "socket.connection.setup.timeout.ms": "3000",
     "unknown.topic.grace.ms": "300",
-    "metadata.max.age.ms": "1000",
+    "metadata.max.age.ms": "5000",
 }
 """Settings of the console's clients that the user's own win over: pages rather say that a cluster is slow than wait."""
 

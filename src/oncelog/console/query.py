@@ -26,6 +26,13 @@ class Query:
             raise BadQuery(f"{name} has {len(found)} characters; {LONGEST} are the most")
         return found
 
+    def long(self, name: str, most: int) -> str:
+        """A text of a form that may be longer."""
+        found = self.values.get(name, "")
+        if len(found) > most:
+            raise BadQuery(f"{name} has {len(found)} characters; {most} are the most")
+        return found
+
     def needed(self, name: str) -> str:
         """A text that must be there."""
         found = self.text(name)

@@ -6,9 +6,24 @@ from typing import Final
 
 from oncelog.console.page import Action, Page
 from oncelog.console.pages.explain import EXPLAIN
+from oncelog.console.pages.groups import APPLY, GROUP, GROUPS, RESET
 from oncelog.console.pages.overview import OVERVIEW
+from oncelog.console.pages.producers import PRODUCERS
+from oncelog.console.pages.topics import TOPIC, TOPICS
 from oncelog.console.pages.transactions import ABORT, TERMINATE, TRANSACTION, TRANSACTIONAL_ID, TRANSACTIONS
 
-PAGES: Final[tuple[Page, ...]] = (OVERVIEW, TRANSACTIONS, EXPLAIN, TRANSACTION, TRANSACTIONAL_ID)
-"""Those with a path of one part are in the navigation, unless they are about one thing."""
-ACTIONS: Final[tuple[Action, ...]] = (ABORT, TERMINATE)
+PAGES: Final[tuple[Page, ...]] = (
+    OVERVIEW,
+    TRANSACTIONS,
+    EXPLAIN,
+    GROUPS,
+    TOPICS,
+    PRODUCERS,
+    TRANSACTION,
+    TRANSACTIONAL_ID,
+    GROUP,
+    RESET,
+    TOPIC,
+)
+"""Those with a path of one part are in the navigation."""
+ACTIONS: Final[tuple[Action, ...]] = (ABORT, TERMINATE, APPLY)

@@ -1,0 +1,142 @@
+"""Groups: all of them; one with what it has committed, what it can read, and who holds it; and moving its offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.admin.groups import GroupDescription, ResetRow, ResetTo, describe_group, group_lag, list_groups
+from oncelog.admin.transactions.cluster_scan import Scope, scan
+from oncelog.admin.transactions.partition_offsets import bounds_of
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.console.changes import Changes, reset_plan
+from oncelog.console.gate import Permit
+from oncelog.console.page import Action, Asked, Page
+from oncelog.console.query import BadQuery, Query
+from oncelog.console.rendering import one_page
+
+TARGETS: Final = ("earliest", "latest", "current", "offset", "timestamp_ms", "shift")
+LONGEST_PLAN: Final = 200_000
+
+
+def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
+    """Groups by name, those whose name contains the filter."""
+    query = asked.query
+    wanted, state = query.text("filter"), query.text("state")
+    rows = [
+        one
+        for one in list_groups(client)
+        if wanted.lower() in one.group.lower() and state.lower() in ("", one.state.lower())
+    ]
+    return {"groups": one_page(rows, query.number("page", 1, 1)), "filter": {"filter": wanted, "state": state}}
+
+
+def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
+    """One group: members, and for each partition the offsets that matter, all asked now."""
+    description = describe_group(client, asked.query.needed("name"))
+    rows, unanswered = lag_rows(client, description)
+    return {
+        "group": description,
+        "partitions": one_page(rows, asked.query.number("page", 1, 1)),
+        "lag": sum(row["lag"] or 0 for row in rows),
+        "readable": sum(row["readable"] or 0 for row in rows),
+        "unanswered": unanswered,
+    }
+
+
+def lag_rows(client: Client, description: GroupDescription) -> tuple[list[dict[str, Any]], list[str]]:
+    """Partitions of a group. ``lag`` counts offsets up to the end, ``readable`` those a reader of committed records
+    gets to; None where nothing is committed. ``held_by`` is the transaction at the last stable offset."""
+    lags = group_lag(client, description)
+    there = [TopicPartition(TopicName(one.topic), one.partition) for one in lags if one.log_end is not None]
+    bounds, unanswered = bounds_of(client, there)
+    held = [where for where, one in bounds.items() if one.held]
+    scanned = scan(client, Scope(partitions=tuple(held))) if held else None
+    holders = {one.where: one for one in reversed(scanned.transactions if scanned else [])}
+    rows = []
+    for one in lags:
+        where = TopicPartition(TopicName(one.topic), one.partition)
+        bound, holder = bounds.get(where), holders.get(where)
+        stable = None if bound is None else bound.last_stable_offset
+        behind = None if stable is None or one.committed is None else max(0, stable - one.committed)
+        rows.append(
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "committed": one.committed,
+                "log_start": one.log_start,
+                "log_end": one.log_end,
+                "last_stable_offset": stable,
+                "lag": one.lag,
+                "readable": behind,
+                "client_id": one.client_id,
+                "host": one.host,
+                "held_by": None if holder is None else holder.as_row(),
+            }
+        )
+    return rows, [str(one) for one in [*unanswered, *(scanned.unanswered if scanned else [])]]
+
+
+def read_plan(client: Client, asked: Asked) -> Mapping[str, Any]:
+    """The plan of a reset; without a target only the form."""
+    query = asked.query
+    group, topic = query.needed("name"), query.text("topic")
+    to = query.text("to")
+    shown = {"group": group, "topic": topic, "to": to, "value": query.text("value"), "targets": TARGETS}
+    if not to:
+        return shown | {"plan": None, "state": describe_group(client, group).state}
+    rows = reset_plan(client, group, target_of(query), topic)
+    return shown | {"plan": rows, "state": describe_group(client, group).state, "sent": plan_text(rows)}
+
+
+def target_of(query: Query) -> ResetTo:
+    """The target that an address names."""
+    to = query.choice("to", TARGETS)
+    if to in ("earliest", "latest", "current"):
+        return ResetTo(earliest=to == "earliest", latest=to == "latest", current=to == "current")
+    value = query.optional_number("value", -(2**62), 2**62)
+    if value is None or (value < 0 and to != "shift"):
+        raise BadQuery(f"to={to} needs value=…, a whole number")
+    if to == "offset":
+        return ResetTo(offset=value)
+    return ResetTo(timestamp_ms=value) if to == "timestamp_ms" else ResetTo(shift=value)
+
+
+def plan_text(rows: list[ResetRow]) -> str:
+    """A plan as a form carries it."""
+    return json.dumps([[one.topic, one.partition, one.current, one.target] for one in rows], separators=(",", ":"))
+
+
+def plan_of(text: str) -> list[ResetRow]:
+    """The plan that a form carried. Raises BadQuery."""
+    try:
+        rows = [ResetRow(topic, partition, current, target) for topic, partition, current, target in json.loads(text)]
+    except (ValueError, TypeError, RecursionError):
+        raise BadQuery("the form has no plan") from None
+    for one in rows:
+        numbers = (one.partition, one.target, 0 if one.current is None else one.current)
+        if not isinstance(one.topic, str) or not all(type(each) is int and 0 <= each < 2**63 for each in numbers):
+            raise BadQuery("the form has no plan")
+    return rows
+
+
+def act_reset(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+    """Commit the plan that was shown."""
+    query = asked.query
+    group = query.needed("name")
+    plan = changes.reset_offsets(client, permit, group, plan_of(query.long("plan", LONGEST_PLAN)), query.text("typed"))
+    moved = [f"{one.topic}-{one.partition}: {one.current} → {one.target}" for one in plan]
+    return {
+        "what": group,
+        "error": None,
+        "warning": None,
+        "said": [f"{len(plan)} offsets are committed.", *moved[:100]],
+    }
+
+
+GROUPS: Final = Page("/groups", "Groups", read_all)
+GROUP: Final = Page("/groups/one", "Group", read_one, live=True)
+RESET: Final = Page("/groups/reset", "Reset offsets", read_plan)
+APPLY: Final = Action("/groups/apply", "Reset offsets", act_reset, "done.html")

@@ -1,0 +1,131 @@
+"""Groups with the two lags, moving their offsets, topics in pages, producers."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName
+from oncelog.client.blocking import Client, Committed, FetchSettings
+from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
+from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
+from oncelog.console.page import Asked
+from oncelog.console.pages.topics import read_all
+from oncelog.console.query import Query
+from oncelog.console.settings import Settings
+from oncelog.testing.broker import Broker
+from tests.interop.admin.lab import ByHand, at
+from tests.unit.console.visits import token_of
+
+pytestmark = pytest.mark.slow
+RESET = "reset-offsets"
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def held_group(broker: Broker, topic: str, group: str) -> None:
+    """Two committed records with their marker, three that are open, and a group at offset 1."""
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic(topic, partitions=1, replication_factor=1))
+        client.topic(topic)
+        done = ByHand(client, f"{topic}-done")
+        done.begin(at(topic), at(topic))
+        done.end()
+        held = ByHand(client, f"{topic}-held", timeout_ms=900_000)
+        held.begin(at(topic), at(topic), at(topic))
+        commit_offsets(client, group, {at(topic): Committed(1)})
+
+
+def test_a_groups_lag_is_what_a_reader_of_committed_records_reads(broker: Broker, reader: TestClient) -> None:
+    held_group(broker, "stock", HOSTILE)
+    found = reader.get("/groups/one.json", params={"name": HOSTILE}).json()
+    (row,) = found["partitions"]["rows"]
+    with Client(broker.bootstrap_servers) as client:
+        end = client.list_offsets({at("stock"): -1})[at("stock")].offset
+        stable = client.list_offsets({at("stock"): -1}, read_committed=True)[at("stock")].offset
+        fetched = client.fetch(
+            {at("stock"): 1}, until={at("stock"): stable}, settings=FetchSettings(read_committed=True)
+        )
+        read = [record.offset for one in fetched for record in read_fetched(one, read_committed=True)]
+    assert (row["committed"], row["last_stable_offset"], row["log_end"]) == (1, stable, end)
+    assert (row["readable"], row["lag"]) == (stable - 1, end - 1)
+    assert read == [1], "the marker is an offset, not a record"
+    assert row["held_by"]["transactional_id"] == "stock-held"
+    page = reader.get("/groups/one", params={"name": HOSTILE}).text
+    assert "<img" not in page
+    assert "stock-held" in page
+    assert "<img" not in reader.get("/groups").text
+    assert [one["group"] for one in reader.get("/groups.json?filter=ONERROR").json()["groups"]["rows"]] == [HOSTILE]
+    assert reader.get("/groups/one?name=nobody").status_code == 404
+
+
+def test_offsets_are_moved_as_planned_or_not_at_all(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
+    held_group(broker, "parcels", "parcel-desk")
+    path = "/groups/reset?name=parcel-desk&to=shift&value=%2B1"
+    assert changer.get(path).status_code == 400
+    path = "/groups/reset?name=parcel-desk&to=earliest"
+    plan = changer.get(path.replace("/reset", "/reset.json")).json()
+    assert plan["plan"] == [{"topic": "parcels", "partition": 0, "current": 1, "target": 0}]
+    assert "would be" in changer.get(path).text
+    form = {"token": token_of(changer, path), "name": "parcel-desk", "typed": "parcel-desk", "plan": plan["sent"]}
+    for wrong in ({"typed": "desk"}, {"plan": '[["parcels",0,7,0]]'}, {"plan": "[[]]"}, {"plan": '[["p",0,1,-5]]'}):
+        assert changer.post("/groups/apply", data=form | wrong).status_code in (400, 409), wrong
+    assert not (tmp_path / "audit").read_text()
+    assert changer.post("/groups/apply", data=form).status_code == 200
+    with Client(broker.bootstrap_servers) as client:
+        assert committed_offsets(client, "parcel-desk")[at("parcels")].offset == 0
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert [(one["action"], one["outcome"]) for one in lines] == [
+        ("reset-offsets", "sending"),
+        ("reset-offsets", "done"),
+    ]
+    assert changer.post("/groups/apply", data=form).status_code == 409, "the plan is of before"
+
+
+def test_a_topic_and_its_producers(broker: Broker, reader: TestClient) -> None:
+    held_group(broker, "boxes", "box-desk")
+    rows = reader.get("/topics.json?filter=BOX").json()["topics"]["rows"]
+    assert [(one["name"], one["partitions"]) for one in rows] == [("boxes", 1)]
+    assert rows[0]["size_bytes"] > 0
+    one = reader.get("/topics/one.json?name=boxes").json()
+    (partition,) = one["partitions"]["rows"]
+    assert (partition["last_stable_offset"] < partition["latest"], partition["earliest"]) == (True, 0)
+    assert "held" in reader.get("/topics/one?name=boxes&all_configs=1").text
+    assert reader.get("/topics/one?name=nothing").status_code == 404
+    producers = reader.get("/producers.json?topic=boxes&open=1").json()["producers"]["rows"]
+    assert [(each["transactional_id"], each["start_offset"]) for each in producers] == [("boxes-held", 3)]
+    assert "boxes-held" in reader.get("/producers?topic=boxes&partition=0").text
+    assert "boxes" in reader.get("/topics?internal=1").text
+
+
+class ManyTopics(Client):
+    """A cluster of ten thousand topics as its metadata has them."""
+
+    def metadata(self, topics: object = None, *, create: bool = False) -> dict[TopicName, TopicInfo]:
+        partition = PartitionInfo(0, BrokerId(1), LeaderEpoch(0), (1,), (1,), ())
+        names = [TopicName(f"topic-{number:05}") for number in range(10_000)]
+        return {name: TopicInfo(name, NO_TOPIC_ID, {0: partition}) for name in names}
+
+
+def test_ten_thousand_topics_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.console.pages.topics._sizes", lambda client, names: ([], []))
+    client = ManyTopics("127.0.0.1:9")
+    began = time.process_time()
+    found = read_all(client, Asked(Query({"page": "3", "filter": "topic"}), Settings("x")))["topics"]
+    assert time.process_time() - began < 1
+    assert (len(found["rows"]), found["pages"], found["rows"][0]["name"]) == (100, 100, "topic-00200")
+    last = read_all(client, Asked(Query({"page": "999999"}), Settings("x")))["topics"]
+    assert last["page"] == 100
+
+
+def test_pages_link_to_themselves_as_json(broker: Broker, reader: TestClient) -> None:
+    for path in ("/overview", "/transactions?verdict=live", "/groups", "/topics?page=1", "/producers", "/explain"):
+        found = re.search(r'<a href="([^"]+)">this page as JSON', reader.get(path).text)
+        assert found is not None, path
+        assert reader.get(found[1]).json() is not None
