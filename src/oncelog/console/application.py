@@ -30,6 +30,7 @@ from oncelog.console.query import BadQuery, Query
 from oncelog.console.refusals import Refusals
 from oncelog.console.rendering import environment
 from oncelog.console.settings import Settings
+from oncelog.console.streams import Streams, searching, tailing
 
 CHANGE_PATIENCE_S: Final = 90.0
 """A change waits longer than a page: markers have to be written, and its outcome is worth knowing."""
@@ -69,6 +70,7 @@ class Console:
             bootstrap=settings.bootstrap,
             command_options=settings.command_options,
         )
+        self.streams = Streams(self.cluster, self.templates)
         self.refusals = Refusals(self.templates, audit)
         self.changes = Changes(audit)
 
@@ -76,7 +78,7 @@ class Console:
         """The endpoint of a page, for both of its paths."""
 
         async def endpoint(request: Request) -> Response:
-            asked = Asked(Query(request.query_params), self.settings)
+            asked = Asked(Query(request.query_params), self.settings, request.url.path.endswith(".json"))
             return await self._answered(
                 request, page.template, page.title, page.live, lambda client: page.read(client, asked), None
             )
@@ -165,12 +167,15 @@ def application(settings: Settings, connect: Callable[[], Client] | None = None)
     routes: list[BaseRoute] = [Route("/", _front), Route("/health.json", _alive)]
     for page in PAGES:
         routes += [Route(page.path + ending, console.page(page), methods=["GET"]) for ending in ("", ".json")]
+    routes.append(Route("/messages/search-events", console.streams.endpoint(searching), methods=["GET"]))
+    routes.append(Route("/messages/tail-events", console.streams.endpoint(tailing), methods=["GET"]))
     routes += [Route(action.path, console.action(action), methods=["POST"]) for action in ACTIONS]
     routes.append(Mount("/static", StaticFiles(directory=_STATIC)))
 
     @contextlib.asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
         yield
+        console.streams.close()
         console.cluster.close()
 
     return Starlette(

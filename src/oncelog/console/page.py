@@ -19,6 +19,7 @@ class Asked:
 
     query: Query
     settings: Settings
+    as_json: bool = False
 
 
 Read = Callable[[Client, Asked], Mapping[str, Any]]

@@ -7,6 +7,7 @@ from typing import Final
 from oncelog.console.page import Action, Page
 from oncelog.console.pages.explain import EXPLAIN
 from oncelog.console.pages.groups import APPLY, GROUP, GROUPS, RESET
+from oncelog.console.pages.messages import MESSAGE, MESSAGES, SEARCH, TAIL
 from oncelog.console.pages.overview import OVERVIEW
 from oncelog.console.pages.producers import PRODUCERS
 from oncelog.console.pages.topics import TOPIC, TOPICS
@@ -18,12 +19,16 @@ PAGES: Final[tuple[Page, ...]] = (
     EXPLAIN,
     GROUPS,
     TOPICS,
+    MESSAGES,
     PRODUCERS,
     TRANSACTION,
     TRANSACTIONAL_ID,
     GROUP,
     RESET,
     TOPIC,
+    MESSAGE,
+    SEARCH,
+    TAIL,
 )
 """Those with a path of one part are in the navigation."""
 ACTIONS: Final[tuple[Action, ...]] = (ABORT, TERMINATE, APPLY)

@@ -39,3 +39,9 @@ document.addEventListener("keydown", (event) => {
     }
   }
 });
+document.addEventListener("htmx:sseMessage", () => {
+  const rows = document.querySelector("#hits[data-most]");
+  while (rows && rows.children.length > Number(rows.dataset.most)) {
+    rows.lastElementChild.remove();
+  }
+});

@@ -1,0 +1,184 @@
+"""Records of a partition as they lie in its log, each with what became of its transaction.
+
+Below the last stable offset the leader says which transactions were aborted (Fetch, read_committed), and
+``client.machine.consumed_records`` sorts the batches by it. Above it nothing is decided by that answer: a batch is open
+if its producer has a transaction open there (DescribeProducers); else its marker is looked for further on.
+
+The rule: no state is guessed. A transaction whose marker is not within what was read is ``ended``, and said to be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
+from oncelog.admin.transactions.producers import describe_producers
+from oncelog.base.ids import TopicPartition
+from oncelog.base.units import MIB
+from oncelog.client.blocking.client import EARLIEST, Client
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.consumed_records import visible_batches
+from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
+from oncelog.records.control import ControlType, control_type
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.record import Headers, Record, read_records
+
+LARGEST_BATCH: Final = 128 * MIB
+"""A batch that decompresses to more is not read, and said to be so."""
+LOOK_AHEAD_BYTES: Final = 8 * MIB
+"""So far behind the last record shown the markers of its transactions are looked for."""
+PLAIN: Final = "plain"
+COMMITTED: Final = "committed"
+ABORTED: Final = "aborted"
+OPEN: Final = "open"
+ENDED: Final = "ended"
+MARKER: Final = "marker"
+UNREADABLE: Final = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record, or what stands in its place. ``state``: plain (no transaction), committed, aborted, open, ended (its
+    outcome lies further on than was read), marker, unreadable. ``note`` says more of the last two."""
+
+    offset: int
+    timestamp_ms: int
+    is_append_time: bool
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    state: str
+    batch: BatchHeader
+    note: str = ""
+
+    @property
+    def sequence(self) -> int | None:
+        """The sequence of the record, None where its producer numbers none."""
+        return None if self.batch.base_sequence < 0 else self.batch.base_sequence + self.offset - self.batch.base_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Records from ``start`` on. ``next_offset`` is where the next slice begins."""
+
+    records: list[StoredRecord]
+    start: int
+    next_offset: int
+    log_start: int
+    bounds: Bounds
+
+
+def bounds_and_start(client: Client, where: TopicPartition) -> tuple[Bounds, int]:
+    """The bounds of a partition and its first offset. Raises UnknownTopic, BrokerRefused, ClientError."""
+    client.leader(where)
+    found, unanswered = bounds_of(client, [where])
+    if where not in found:
+        raise ClientError(str(unanswered[0]) if unanswered else f"no offsets of {where}")
+    return found[where], client.list_offsets({where: EARLIEST})[where].offset
+
+
+def read_slice(client: Client, where: TopicPartition, start: int, count: int) -> Slice:
+    """Up to ``count`` records from ``start``, which is moved into the log. Raises ClientError."""
+    bounds, log_start = bounds_and_start(client, where)
+    position = start = max(log_start, min(start, bounds.end_offset))
+    records: list[StoredRecord] = []
+    for until, decided in ((bounds.last_stable_offset, True), (bounds.end_offset, False)):
+        if len(records) > count or position >= until:
+            continue
+        for fetched in _fetch(client, where, position, until, decided):
+            _take(fetched, _decided(fetched) if decided else {}, records, count + 1)
+            position = fetched.next_offset
+            if len(records) > count:
+                break
+    if len(records) > count:
+        position = records[count].offset
+        del records[count:]
+    if any(one.state == ENDED for one in records):
+        records = _with_outcomes(client, where, records, bounds.end_offset)
+    return Slice(records, start, position, log_start, bounds)
+
+
+def _fetch(client: Client, where: TopicPartition, position: int, until: int, committed: bool) -> Iterator[Fetched]:
+    settings = FetchSettings(max_wait_ms=100, max_bytes=4 * MIB, partition_max_bytes=MIB, read_committed=committed)
+    for fetched in client.fetch({where: position}, until={where: until}, settings=settings):
+        if fetched.error_code:
+            raise BrokerRefused(fetched.error_code, f"records of {where} from offset {position}")
+        yield fetched
+
+
+def _take(fetched: Fetched, states: Mapping[int, str], records: list[StoredRecord], most: int) -> None:
+    """Add the records of an answer, until there are ``most``: of a large batch no more than that is unpacked."""
+    for at, header in iter_headers(fetched.records):
+        for one in _records(fetched, at, header, states):
+            if one.offset >= fetched.position or (one.state == UNREADABLE and header.next_offset > fetched.position):
+                records.append(one)
+                if len(records) >= most:
+                    return
+
+
+def _decided(fetched: Fetched) -> dict[int, str]:
+    """The outcome of each transactional batch of an answer, by its position in it."""
+    visible = {at for at, _ in visible_batches(fetched, read_committed=True)}
+    return {at: COMMITTED if at in visible else ABORTED for at, _ in iter_headers(fetched.records)}
+
+
+def _records(fetched: Fetched, at: int, header: BatchHeader, states: Mapping[int, str]) -> Iterator[StoredRecord]:
+    """The records of a batch; one row in the place of a batch that cannot be read."""
+    state = states.get(at, ENDED) if header.is_transactional else PLAIN
+    try:
+        if not crc_matches(fetched.records, at, header):
+            raise CorruptBatch("its checksum is wrong")
+        for one in read_records(fetched.records, at, header, LARGEST_BATCH):
+            if header.is_control:
+                yield _stored(one, header, MARKER, _marker(one))
+            else:
+                yield _stored(one, header, state)
+    except CorruptBatch as error:
+        yield StoredRecord(
+            header.base_offset, header.max_timestamp, False, None, None, (), UNREADABLE, header, str(error)
+        )
+
+
+def _stored(one: Record, header: BatchHeader, state: str, note: str = "") -> StoredRecord:
+    append_time = header.is_log_append_time
+    return StoredRecord(one.offset, one.timestamp, append_time, one.key, one.value, one.headers, state, header, note)
+
+
+def _marker(one: Record) -> str:
+    kind = control_type(one.key)
+    return kind.name.lower().replace("_", " ") if kind is not ControlType.UNKNOWN else "of an unknown type"
+
+
+def _with_outcomes(
+    client: Client, where: TopicPartition, records: list[StoredRecord], end_offset: int
+) -> list[StoredRecord]:
+    """Records above the last stable offset with the state that leader and markers give them."""
+    found = describe_producers(client, [where], open_only=True)
+    opened = {(one.producer_id): one.start_offset for one in found.rows}
+    waiting = {one.batch.producer_id for one in records if one.state == ENDED}
+    markers: dict[int, list[tuple[int, str]]] = {}
+    read = 0
+    first = min(one.batch.base_offset for one in records if one.state == ENDED)
+    for fetched in _fetch(client, where, first, end_offset, committed=False):
+        for at, header in iter_headers(fetched.records):
+            if header.is_control and header.producer_id in waiting:
+                kind = control_type(next(iter(read_records(fetched.records, at, header, LARGEST_BATCH))).key)
+                outcome = {ControlType.COMMIT: COMMITTED, ControlType.ABORT: ABORTED}.get(kind)
+                if outcome is not None:
+                    markers.setdefault(header.producer_id, []).append((header.base_offset, outcome))
+        read += len(fetched.records)
+        if read > LOOK_AHEAD_BYTES:
+            break
+    return [replace(one, state=_outcome(one, opened, markers)) if one.state == ENDED else one for one in records]
+
+
+def _outcome(one: StoredRecord, opened: Mapping[int, int | None], markers: Mapping[int, list[tuple[int, str]]]) -> str:
+    """The first marker of its producer behind a record; without one it is open if its leader says so."""
+    for offset, outcome in markers.get(one.batch.producer_id, []):
+        if offset > one.offset:
+            return outcome
+    begins = opened.get(one.batch.producer_id)
+    return OPEN if begins is not None and one.offset >= begins else ENDED

@@ -1,0 +1,230 @@
+"""Messages: states as a reader of committed records finds them, hostile bytes, searches that tell how far."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from oncelog.admin.topics import NewTopic, create_topic, delete_records
+from oncelog.client.blocking import Client, FetchSettings
+from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.console.decoding import decoded
+from oncelog.console.query import Query
+from oncelog.console.record_states import read_slice
+from oncelog.console.rendering import shown
+from oncelog.console.search import Hit, Progress, Wanted, search
+from oncelog.console.streams import tailing
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Headers, Record
+from oncelog.testing.broker import Broker
+from tests.interop.admin.lab import ByHand, at
+from tests.unit.console.visits import visiting
+
+pytestmark = pytest.mark.slow
+SCRIPT = b"<script>alert('x')</script>"
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[Client]:
+    with Client(broker.bootstrap_servers) as made:
+        yield made
+
+
+def make(client: Client, topic: str) -> None:
+    create_topic(client, NewTopic(topic, partitions=1, replication_factor=1))
+    client.topic(topic)
+
+
+def write(client: Client, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()) -> int:
+    produced = client.produce(at(topic), build_batch([Record(0, int(time.time() * 1000), key, value, headers)]))
+    assert produced is not None
+    return produced.base_offset
+
+
+def mixed(client: Client, topic: str) -> None:
+    """Offsets: 0 plain; 1 committed, 2 its marker; 3 aborted, 4 its marker; 5 open; 6 plain; 7 committed, 8 its marker;
+    9 aborted, 10 its marker; 11 open."""
+    make(client, topic)
+    write(client, topic, b"plain")
+    one, two = ByHand(client, f"{topic}-1"), ByHand(client, f"{topic}-2", timeout_ms=900_000)
+    one.begin(at(topic))
+    one.end()
+    one.restart()
+    one.begin(at(topic))
+    one.end(commit=False)
+    two.begin(at(topic))
+    write(client, topic, b"between")
+    for commit in (True, False):
+        one.restart()
+        one.begin(at(topic))
+        one.end(commit=commit)
+    two.write(at(topic))
+
+
+ENDS = ["committed", "marker", "aborted", "marker", "open"]
+STATES = ["plain", *ENDS, "plain", *ENDS]
+
+
+def test_states_are_those_that_a_reader_of_committed_records_finds(client: Client, reader: TestClient) -> None:
+    mixed(client, "mixed")
+    found = reader.get("/messages.json?topic=mixed&from=first").json()["slice"]
+    assert [(one["offset"], one["state"]) for one in found["records"]] == list(enumerate(STATES))
+    assert (found["last_stable_offset"], found["end_offset"], found["next_offset"]) == (5, 12, 12)
+    assert [one["note"] for one in found["records"] if one["state"] == "marker"] == ["commit", "abort"] * 2
+    fetched = client.fetch({at("mixed"): 0}, until={at("mixed"): 5}, settings=FetchSettings(read_committed=True))
+    read = [one.offset for each in fetched for one in read_fetched(each, read_committed=True)]
+    assert read == [one["offset"] for one in found["records"][:5] if one["state"] in ("plain", "committed")]
+    row = found["records"][11]
+    assert (row["sequence"], row["producer_epoch"], row["batch"]["base_offset"]) == (1, 0, 11)
+    page = reader.get("/messages?topic=mixed&from=first").text
+    assert [word in page for word in ("aborted", "committed", "marker", "held")] == [True] * 4
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_slices_follow_each_other_without_gaps(client: Client, broker: Broker, count: int) -> None:
+    topic = f"sliced-{count}"
+    mixed(client, topic)
+    offset, states = 0, []
+    while offset < 12:
+        found = read_slice(client, at(topic), offset, count)
+        assert len(found.records) <= count
+        states += [one.state for one in found.records]
+        assert found.next_offset > offset
+        offset = found.next_offset
+    assert states == STATES
+
+
+def test_places_to_begin_at(client: Client, reader: TestClient) -> None:
+    mixed(client, "places")
+
+    def first(start: str) -> int:
+        found = reader.get("/messages.json", params={"topic": "places", "from": start, "count": 2}).json()
+        return int(found["slice"]["records"][0]["offset"])
+
+    assert [first(one) for one in ("first", "stable", "end", "", "7", "2001-01-01", "1999-01-01T10:00+02:00")] == [
+        0,
+        5,
+        10,
+        10,
+        7,
+        0,
+        0,
+    ]
+    assert reader.get("/messages?topic=places&from=2999-01-01").status_code == 200
+    delete_records(client, {at("places"): 3})
+    assert first("0") == 3
+    assert reader.get("/messages?topic=places&from=soon").status_code == 400
+    assert reader.get("/messages?topic=places&partition=7").status_code == 404
+    assert reader.get("/messages?topic=nowhere").status_code == 404
+    assert reader.get("/messages").status_code == 200
+    assert reader.get("/messages/one?topic=places&offset=1").status_code == 400
+
+
+def test_hostile_bytes_are_shown_and_do_nothing(client: Client, reader: TestClient) -> None:
+    make(client, "hostile")
+    bidi = "\u202eevil\u2066\x00\x1b[31m\r\n".encode()
+    write(client, "hostile", SCRIPT, SCRIPT, ((SCRIPT.decode(), SCRIPT), ("\u202e\x00", None)))
+    write(client, "hostile", bidi, b"\xff\x00")
+    write(client, "hostile", None, b"")
+    write(client, "hostile", b"x" * 900_000, b'{"a": [1, "\\u202e"]}')
+    paths = ["/messages?topic=hostile&from=first", *(f"/messages/one?topic=hostile&offset={n}" for n in range(4))]
+    paths += [f"/messages?topic=hostile&value_format={form}&key_format={form}" for form in ("hex", "text", "integer")]
+    for path in paths:
+        text = reader.get(path).text
+        assert "<script>alert" not in text, path
+        assert not re.search("[\x00\x1b\u202e\u2066]", text), path
+    events = reader.get("/messages/search-events?topic=hostile&q=script").text
+    assert "<script>alert" not in events
+    assert "\r" not in events
+    cut = reader.get("/messages.json?topic=hostile&from=3").json()["slice"]["records"][0]
+    assert (cut["value"]["cut"], cut["value"]["size_bytes"], cut["key"]["format"]) == (True, 900_000, "json")
+    assert len(cut["value"]["text"]) == 2000
+    assert "load all" in reader.get("/messages?topic=hostile&from=3").text
+    whole = reader.get("/messages/one.json?topic=hostile&offset=3").json()
+    assert base64.b64decode(whole["value_base64"]) == b"x" * 900_000
+    assert "Value (null" in reader.get("/messages/one?topic=hostile&offset=2").text
+
+
+def test_a_search_says_nothing_found_only_when_all_was_read(client: Client, reader: TestClient) -> None:
+    make(client, "haystack")
+    for number in range(30):
+        write(client, "haystack", b"hay %d" % number, b"key-%d" % number, (("where", b"header-%d" % number),))
+    for place, q, hits in (
+        ("anywhere", "hay 7", 1),
+        ("value", "hay 1", 11),
+        ("key", "key-29", 1),
+        ("header", "header-3", 1),
+        ("header", "where", 30),
+        ("key", "hay", 0),
+        ("anywhere", "needle", 0),
+    ):
+        found = reader.get("/messages/search.json", params={"topic": "haystack", "q": q, "place": place}).json()
+        assert (len(found["hits"]), found["progress"]["complete"]) == (hits, True), (place, q)
+    events = reader.get("/messages/search-events?topic=haystack&q=needle").text
+    assert "Nothing found: everything was read." in events
+    assert events.endswith("event: done\ndata: \n\n")
+    assert events.count("event: hit") == 0
+    assert reader.get("/messages/search-events?topic=haystack&q=hay").text.count("event: hit") == 30
+    assert "does not exist" in reader.get("/messages/search-events?topic=nothing&q=x").text
+    assert "sse-connect" in reader.get("/messages/search?topic=haystack&q=x").text
+    assert "sse-connect" not in reader.get("/messages/search").text
+    assert reader.get("/messages/search.json?topic=haystack&q=x&partition=9").status_code == 400
+
+
+def test_a_search_that_is_stopped_says_where_it_was(client: Client) -> None:
+    make(client, "stopped")
+    for _ in range(3):
+        write(client, "stopped", b"hay")
+    where = at("stopped")
+    steps = list(search(client, Wanted(b"x"), {where: 0}, {where: 3}, lambda: True))
+    assert steps == [Progress(0, 3, {where: 0}, 0, complete=False)]
+    for _ in range(250):
+        write(client, "stopped", b"many")
+    steps = list(search(client, Wanted(b"many"), {where: 0}, {where: 253}, lambda: False))
+    last = steps[-1]
+    assert isinstance(last, Progress)
+    assert (last.hits, last.complete) == (200, False)
+    assert dict(last.positions) == {where: 203}
+    assert sum(isinstance(one, Hit) for one in steps) == 200
+
+
+def test_a_tail_shows_what_is_written_from_now_on(client: Client, broker: Broker, reader: TestClient) -> None:
+    make(client, "tailed")
+    write(client, "tailed", b"before")
+    assert "sse-connect" in reader.get("/messages/tail?topic=tailed").text
+    ended = False
+    with Client(broker.bootstrap_servers) as own:
+        events = tailing(own, Query({"topic": "tailed"}), lambda: ended)
+        assert next(events).name == "state"
+        write(client, "tailed", b"after")
+        hit = next(events)
+        assert (hit.name, hit.values["hit"]["value"].text) == ("hit", "after")
+        ended = True
+        assert list(events) == []
+
+
+def test_streams_are_limited_and_say_when_the_cluster_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with visiting("127.0.0.1:9") as visitor:
+        assert "event: failed" in visitor.get("/messages/search-events?topic=t&q=x").text
+        assert "lacks q=" in visitor.get("/messages/search-events?topic=t").text
+        monkeypatch.setattr("oncelog.console.streams.MOST_STREAMS", 0)
+        assert "run already" in visitor.get("/messages/search-events?topic=t&q=x").text
+
+
+def test_bytes_as_text() -> None:
+    assert decoded(None).text is None
+    assert decoded(b"12").format == "text"
+    assert decoded(b"12", "json").format == "json"
+    assert decoded(b'{"b":1}').text == '{\n  "b": 1\n}'
+    assert decoded(b"\xff\x01").text == "ff 01"
+    assert decoded(b"\xff\xff\xff\xfe", "integer").text == "-2"
+    assert decoded(b"abc", "integer").format == "hex"
+    assert decoded("é".encode() * 2000, most=1001).text == "é" * 500
+    assert decoded(b"[" * 100_000, most=200_000).format == "text"
+    assert shown("a\x00b\u202e\u00a0c") == "a␀b\\u202e c"
+    assert shown("a\nb", keep_lines=True) == "a\nb"
