@@ -200,7 +200,7 @@ CLIENTS: Final = (
         "client-shows-aborted",
         "the client does not filter aborted records",
         client_reading,
-        "_visible",
+        "visible_batches",
         _aborted_shown,
     ),
     Mutant(

@@ -48,7 +48,7 @@ class BodyMachine(ProducerMachine):
         """Queue one batch."""
         self._batches += 1
         size = len(body.data)
-        batch = PendingBatch(partition, self._batches, now, records=_Encoded(body), size_bytes=size)
+        batch = PendingBatch(partition, self._batches, now, records=_Encoded(body), size_bytes=size, count=body.records)
         self._partitions.setdefault(partition, _Partition()).queue.append(batch)
         self.buffered_bytes += size
 
