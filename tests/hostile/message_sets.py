@@ -42,10 +42,9 @@ def read(data: bytes) -> None:
 def _read(data: bytes) -> None:
     for _ in _until_cut(deep(data, Limits(DECOMPRESSED_MAX, 3))):
         pass
-    entries = list(_until_cut(shallow(data)))
-    if not entries:
+    batch = _done(up_converted(data, _until_cut(shallow(data)), DECOMPRESSED_MAX))
+    if batch is None:
         return
-    batch = _done(up_converted(data, entries, DECOMPRESSED_MAX))
     header = read_header(batch)
     records = list(read_records(batch, 0, header, DECOMPRESSED_MAX))
     again = _done(

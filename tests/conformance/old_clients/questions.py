@@ -1,4 +1,4 @@
-"""What old clients ask of a broker, in order: the same of Apache Kafka 3.9.1 and of ours."""
+"""The questions of old clients to a broker, in order: the same to Apache Kafka 3.9.1 and to ours."""
 
 from __future__ import annotations
 

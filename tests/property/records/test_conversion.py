@@ -56,7 +56,8 @@ def test_a_set_becomes_a_batch_of_the_same_records(
         for index, (each, key, value) in enumerate(given_out)
     ]
     data = write(messages, magic, codec)
-    batch = done(up_converted(data, list(shallow(data)), MAX_BYTES))
+    batch = done(up_converted(data, shallow(data), MAX_BYTES, log_append_time=by_broker))
+    assert batch is not None
     header = read_header(batch)
     assert crc_matches(batch, 0, header)
     assert header.size_bytes == len(batch)

@@ -33,7 +33,7 @@ OWN_KEYS: Final = (
         BOOLEAN,
         "false",
         documentation=(
-            "Whether clients of Apache Kafka 0.8 to 1.0 are served too: Produce 0 to 2, Fetch 0 to 3, ListOffsets 0, "
+            "Serves clients of Apache Kafka 0.8 to 1.0 too: Produce 0 to 2, Fetch 0 to 3, ListOffsets 0, "
             "OffsetCommit 0 and 1, OffsetFetch 0. Their messages are converted, which costs time for each record."
         ),
     ),

@@ -44,6 +44,8 @@ MOST_BYTES: Final = 4 * MIB
 """Bytes of messages in an answer; a single message may be larger."""
 LEAST_BYTES: Final = 32 * KIB
 """A partition's share of them, however many there are."""
+LEAST_LEFT_BYTES: Final = KIB
+"""With less than that left no other partition is looked at."""
 LEAST_ENTRY_BYTES: Final = LOG_OVERHEAD + MIN_SIZES[MAGIC_V0]
 _TIMESTAMPS_SINCE: Final = 2
 _WHOLE_FIRST_SINCE: Final = 3
@@ -59,7 +61,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         found = _found(request, response)
         if not found:
             return response
-        results: list[Result] = yield Offload(_convert(found, request, context))
+        results: list[Result] = yield Offload(_convert(found, _limits(request, context)))
         has_news = _take_over(found, results) or _has_errors(response)
         request.max_wait_ms = max(0, deadline_ms - context.now_ms)
         if has_news or not request.max_wait_ms:
@@ -140,26 +142,46 @@ def _has_errors(response: FetchResponse) -> bool:
     return any(each.error_code for topic in response.responses for each in topic.partitions)
 
 
-def _convert(found: _Found, request: FetchRequest, context: Context) -> Generator[None, None, list[Result]]:
+class _Limits(NamedTuple):
+    """The format of an answer, and its bounds."""
+
+    magic: int
+    max_bytes: int
+    max_decompressed_bytes: int
+    whole_first: bool
+    """A first message that is larger than its client allows is given whole."""
+    turn: int
+    """Whose turn it is to be the first, counted on and on."""
+
+
+def _limits(request: FetchRequest, context: Context) -> _Limits:
+    return _Limits(
+        MAGIC_V1 if context.version >= _TIMESTAMPS_SINCE else MAGIC_V0,
+        min(MOST_BYTES, request.max_bytes),
+        int(context.cluster.config.get("oncelog.decompressed.max.bytes")),
+        context.version >= _WHOLE_FIRST_SINCE,
+        context.now_ms,
+    )
+
+
+def _convert(found: _Found, limits: _Limits) -> Generator[None, None, list[Result]]:
     """For the worker: all partitions, one after the other. Another one is the first each time, for what does not fit
     behind others: these clients ask for their partitions in the same order for ever."""
-    magic = MAGIC_V1 if context.version >= _TIMESTAMPS_SINCE else MAGIC_V0
-    most = int(context.cluster.config.get("oncelog.decompressed.max.bytes"))
-    left = min(MOST_BYTES, request.max_bytes)
+    left = limits.max_bytes
     share = max(LEAST_BYTES, left // len(found))
     results = [Result(b"", asked.fetch_offset) for asked, _answer in found]
-    is_first, begin = True, context.now_ms % len(found)
+    is_first, begin = True, limits.turn % len(found)
     for index in (*range(begin, len(found)), *range(begin)):
         asked, answer = found[index]
         room = min(asked.partition_max_bytes, share, left)
-        if room < LEAST_ENTRY_BYTES and not is_first:
+        if left < LEAST_LEFT_BYTES and not is_first:
             continue
-        conversion = _Conversion(asked.fetch_offset, magic, most)
+        conversion = _Conversion(asked.fetch_offset, limits.magic, limits.max_decompressed_bytes)
         result = yield from conversion.run(_ranges(answer), room)
         if len(result.messages) > room:
             if not is_first:
                 continue
-            if len(result.messages) > asked.partition_max_bytes and context.version < _WHOLE_FIRST_SINCE:
+            if len(result.messages) > asked.partition_max_bytes and not limits.whole_first:
                 result = result._replace(messages=result.messages[: asked.partition_max_bytes])
         results[index] = result
         left = max(0, left - len(result.messages))

@@ -10,7 +10,8 @@ Sets that may be large are converted by a worker.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import contextlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -21,7 +22,7 @@ from oncelog.handlers.support.waits import Offload, Steps
 from oncelog.records.batch import MAGIC, magic_at
 from oncelog.records.errors import CorruptBatch, InvalidSet, TooMuchOutput, TruncatedBatch, UnsupportedMagic
 from oncelog.records.message_set.conversion import up_converted
-from oncelog.records.message_set.entry import LOG_OVERHEAD, Entry, ensure_crc, shallow
+from oncelog.records.message_set.entry import LOG_OVERHEAD, Entry, shallow
 from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
@@ -42,35 +43,36 @@ class _TooLarge(Exception):
 
 
 class _Set(NamedTuple):
-    """A message set that is to become a batch."""
+    """A message set that is to become a batch, and the limits of its topic."""
 
     each: PartitionAppend
-    entries: list[Entry]
+    max_message_bytes: int
+    max_decompressed_bytes: int
     log_append_time: bool
-    max_bytes: int
+
+
+Outcome = bytearray | ErrorCode | None
+"""The batch, or why there is none; None: there are no messages."""
 
 
 def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
     """Convert every partition's messages, then go on as with today's versions."""
     response = ProduceResponse()
-    appends, large, left = [], [], AT_ONCE_BYTES
-    for each in appends_of(request, response, context):
+    appends, sets = appends_of(request, response, context), []
+    for each in appends:
         found = _set_of(each, context)
-        if found is not None and not found.entries:
-            continue  # its answer says neither an error nor an offset
-        appends.append(each)
-        if found is None:
-            continue
-        batch = _converted_at_once(found, left)
-        if batch is None:
-            large.append(found)
+        if found is not None:
+            sets.append(found)
+    outcomes = _converted_at_once(sets)
+    if outcomes is None:
+        outcomes = yield Offload(_converted_each(sets))
+    for found, outcome in zip(sets, outcomes, strict=True):
+        if outcome is None:
+            appends.remove(found.each)  # its answer says neither an error nor an offset
+        elif isinstance(outcome, ErrorCode):
+            found.each.refuse(outcome)
         else:
-            left -= min(left, len(each.records))
-            _take_over(each, batch)
-    if large:
-        batches: list[bytearray | CorruptBatch] = yield Offload(_converted_each(large))
-        for found, batch in zip(large, batches, strict=True):
-            _take_over(found.each, batch)
+            found.each.replace_records(outcome)
     return (yield from append_and_answer(request, response, appends, context))
 
 
@@ -85,70 +87,68 @@ def _set_of(each: PartitionAppend, context: Context) -> _Set | None:
     if each.leader is None:
         return None
     log = each.leader.log
-    try:
-        entries = entries_of(each.records, log.config.max_message_bytes)
-    except (CorruptBatch, _TooLarge) as error:
-        each.refuse(_error_code(error))
-        return None
-    return _Set(each, entries, log.config.log_append_time, log.storage.max_decompressed_bytes)
+    config = log.config
+    return _Set(each, config.max_message_bytes, log.storage.max_decompressed_bytes, config.log_append_time)
 
 
-def _take_over(each: PartitionAppend, batch: bytearray | CorruptBatch) -> None:
-    if isinstance(batch, CorruptBatch):
-        each.refuse(_error_code(batch))
-    else:
-        each.replace_records(batch)
-
-
-def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, list[bytearray | CorruptBatch]]:
-    """For the worker: the batches, or why there is none."""
-    batches: list[bytearray | CorruptBatch] = []
-    for each in sets:
+def _converted_at_once(sets: Sequence[_Set]) -> Sequence[Outcome] | None:
+    """The outcomes; None where it may take long."""
+    left = AT_ONCE_BYTES
+    outcomes: list[Outcome] = []
+    for found in sets:
+        left -= len(found.each.records)
+        if left < 0:
+            return None
+        steps = _converted(found._replace(max_decompressed_bytes=left))
         try:
-            batches.append((yield from _converted(each, each.max_bytes)))
-        except CorruptBatch as error:
-            batches.append(error)
+            while True:
+                next(steps)
+        except StopIteration as end:
+            outcomes.append(end.value)
+        except TooMuchOutput:
+            return None
+    return outcomes
+
+
+def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, Sequence[Outcome]]:
+    """The outcomes, for the worker."""
+    outcomes: list[Outcome] = []
+    for found in sets:
+        try:
+            outcomes.append((yield from _converted(found)))
+        except TooMuchOutput:
+            outcomes.append(ErrorCode.MESSAGE_TOO_LARGE)
         yield
-    return batches
+    return outcomes
 
 
-def _converted(found: _Set, max_bytes: int) -> Generator[None, None, bytearray]:
-    return up_converted(found.each.records, found.entries, max_bytes, log_append_time=found.log_append_time)
-
-
-def _converted_at_once(found: _Set, left: int) -> bytearray | CorruptBatch | None:
-    """The batch, or why there is none; None where it may take long to find out."""
-    if len(found.each.records) > left:
-        return None
-    steps = _converted(found, left)
+def _converted(found: _Set) -> Generator[None, None, Outcome]:
+    """The outcome of one set, with pauses. Raises TooMuchOutput."""
+    records = found.each.records
+    entries = _entries(records, found.max_message_bytes)
     try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        batch: bytearray = end.value
-        return batch
+        return (
+            yield from up_converted(
+                records, entries, found.max_decompressed_bytes, log_append_time=found.log_append_time
+            )
+        )
     except TooMuchOutput:
-        return None
-    except CorruptBatch as error:
-        return error
+        raise
+    except (CorruptBatch, _TooLarge) as error:
+        return _error_code(error)
 
 
-def entries_of(records: memoryview, max_message_bytes: int) -> list[Entry]:
-    """The entries of a set that are whole, their checksums right. Raises CorruptBatch and its kin."""
-    entries = []
-    try:
+def _entries(records: memoryview, max_message_bytes: int) -> Iterator[Entry]:
+    """The entries of a set that are whole. Raises CorruptBatch and its kin, and _TooLarge."""
+    with contextlib.suppress(TruncatedBatch):
         for entry in shallow(records):
             if LOG_OVERHEAD + entry.size > max_message_bytes:
                 raise _TooLarge
-            ensure_crc(records, entry)
-            entries.append(entry)
-    except TruncatedBatch:
-        pass
-    return entries
+            yield entry
 
 
 def _error_code(error: Exception) -> ErrorCode:
-    if isinstance(error, (_TooLarge, TooMuchOutput)):
+    if isinstance(error, _TooLarge):
         return ErrorCode.MESSAGE_TOO_LARGE
     if isinstance(error, InvalidSet) or (isinstance(error, UnsupportedMagic) and error.magic == MAGIC):
         return ErrorCode.INVALID_RECORD

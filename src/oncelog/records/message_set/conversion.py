@@ -11,7 +11,7 @@ compressed batches come wrappers of at most ``WRAPPER_BYTES``.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -34,22 +34,24 @@ _WRAPPER_ROOM: Final = 64
 
 
 def up_converted(
-    data: Buffer, entries: list[Entry], max_bytes: int, *, log_append_time: bool = False
-) -> Generator[None, None, bytearray]:
-    """The record batch with the messages of ``entries``, which were read from ``data``; offsets begin at 0.
+    data: Buffer, entries: Iterable[Entry], max_bytes: int, *, log_append_time: bool = False
+) -> Generator[None, None, bytearray | None]:
+    """The record batch with the messages of ``entries``, which are read from ``data``; offsets begin at 0. None where
+    there are no entries.
 
     The codec is the wrapper's. Where a producer claims that a broker has set the timestamps, the batch says so too if
     the topic has the broker set them (``log_append_time``) or there are none; else they are taken as the producer's.
     ``max_bytes`` bounds what decompressing gives. Raises CorruptBatch and its kin.
     """
-    first = entries[0]
-    if len(entries) > 1 and any(entry.is_compressed for entry in entries):
-        raise InvalidSet(f"{len(entries)} messages side by side, one of them compressed: it has to be the only one")
+    read = iter(entries)
+    first = next(read, None)
+    if first is None:
+        return None
     codec = first.codec
     by_broker = first.timestamp_type is TimestampType.LOG_APPEND_TIME and (
         log_append_time or first.timestamp == NO_TIMESTAMP
     )
-    records = _records_of(data, entries, Limits(max_bytes))
+    records = _records_of(data, chain((first,), read), Limits(max_bytes))
     body = bytearray()
     encoded: Encoded = (0, -1, None, NO_TIMESTAMP)
     while True:
@@ -64,11 +66,14 @@ def up_converted(
 
 
 def _records_of(data: Buffer, entries: Iterable[Entry], limits: Limits) -> Iterator[Record]:
-    magic = -1
+    before: Entry | None = None
     for entry in entries:
-        if magic not in (-1, entry.magic):
-            raise InvalidSet(f"a message of format {entry.magic} among those of format {magic}")
         magic = entry.magic
+        if before is not None and magic != before.magic:
+            raise InvalidSet(f"a message of format {magic} among those of format {before.magic}")
+        if before is not None and (before.is_compressed or entry.is_compressed):
+            raise InvalidSet("a compressed message among others: it has to be the only one")
+        before = entry
         for message in messages_of(data, entry, limits):
             if message.magic != magic:
                 raise InvalidSet(f"a message of format {message.magic} in one of format {magic}")
