@@ -44,10 +44,16 @@ def done(steps: Generator[None, None, R]) -> R:
     st.sampled_from([0, 1]),
     CODECS,
     st.booleans(),
+    st.booleans(),
     st.integers(0, 2**40),
 )
 def test_a_set_becomes_a_batch_of_the_same_records(
-    given_out: list[tuple[int, bytes | None, bytes | None]], magic: int, codec: Codec, by_broker: bool, first: int
+    given_out: list[tuple[int, bytes | None, bytes | None]],
+    magic: int,
+    codec: Codec,
+    by_broker: bool,
+    by_topic: bool,
+    first: int,
 ) -> None:
     kind = TimestampType.LOG_APPEND_TIME if by_broker else TimestampType.CREATE_TIME
     time = given_out[0][0]
