@@ -176,10 +176,25 @@ class OldKafka:
         self.directory.mkdir(parents=True, exist_ok=True)
         configuration = self.directory / "server.properties"
         configuration.write_text("".join(f"{key}={value}\n" for key, value in self._values.items()), encoding="utf-8")
+        if self.version.startswith("0.10"):
+            self._name_cluster()
         command = old_command(self.version, "kafka.Kafka", str(configuration), heap_mb=384)
         self._process = Process(command, self.directory / "broker.log")
         self._process.wait_ready(self.host, self.port, 0.05, old=self.version.startswith(("0.8", "0.9")))
         return self
+
+    def _name_cluster(self) -> None:
+        """Make the cluster's id: 0.10 does so by a class that Java 17 no longer has."""
+        from kazoo.client import KazooClient
+
+        hosts, slash, chroot = self._values["zookeeper.connect"].partition("/")
+        client = KazooClient(hosts, timeout=60)
+        client.start(60)
+        path = f"{slash}{chroot}/cluster/id"
+        if client.exists(path) is None:
+            client.create(path, b'{"version":"1","id":"b25jZWxvZy1wZWVyLTAxMA"}', makepath=True)
+        client.stop()
+        client.close()
 
     def stop(self) -> None:
         """SIGTERM."""

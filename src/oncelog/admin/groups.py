@@ -138,7 +138,7 @@ def group_lag(client: Client, description: GroupDescription) -> list[LagRow]:
     committed = committed_offsets(client, group)
     owners = {partition: member for member in description.members for partition in member.partitions}
     partitions = sorted({*committed, *owners})
-    starts, ends = _log_bounds(client, partitions)
+    starts, ends = log_bounds(client, partitions)
     rows = []
     for partition in partitions:
         owner, found, end = owners.get(partition), committed.get(partition), ends.get(partition)
@@ -162,11 +162,20 @@ def group_lag(client: Client, description: GroupDescription) -> list[LagRow]:
 def plan_reset(
     client: Client, group: str, to: ResetTo, partitions: Iterable[TopicPartition] | None = None
 ) -> list[ResetRow]:
-    """The target offset of each partition: those named, or all that the group has committed in.
+    """The target offset of each partition: those named, or all that the group has committed in. See ``plan_from``."""
+    return plan_from(client, committed_offsets(client, group), to, partitions)
+
+
+def plan_from(
+    client: Client,
+    committed: Mapping[TopicPartition, Committed],
+    to: ResetTo,
+    partitions: Iterable[TopicPartition] | None = None,
+) -> list[ResetRow]:
+    """The target offset of each partition: those named, or all in ``committed``.
 
     Offsets outside the log are moved to its nearest end; a time after the last record means the end.
     """
-    committed = committed_offsets(client, group)
     wanted = sorted(committed if partitions is None else set(partitions))
     earliest = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, EARLIEST)).items()}
     latest = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, LATEST)).items()}
@@ -291,7 +300,7 @@ def _describe_classic(client: Client, group: str) -> GroupDescription | None:
     )
 
 
-def _log_bounds(
+def log_bounds(
     client: Client, partitions: list[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """First and next offsets of the partitions that still exist and have a leader."""

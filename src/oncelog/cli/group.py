@@ -1,23 +1,38 @@
-"""``oncelog group``: list, describe, reset-offsets, delete."""
+"""``oncelog group``: list, describe, reset-offsets, delete, migrate."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, new_app, open_client
+from oncelog.cli import group_zookeeper
+from oncelog.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    Properties,
+    client_settings,
+    new_app,
+    open_client,
+)
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.topic_partitions import partitions_named
 
 if TYPE_CHECKING:
     from oncelog.admin.groups import ResetTo
     from oncelog.base.ids import TopicPartition
-    from oncelog.client.blocking.client import Client
 
-app = new_app("List, describe, reset and delete consumer groups.")
+app = new_app("List, describe, reset, delete and move consumer groups.")
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper", metavar="HOST:PORT,…/CHROOT", help="Groups whose offsets are in the cluster's ZooKeeper."
+    ),
+]
 
 
 @app.command("list")
@@ -26,6 +41,7 @@ def list_(
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only in this state (Stable, Empty, …); may be repeated."),
     ] = None,
+    zookeeper: ZooKeeper = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -37,9 +53,13 @@ def list_(
     Examples:
       oncelog group list
       oncelog group list --state Empty --json
+      oncelog group list --zookeeper localhost:2181/kafka
     """
     from oncelog.admin.groups import list_groups
 
+    if zookeeper is not None:
+        group_zookeeper.list_groups(zookeeper, state or [], as_json)
+        return
     with open_client(bootstrap, properties, command_config) as client:
         rows = list_groups(client, state or ())
     if as_json:
@@ -55,6 +75,7 @@ def list_(
 def describe(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
     members: Annotated[bool, typer.Option("--members", help="Members instead of partitions.")] = False,
+    zookeeper: ZooKeeper = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -69,6 +90,10 @@ def describe(
     """
     from oncelog.admin.groups import describe_group, group_lag
 
+    if zookeeper is not None:
+        keys = client_settings(properties, command_config)
+        group_zookeeper.describe_groups(zookeeper, groups, keys, members=members, as_json=as_json)
+        return
     documents = []
     with open_client(bootstrap, properties, command_config) as client:
         for number, name in enumerate(groups):
@@ -120,6 +145,7 @@ def reset_offsets(
         int | None, typer.Option("--shift-by", metavar="±N", help="So many records on, or back.")
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; otherwise it is only shown.")] = False,
+    zookeeper: ZooKeeper = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -137,12 +163,16 @@ def reset_offsets(
     from oncelog.client.errors import ClientError
 
     to = _target(to_earliest, to_latest, to_current, to_offset, to_datetime, shift_by)
-    with open_client(bootstrap, properties, command_config) as client:
-        rows = plan_reset(client, group, to, partitions_named(client, topic))
-        if not rows:
-            raise ClientError(f"group {group!r} has no committed offsets there; name topics with --topic")
-        if execute:
-            execute_reset(client, group, rows)
+    if zookeeper is not None:
+        keys = client_settings(properties, command_config)
+        rows = group_zookeeper.reset_group(zookeeper, group, topic, to, keys, execute)
+    else:
+        with open_client(bootstrap, properties, command_config) as client:
+            rows = plan_reset(client, group, to, partitions_named(client, topic))
+            if execute and rows:
+                execute_reset(client, group, rows)
+    if not rows:
+        raise ClientError(f"group {group!r} has no committed offsets there; name topics with --topic")
     if as_json:
         print_json({"group": group, "executed": execute, "offsets": rows})
         return
@@ -195,6 +225,9 @@ def delete(
         raise typer.Exit(1)
 
 
+app.command("migrate")(group_zookeeper.migrate)
+
+
 def _target(
     to_earliest: bool,
     to_latest: bool,
@@ -217,38 +250,6 @@ def _target(
     except MomentError as error:
         raise typer.BadParameter(str(error), param_hint="--to-datetime") from None
     return ResetTo(to_earliest, to_latest, to_current, to_offset, time_ms, shift_by)
-
-
-def partitions_named(client: Client, topics: list[str] | None, *, led: bool = True) -> list[TopicPartition] | None:
-    """``topic`` or ``topic:0,2-4`` as partitions; None for none given. Raises UnknownTopic, BadParameter, and with
-    ``led`` BrokerRefused for one without a leader."""
-    from oncelog.base.ids import TopicName, TopicPartition
-    from oncelog.client.errors import UnknownTopic
-
-    if not topics:
-        return None
-    found = []
-    for text in topics:
-        name, _, indexes = text.partition(":")
-        there = client.topic(name).partitions
-        for index in _indexes(indexes, text) if indexes else there:
-            one = TopicPartition(TopicName(name), index)
-            if index not in there:
-                raise UnknownTopic(f"partition {index} of topic {name!r} ({len(there)} partitions)")
-            if led:
-                client.leader(one)
-            found.append(one)
-    return found
-
-
-def _indexes(text: str, whole: str) -> list[int]:
-    indexes: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", part.strip())
-        if match is None:
-            raise typer.BadParameter(f"{whole!r} is not like topic:0,2-4")
-        indexes += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return indexes
 
 
 def _ranges(partitions: tuple[TopicPartition, ...]) -> str:

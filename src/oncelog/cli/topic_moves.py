@@ -135,7 +135,7 @@ def _from_file(file: Path) -> Plan:
 def _spread(client: Client, topics: list[str] | None, brokers: str, replication_factor: int | None) -> Plan:
     from oncelog.admin.cluster import registered_brokers
     from oncelog.admin.reassignment_plan import PlanRefused, plan_spread
-    from oncelog.cli.group import partitions_named
+    from oncelog.cli.topic_partitions import partitions_named
 
     try:
         wanted = {int(one) for one in brokers.split(",")}
@@ -222,7 +222,7 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
     from oncelog.admin.reassignments import list_reassignments, reassign
     from oncelog.base.ids import TopicName, TopicPartition
     from oncelog.cli.commands import EXIT_FAILED
-    from oncelog.cli.group import partitions_named
+    from oncelog.cli.topic_partitions import partitions_named
 
     there = [TopicPartition(TopicName(one.topic), one.partition) for one in list_reassignments(client)]
     named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or there)
@@ -272,7 +272,7 @@ def elect(
     from oncelog.admin.reassignments import Election, elect_leaders
     from oncelog.base.errors import ErrorCode
     from oncelog.cli.commands import EXIT_FAILED
-    from oncelog.cli.group import partitions_named
+    from oncelog.cli.topic_partitions import partitions_named
 
     if topics and everything:
         raise typer.BadParameter("goes without topics", param_hint="--all")

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from oncelog.client.machine.zookeeper_group.subscription import Subscription
 
 
@@ -57,8 +55,3 @@ def subscription(topics: list[str], white_list: str | None, black_list: str | No
     if expression is None:
         return Subscription.to_topics(dict.fromkeys(topics))
     return Subscription.to_filter(expression, black_list=black_list is not None)
-
-
-def protocol_of(settings: Mapping[str, str]) -> str:
-    """The security protocol of the listeners to use."""
-    return settings.get("security.protocol", "PLAINTEXT").upper()

@@ -13,7 +13,7 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
 from oncelog.base.tree import OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.client.blocking.client import EARLIEST, LATEST, Client
 from oncelog.client.blocking.offsets import Committed, commit_offsets, committed_offsets
-from oncelog.client.errors import ClientError, NoBrokerReachable
+from oncelog.client.errors import ClientError, NoBrokerReachable, UnknownTopic
 from oncelog.client.machine.zookeeper_group.nodes import RegisteredBroker, ids_path, owner_path, topic_path
 from oncelog.client.machine.zookeeper_group.settings import ZooKeeperGroupSettings
 from oncelog.client.machine.zookeeper_group.starts import Storage, Stored
@@ -148,12 +148,14 @@ class StepCarrier:
         return Done()
 
     def _failed(self, error: ClientError) -> Failed:
-        """A failure at the brokers. Those that cannot be reached may have moved: their addresses are read anew."""
+        """A failure at the brokers. Those that cannot be reached may have moved: their addresses are read anew. And a
+        partition that is in the tree will be known to them soon."""
         client, self._client = self._client, None
-        if client is None:
-            return Failed(str(error), final=not isinstance(error, NoBrokerReachable))
-        client.close()
-        return Failed(str(error), final=not isinstance(error, NoBrokerReachable) and not client.may_pass(error))
+        passes = isinstance(error, NoBrokerReachable | UnknownTopic)
+        if client is not None:
+            passes = passes or client.may_pass(error)
+            client.close()
+        return Failed(str(error), final=not passes)
 
     @property
     def _tree(self) -> GroupNodes:

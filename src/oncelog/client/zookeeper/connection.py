@@ -6,15 +6,23 @@ imports this module alone, and the values that it takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.tree import TreeUnavailable
+from oncelog.client.blocking.client import Client
+from oncelog.client.config import Address, ClientConfig
 from oncelog.client.errors import ClientError, ConfigError
 from oncelog.client.machine.zookeeper_group.nodes import BROKERS, RegisteredBroker, read_broker
 
 if TYPE_CHECKING:
-    from oncelog.coordination.zookeeper_client import Watch, ZooKeeperClient
+    from oncelog.coordination.zookeeper_client import Watch
+    from oncelog.coordination.zookeeper_client import ZooKeeperClient as ZooKeeperClient
+
+
+_VERSION_OF_0_8: Final = 1
+"""The version of a registration by a broker of 0.8."""
 
 
 class ZooKeeperUnreachable(ClientError):
@@ -38,6 +46,22 @@ def open_session(
         return ZooKeeperClient(Address.parse(connect), access, session_timeout_ms, connection_timeout_ms, changed)
     except TreeUnavailable as error:
         raise ZooKeeperUnreachable(str(error)) from None
+
+
+def protocol_of(settings: Mapping[str, str]) -> str:
+    """The security protocol of the listeners that a client with these settings uses."""
+    return settings.get("security.protocol", "PLAINTEXT").upper()
+
+
+def client_of(brokers: Sequence[RegisteredBroker], config: ClientConfig) -> Client:
+    """A client of registered brokers; one of 0.8 or 0.9 among them is enough for not asking any for its versions.
+    Raises ConfigError where there are none."""
+    if not brokers:
+        raise ConfigError("no broker is registered in ZooKeeper with a listener of this security.protocol")
+    oldest = min(broker.version for broker in brokers)
+    if not config.assumed_broker_version and not all(broker.knows_versions for broker in brokers):
+        config = replace(config, assumed_broker_version="0.8" if oldest <= _VERSION_OF_0_8 else "0.9")
+    return Client([str(Address(broker.host, broker.port)) for broker in brokers], config=config)
 
 
 def registered_brokers(

@@ -26,22 +26,20 @@ from oncelog.client.blocking.client import EARLIEST, LATEST, Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.blocking.link import now_ms
 from oncelog.client.blocking.system import THIS_MACHINE
-from oncelog.client.config import Address, ClientConfig
-from oncelog.client.errors import BrokerRefused, ClientError, ConfigError
+from oncelog.client.config import ClientConfig
+from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.zookeeper_group.member import ENDED, ZooKeeperMember
 from oncelog.client.machine.zookeeper_group.nodes import RegisteredBroker
 from oncelog.client.machine.zookeeper_group.settings import ZooKeeperGroupSettings
 from oncelog.client.machine.zookeeper_group.subscription import Subscription
 from oncelog.client.zookeeper.carrier import StepCarrier
-from oncelog.client.zookeeper.connection import open_session
+from oncelog.client.zookeeper.connection import client_of, open_session, protocol_of
 
 _LOG: Final = logging.getLogger("oncelog.client.zookeeper")
 _CLOSE_S: Final = 10.0
 """For the last steps of a consumer that is closed; then its session ends by its time-out."""
 _IDLE_MS: Final = SECOND_MS
-_FIRST_REGISTRATION: Final = 1
-"""The version of a registration by a broker of 0.8."""
 _HASTY_MS: Final = 2 * SECOND_MS
 OnAssigned = Callable[[dict[TopicPartition, int]], None]
 
@@ -83,7 +81,7 @@ class ZooKeeperConsumer:
             self.consumer_id,
             subscription,
             self.settings,
-            protocol=given.get("security.protocol", "PLAINTEXT").upper(),
+            protocol=protocol_of(given),
             connecting=lambda brokers: self._connect(brokers, patient=False),
             changed=self._changed,
             stop_delivery=self._wait_for_application,
@@ -205,10 +203,25 @@ class ZooKeeperConsumer:
             self._client = self._connect(brokers)
             self._fetcher = Fetcher(self._client, self._fetch)
         self._positions = positions
-        if self._fetcher is not None:
-            self._fetcher.assign(positions)
+        self._assign(positions)
         if self._on_assigned is not None and is_new and (positions or was_reading):
             self._on_assigned(dict(positions))
+
+    def _assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch these; brokers may not know partitions yet that are new in the tree."""
+        if self._client is None or self._fetcher is None:
+            return
+        deadline_ms = now_ms() + self._config.retry_timeout_ms
+        for attempt in range(1 << 30):
+            for topic in {partition.topic for partition in positions}:
+                self._client.view.forget(topic)
+            try:
+                self._fetcher.assign(positions)
+                return
+            except UnknownTopic:
+                if now_ms() >= deadline_ms:
+                    raise
+                self._client.pause(attempt)
 
     def _usable(self, fetched: Fetched) -> bool:
         """True if ``fetched`` is records; a position out of the log's range is reset, other errors are raised."""
@@ -228,13 +241,7 @@ class ZooKeeperConsumer:
 
     def _connect(self, brokers: list[RegisteredBroker], *, patient: bool = True) -> Client:
         """A client; one that is not patient fails soon, for the group waits on it."""
-        if not brokers:
-            raise ConfigError("no broker is registered in ZooKeeper with a listener of this security.protocol")
-        addresses = [str(Address(broker.host, broker.port)) for broker in brokers]
         config = self._config
-        if any(not broker.knows_versions for broker in brokers) and not config.assumed_broker_version:
-            oldest = any(broker.version <= _FIRST_REGISTRATION for broker in brokers)
-            config = replace(config, assumed_broker_version="0.8" if oldest else "0.9")
         if not patient:
             config = replace(
                 config,
@@ -243,7 +250,7 @@ class ZooKeeperConsumer:
                 request_timeout_ms=min(config.request_timeout_ms, _HASTY_MS),
                 retry_timeout_ms=min(config.retry_timeout_ms, _HASTY_MS),
             )
-        return Client(addresses, config=config)
+        return client_of(brokers, config)
 
     # The group's thread.
 

@@ -176,6 +176,11 @@ def read_topic(path: str, value: bytes) -> tuple[TopicId, list[Assignment]]:
         raise DamagedFact(path, value) from error
 
 
+def is_foreign_topic(path: str, value: bytes) -> bool:
+    """True for a topic's node without an id: tools of before Kafka 2.8 write such ones straight into the tree."""
+    return b'"topic_id"' not in value and isinstance(loads(path, value).get("partitions"), dict)
+
+
 _ASSIGNMENT_KEYS: Final = ("partitions", "adding_replicas", "removing_replicas")
 
 

@@ -1,6 +1,7 @@
 """Changes of topic nodes, gathered topic by topic, so that many partitions cost one new ``TopicImage``.
 
-A change touches nodes in any order; each topic is settled in ``finish``.
+A change touches nodes in any order; each topic is settled in ``finish``. A topic's node that a tool of another release
+has made in the tree, without an id, is passed over: no broker has made its partitions.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class _Draft:
     topic_id: TopicId | None = None
     assignments: list[Assignment] | None = None
     version: int = 0
+    foreign: bytes | None = None
+    """The value of a topic's node that is none of ours: it has no topic id."""
     states: dict[int, PartitionImage] = field(default_factory=dict)
     """By partition, without replicas: those stand in the topic's node."""
     configs: Mapping[str, str] | None = None
@@ -64,6 +67,8 @@ class TopicReplay:
             return  # holds nothing: partitions and their states hang from it
         elif value is None:
             self._delete(draft)
+        elif layout.is_foreign_topic(path, value):
+            draft.foreign = value
         else:
             draft.topic_id, draft.assignments = layout.read_topic(path, value)
             draft.version = version
@@ -81,6 +86,8 @@ class TopicReplay:
         topics = dict(self._topics)
         found = ReplayedTopics(topics)
         for name, draft in self._drafts.items():
+            if draft.foreign is not None and draft.states:  # a topic of ours, over which somebody has written
+                raise layout.DamagedFact(layout.topic_path(name), draft.foreign)
             if draft.deleted is not None:
                 found.deleted.append(draft.deleted)
                 del topics[name]

@@ -118,6 +118,20 @@ def test_a_damaged_fact_is_named(path: str, value: bytes) -> None:
         load_image([TreeNode(path, value, 0)])
 
 
+def test_a_topic_that_an_old_tool_has_made_in_the_tree_is_passed_over() -> None:
+    made = TreeNode("/brokers/topics/made", b'{"version":1,"partitions":{"1":[1],"0":[1]}}', 0)
+    config = TreeNode("/config/topics/made", b'{"version":1,"config":{}}', 0)
+    assert not load_image([made, config]).topics
+
+
+def test_a_topic_of_ours_over_which_an_old_tool_has_written_is_named() -> None:
+    image = cluster(brokers=1)
+    state = TreeNode("/brokers/topics/t/partitions/0/state", b'{"leader":1,"leader_epoch":0,"isr":[1]}', 0)
+    written = TreeNode("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}', 1)
+    with pytest.raises(layout.DamagedFact, match="/brokers/topics/t "):
+        image.apply([written, state])
+
+
 def test_names_of_entities_survive_the_path() -> None:
     for name in ("", "g", "a/b", "<default>", "ü %", ".", "..", "...", "%2E"):
         node = layout.entity_name(name)

@@ -1,0 +1,128 @@
+"""``oncelog group … --zookeeper``: groups of consumers that balance, or keep their offsets, in ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.options import AsJson, CommandConfig, Properties, client_settings
+from oncelog.cli.output import print_json, print_table
+from oncelog.cli.zookeeper_options import StorageName
+
+if TYPE_CHECKING:
+    from oncelog.admin.groups import ResetRow, ResetTo
+    from oncelog.client.machine.zookeeper_group.subscription import Subscription
+
+
+def list_groups(zookeeper: str, states: list[str], as_json: bool) -> None:
+    """Print the groups of a tree."""
+    from oncelog.admin.zookeeper_groups import list_zookeeper_groups, zookeeper_session
+
+    with zookeeper_session(zookeeper) as session:
+        rows = [row for row in list_zookeeper_groups(session) if not states or row.state in states]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(
+            ("group", "state", "members", "topics"),
+            [(row.group, row.state, row.members, " ".join(row.topics) or None) for row in rows],
+        )
+
+
+def describe_groups(
+    zookeeper: str, groups: list[str], settings: dict[str, str], *, members: bool, as_json: bool
+) -> None:
+    """Print groups with their offsets and lag, or with their consumers."""
+    from oncelog.admin.zookeeper_groups import (
+        cluster_client,
+        describe_zookeeper_group,
+        zookeeper_group_lag,
+        zookeeper_session,
+    )
+
+    documents = []
+    with zookeeper_session(zookeeper) as session, cluster_client(session, settings) as client:
+        for number, name in enumerate(groups):
+            found = describe_zookeeper_group(session, name)
+            lag = [] if members and not as_json else zookeeper_group_lag(client, found)
+            if as_json:
+                consumers = [{"member_id": m.member_id, "subscription": m.subscription} for m in found.members]
+                documents.append({"group": name, "state": found.state, "members": consumers, "partitions": lag})
+                continue
+            if number:
+                print()
+            print(f"group {name}  state {found.state}  type zookeeper  members {len(found.members)}")
+            if members:
+                rows = [(m.member_id, *_subscription(m.subscription)) for m in found.members]
+                print_table(("member", "pattern", "subscription"), rows)
+            else:
+                print_table(
+                    ("topic", "partition", "committed", "end", "lag", "owner"),
+                    [(row.topic, row.partition, row.committed, row.log_end, row.lag, row.member_id) for row in lag],
+                )
+    if as_json:
+        print_json(documents)
+
+
+def reset_group(
+    zookeeper: str, group: str, topics: list[str] | None, to: ResetTo, settings: dict[str, str], execute: bool
+) -> list[ResetRow]:
+    """Plan a reset, and carry it out if wanted; the plan."""
+    from oncelog.admin.zookeeper_groups import (
+        cluster_client,
+        execute_zookeeper_reset,
+        plan_zookeeper_reset,
+        zookeeper_session,
+    )
+    from oncelog.cli.topic_partitions import partitions_named
+
+    with zookeeper_session(zookeeper) as session, cluster_client(session, settings) as client:
+        rows = plan_zookeeper_reset(session, client, group, to, partitions_named(client, topics))
+        if rows and execute:
+            execute_zookeeper_reset(session, group, rows)
+    return rows
+
+
+def migrate(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+    zookeeper: Annotated[
+        str, typer.Option("--zookeeper", metavar="HOST:PORT,…/CHROOT", help="The cluster's ZooKeeper.")
+    ],
+    source: Annotated[StorageName, typer.Option("--from", help="The storage that has the offsets.")],
+    target: Annotated[StorageName, typer.Option("--to", help="The storage that gets them.")],
+    force: Annotated[bool, typer.Option("--force", help="Also where the target is ahead: records are read again.")] = (
+        False
+    ),
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a group's offsets from ZooKeeper to Kafka or back, in one step, while none of its consumers runs.
+
+    \b
+    Examples:
+      oncelog group migrate watchers --zookeeper localhost:2181/kafka --from zookeeper --to kafka
+      oncelog group migrate watchers --zookeeper localhost:2181/kafka --from kafka --to zookeeper
+    """
+    from oncelog.admin.zookeeper_groups import cluster_client, move_offsets, zookeeper_session
+    from oncelog.client.machine.zookeeper_group.starts import Storage
+
+    if source is target:
+        raise typer.BadParameter(f"--from and --to are both {source.value}; name the two storages")
+    settings = client_settings(properties, command_config)
+    with zookeeper_session(zookeeper) as session, cluster_client(session, settings) as client:
+        rows = move_offsets(session, client, group, Storage(source.value), force=force)
+    if as_json:
+        print_json({"group": group, "from": source.value, "to": target.value, "offsets": rows})
+        return
+    print_table(
+        ("topic", "partition", f"{target.value} had", "has now"),
+        [(row.topic, row.partition, row.before, row.offset) for row in rows],
+    )
+
+
+def _subscription(found: Subscription | None) -> tuple[str | None, str | None]:
+    if found is None:
+        return None, None
+    return found.pattern, " ".join(f"{name}:{count}" for name, count in found.streams.items())
