@@ -141,7 +141,6 @@ def test_a_session_that_ends_is_begun_again(cluster: Cluster) -> None:
         assert read(consumer, 4) == list(range(4))
         session = consumer._carrier._session
         assert session is not None
-        session._client._connection  # noqa: B018  # kazoo's own: it is there
         session.stop()
         session.lost = True
         consumer._changed()
@@ -224,6 +223,18 @@ def test_the_commands_show_and_reset_a_group(cluster: Cluster, capsys: pytest.Ca
     assert cluster.offsets() == [0, 0, 0, 0]
     assert invoke(["group", "describe", "nobody", *where]) == 1
     assert "no such group" in capsys.readouterr().err
+
+
+def test_a_mistake_of_ours_is_raised_where_it_is_heard(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with cluster.consumer() as consumer:
+        wait_until(lambda: owned(consumer) == [4], "all partitions")
+        monkeypatch.setattr(consumer._carrier, "carry_out", mistaken)
+        consumer._changed()
+        with pytest.raises(ZeroDivisionError):
+            wait_until(lambda: owned(consumer) == [0], "never")
 
 
 def test_what_cannot_be_is_said() -> None:

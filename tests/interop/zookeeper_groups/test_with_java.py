@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, Producer
+from oncelog.testing import Broker
 from tests.interop.zookeeper_groups.group import Group
 from tests.peers.old_kafka import OldKafka, run_old
 from tests.peers.zookeeper import ZooKeeper
@@ -42,25 +44,39 @@ class Load:
                 self.sent.add(str(number))
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper) -> Iterator[tuple[OldKafka, str]]:
-    """Apache Kafka 3.9.1, the last that works with ZooKeeper."""
-    connect = f"{zookeeper.connect}/mixed"
-    with OldKafka("3.9.1", connect, tmp_path_factory.mktemp("kafka")) as running:
-        yield running, connect
+class Brokers(NamedTuple):
+    """A cluster in ZooKeeper mode."""
+
+    bootstrap_servers: str
+    connect: str
+
+
+@pytest.fixture(scope="module", params=["3.9.1", "oncelog"])
+def brokers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper
+) -> Iterator[Brokers]:
+    """Apache Kafka 3.9.1, the last that works with ZooKeeper, and a broker of ours that serves old clients."""
+    connect = f"{zookeeper.connect}/mixed-{request.param}"
+    if request.param == "oncelog":
+        config = {"node.id": "1", "zookeeper.connect": connect, "oncelog.legacy.protocol": "true"}
+        with Broker(config) as ours:
+            yield Brokers(ours.bootstrap_servers, connect)
+    else:
+        with OldKafka("3.9.1", connect, tmp_path_factory.mktemp("kafka")) as theirs:
+            yield Brokers(theirs.bootstrap_servers, connect)
 
 
 @pytest.fixture
-def load(kafka: tuple[OldKafka, str]) -> Iterator[Load]:
-    with Client(kafka[0].bootstrap_servers) as client:
+def load(brokers: Brokers) -> Iterator[Load]:
+    with Client(brokers.bootstrap_servers) as client:
         topic = f"t{next(_NUMBERS)}"
         create_topic(client, NewTopic(topic, partitions=PARTITIONS))
         yield Load(client, topic)
 
 
 @pytest.fixture
-def group(kafka: tuple[OldKafka, str], load: Load, tmp_path: Path) -> Iterator[Group]:
-    with Group(kafka[1], f"g{load.topic}", load.topic, tmp_path) as group:
+def group(brokers: Brokers, load: Load, tmp_path: Path) -> Iterator[Group]:
+    with Group(brokers.connect, f"g{load.topic}", load.topic, tmp_path) as group:
         group.begin_at_zero()
         yield group
 
@@ -143,13 +159,13 @@ def test_a_frozen_consumer_of_javas_is_waited_for_no_longer_than_its_session(gro
     group.wait_for("old", "ours", partitions=PARTITIONS)
 
 
-def test_javas_tools_see_ours(group: Group, load: Load, kafka: tuple[OldKafka, str]) -> None:
+def test_javas_tools_see_ours(group: Group, load: Load, brokers: Brokers) -> None:
     group.join("ours")
     group.wait_for("ours", partitions=PARTITIONS)
     read_once(group, load)
     wait_until(lambda: sum(group.offsets().values()) == len(load.sent), "the offsets")
     tool = "kafka.admin.ConsumerGroupCommand"
-    described = run_old("1.0.2", tool, "--zookeeper", kafka[1], "--describe", "--group", group.name)
+    described = run_old("1.0.2", tool, "--zookeeper", brokers.connect, "--describe", "--group", group.name)
     rows = [line.split() for line in described.stdout.splitlines() if line.startswith(load.topic)]
     assert [(row[1], row[2], row[4], row[5]) for row in sorted(rows)] == [
         (str(partition), str(len(load.sent) // PARTITIONS), "0", f"{group.name}_ours")

@@ -110,8 +110,9 @@ class StepCarrier:
             return self._do(step)
         except SessionLost:
             return SessionEnded()
-        except (TreeUnavailable, OutcomeUnknown, ZooKeeperUnreachable):
-            return Unavailable()
+        except (TreeUnavailable, OutcomeUnknown, ZooKeeperUnreachable) as error:
+            is_connected = self._session is not None and self._session.connected
+            return Unavailable(f"{error}; it is asked again" if is_connected else "")
         except ClientError as error:
             return self._failed(error)
 

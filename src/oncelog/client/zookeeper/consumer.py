@@ -3,7 +3,7 @@
 Rules: delivery is at least once: only what was reported through ``processed`` is committed. A thread of its own keeps
 up the membership, for the group waits on each of its consumers: when partitions are to be released, the application has
 ``release_wait_ms`` to finish what it holds, and is then not waited for any longer; ``processed`` returns False for what
-is somebody else's by then. Between ``poll`` and the next call the application holds what it was given.
+is somebody else's by then. The application holds what ``poll`` gave it until it has reported all, or polls again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ class ZooKeeperConsumer:
         self._interrupted = False
         """True if records of it were dropped, because there was no lease: they are fetched again."""
         self._positions: dict[TopicPartition, int] = {}
-        self._holding = False
+        self._held: dict[TopicPartition, int] = {}
+        """What the application was given and has not reported yet: by partition, the offset after it."""
+        self._broken: BaseException | None = None
+        """The mistake of ours that has ended the group's thread."""
         self._condition = threading.Condition()
         self._carrier.open()
         self._thread = threading.Thread(target=self._run, name=f"oncelog-{self.consumer_id}", daemon=True)
@@ -142,7 +145,7 @@ class ZooKeeperConsumer:
                 self._interrupted = True
                 self._condition.wait(min(wait_ms, 100) / 1000)
                 return []
-            self._holding = bool(found)
+            self._held = {one.partition: one.next_offset for one in found}
         self._positions |= {one.partition: one.next_offset for one in found}
         return found
 
@@ -150,6 +153,9 @@ class ZooKeeperConsumer:
         """Mark records before ``next_offset`` as processed: they may be committed. False if the partition went to
         another consumer meanwhile, which reads them too."""
         with self._condition:
+            if next_offset >= self._held.get(partition, next_offset + 1):
+                del self._held[partition]
+                self._condition.notify_all()
             return self._member.processed(self._fetching, partition, next_offset)
 
     def commit(self) -> None:
@@ -169,7 +175,7 @@ class ZooKeeperConsumer:
     def close(self, *, commit: bool = True) -> None:
         """Commit what was processed (or not), release the partitions, leave, and close the connections."""
         with self._condition:
-            self._holding = False
+            self._held.clear()
             self._member.leave(commit=commit)
             self._condition.notify_all()
         self._thread.join(_CLOSE_S)
@@ -184,10 +190,12 @@ class ZooKeeperConsumer:
     def _follow_generation(self) -> None:
         """Fetch what is to be delivered now."""
         with self._condition:
-            if self._holding:
-                self._holding = False
+            if self._held:
+                self._held.clear()
                 self._condition.notify_all()
             member = self._member
+            if self._broken is not None:
+                raise self._broken
             if member.error is not None:
                 raise member.error
             is_new, may_deliver = member.generation != self._fetching, member.may_deliver(now_ms())
@@ -255,7 +263,15 @@ class ZooKeeperConsumer:
     # The group's thread.
 
     def _run(self) -> None:
-        """Carry out the member's steps until it has left."""
+        """Carry out the member's steps until it has left; a mistake of ours is raised by ``poll``."""
+        try:
+            self._carry_out_steps()
+        except BaseException as error:  # noqa: BLE001  # it is the application's thread that has to hear of it
+            with self._condition:
+                self._broken = error
+                self._condition.notify_all()
+
+    def _carry_out_steps(self) -> None:
         member = self._member
         while True:
             with self._condition:
@@ -277,7 +293,7 @@ class ZooKeeperConsumer:
         """Give the application some time to finish what it holds."""
         deadline_ms = now_ms() + self._release_wait_ms
         with self._condition:
-            while self._holding and now_ms() < deadline_ms:
+            while self._held and now_ms() < deadline_ms:
                 self._condition.wait(max(1, deadline_ms - now_ms()) / 1000)
 
     def _changed(self) -> None:

@@ -116,6 +116,11 @@ class TreeSession:
         self.session_id = tree.begin(self, timeout_ms)
 
     @property
+    def connected(self) -> bool:
+        """See ZooKeeperClient."""
+        return not self.cut
+
+    @property
     def hears(self) -> bool:
         """True while news of the tree arrive."""
         return not (self.cut or self.frozen)

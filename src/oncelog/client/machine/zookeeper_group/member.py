@@ -133,6 +133,7 @@ class ZooKeeperMember:
         self._not_before_ms = 0
         self._commit_due_ms = 0
         self._remarks: list[str] = []
+        self._last_reason = ""
 
     # For the application.
 
@@ -209,8 +210,11 @@ class ZooKeeperMember:
         match outcome:
             case SessionEnded():
                 self._session_ended()
-            case Unavailable():
+            case Unavailable(reason):
                 self._not_before_ms = now_ms + _AGAIN_MS
+                if reason and reason != self._last_reason:
+                    self._remarks.append(reason)
+                self._last_reason = reason
             case Failed(reason, final):
                 self._failed(asked, reason, final, now_ms)
             case Taken(path, owner):

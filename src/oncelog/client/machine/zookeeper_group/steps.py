@@ -108,7 +108,10 @@ class Unregistered(NamedTuple):
 
 
 class Unavailable(NamedTuple):
-    """There is no connection, or its answer was lost: ask again."""
+    """There is no connection, its answer was lost, or ZooKeeper forbids it: ask again."""
+
+    reason: str = ""
+    """Given where the reason is worth a remark."""
 
 
 class SessionEnded(NamedTuple):

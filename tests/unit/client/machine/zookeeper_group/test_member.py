@@ -193,6 +193,16 @@ def test_a_commit_that_fails_holds_up_no_release() -> None:
     assert "not committed: no" in driven.member.take_remarks()[-1]
 
 
+def test_what_zookeeper_forbids_is_said_once_and_asked_again() -> None:
+    driven = Driven()
+    driven.answer(Connect)
+    for _ in range(3):
+        driven.answer(Register, Unavailable("not allowed"))
+        driven.now_ms += 200
+    driven.answer(Register)
+    assert driven.member.take_remarks() == ["not allowed"]
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_leaving_commits_only_if_wanted(commit: bool) -> None:
     driven = Driven().join()
