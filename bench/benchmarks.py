@@ -17,6 +17,7 @@ from bench.clients import client_figures
 from bench.clusters.lines import CLUSTER_BENCHMARKS
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
 from bench.mirrors import mirror, mirror_1000
+from bench.old_logs import import_old_logs
 from bench.options import Options, progress
 from bench.peers import (
     ONCELOG,
@@ -474,11 +475,12 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "spark-source": spark_source,
     "arrow": arrow,
     "audit": audit,
+    "old-logs": import_old_logs,
     "quotas": quotas,
     "mirror": mirror,
     "mirror-1k": mirror_1000,
     **TLS_BENCHMARKS,
     **CLUSTER_BENCHMARKS,
 }
-WITHOUT_KAFKA: Final = frozenset({"start-cpython", "quotas", "cluster-cores", "cluster-sync"})
+WITHOUT_KAFKA: Final = frozenset({"start-cpython", "quotas", "old-logs", "cluster-cores", "cluster-sync"})
 """Those that run no Apache Kafka."""

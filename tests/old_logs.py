@@ -46,11 +46,11 @@ def write_log(
     """Write a partition's files, a new one whenever one has ``file_bytes`` or more; the offsets of the entries."""
     directory.mkdir(parents=True, exist_ok=True)
     offsets = []
-    at, name, content = start, start, b""
+    at, name, content = start, start, bytearray()
     for entry in entries:
         if len(content) >= file_bytes:
             file_path(directory, name, digits).write_bytes(content)
-            name, content = at, b""
+            name, content = at, bytearray()
         offsets.append(at)
         content += entry
         at += len(entry)
