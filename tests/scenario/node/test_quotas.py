@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oncelog.node.events import RequestReceived
 from oncelog.wire.header import RequestHeader, encode_request
+from oncelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from oncelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -11,6 +18,11 @@ from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequ
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import FETCH_VERSION, PRODUCE_VERSION, batch, create_topic, fetch, fetched, produce
 
@@ -173,6 +185,35 @@ def test_request_time_is_what_the_outside_measured() -> None:
     set_quota(peer, request_percentage=None)
     assert not driver.node.cluster.quotas.measures_time
     assert request_that_took(driver, peer, 10**12).throttle_time_ms == 0
+
+
+MARKERS = WriteTxnMarkersRequest(
+    markers=[WritableTxnMarker(producer_id=1, topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])])]
+)
+ADDITIONS = AddPartitionsToTxnRequest(
+    transactions=[
+        AddPartitionsToTxnTransaction(
+            transactional_id="x", producer_id=1, topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])]
+        )
+    ]
+)
+
+
+@pytest.mark.parametrize(("request_", "version"), [(MARKERS, 1), (ADDITIONS, 4)], ids=["markers", "additions"])
+@pytest.mark.parametrize(("principal", "waits"), [("User:bob", True), ("User:broker", False)])
+def test_what_only_brokers_may_ask_is_counted_where_it_is_refused(
+    request_: object, version: int, principal: str, waits: bool
+) -> None:
+    """As in Apache Kafka: nobody escapes a quota by posing as a broker."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    driver = Driver({"authorizer.class.name": authorizer, "super.users": "User:broker"})
+    admin, peer = (driver.connect(principal=each) for each in ("User:broker", principal))
+    create_topic(admin, "t")
+    set_quota(admin, (("user", principal.partition(":")[2]),), request_percentage=1.0)
+    connection = driver.node._connections[peer.id]
+    connection.spent_ns = 5_000_000_000
+    peer.send(request_, version)
+    assert peer.paused is waits
 
 
 def test_the_shared_answer_of_all_topics_keeps_its_own_throttle_time() -> None:

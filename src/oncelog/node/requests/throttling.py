@@ -4,15 +4,16 @@ An answer leaves at once and says the time; then nothing of its connection is de
 client over several quotas waits for the longest. All versions are treated alike: Apache Kafka held back the answers
 themselves before 2.0, and clients of that time only wait once more.
 
-What brokers ask of each other is not counted, nor is logging in. A Produce without an answer (acks=0) counts its bytes
-and not its time. The time is what the outside measured of the connection's requests before this one, for the node has
-no clock for it: a client waits one request later than it would by Apache Kafka's clock.
+What brokers ask of each other is not counted, unless it is refused; nor is logging in. A Produce without an answer
+(acks=0) counts its bytes and not its time. The time is what the outside measured of the connection's requests before
+this one, for the node has no clock for it: a client waits one request later than it would by Apache Kafka's clock.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from oncelog.base.errors import ErrorCode
 from oncelog.node.client_quotas import ClientQuotas, user_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Throttling:
         """Count a request, and put the time to wait in its response; the time in milliseconds, 0 for none."""
         if api_key == _FETCH:  # counted by its handler, before it gave anything away
             return int(getattr(response, "throttle_time_ms", 0))
-        if _is_of_a_broker(api_key, context):
+        if _is_of_a_broker(api_key, context) and not _is_denied(response):
             return 0
         throttle_ms, quota = self._throttle(api_key, context, response)
         if throttle_ms:
@@ -62,6 +63,19 @@ class Throttling:
         else:  # what its handler says: of partitions created or deleted
             other_ms, other = int(getattr(response, "throttle_time_ms", 0)), quotas.mutations
         return (other_ms, other) if other_ms > throttle_ms else (throttle_ms, quota)
+
+
+def _is_denied(response: Message | None) -> bool:
+    """True if a request among brokers was refused to somebody who is none: that one's time counts."""
+    if getattr(response, "error_code", 0) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return True
+    codes = (
+        partition.error_code
+        for marker in getattr(response, "markers", ())
+        for topic in marker.topics
+        for partition in topic.partitions
+    )
+    return next(codes, 0) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _is_of_a_broker(api_key: int, context: Context) -> bool:
