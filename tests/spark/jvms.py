@@ -40,7 +40,7 @@ def spark_home() -> Path:
 
     installed = Path(next(iter(pyspark.__path__)))
     java = _java()
-    known = f"{installed} {pyspark.__version__} {java} {java.stat().st_mtime_ns}"
+    known = f"{installed} {(installed / 'jars').stat().st_mtime_ns} {java} {java.stat().st_mtime_ns}"
     home = WORK / "spark" / hashlib.sha256(known.encode()).hexdigest()[:12]
     if not home.is_dir():
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,9 @@ def prepare() -> None:
 
 
 def make_archive() -> None:
-    """Run what loads the usual classes, and keep them."""
+    """Run what loads the usual classes, and keep them; archives of other JVMs or jars go."""
+    for old in spark_home().parent.glob("*.jsa"):
+        old.unlink()
     made = _archive().with_suffix(f".{os.getpid()}")
     os.environ[VARIABLE] = str(spark_home())
     os.environ[SUBMIT_OPTIONS] = " ".join((*SHORT_LIVED, _QUIET, f"-XX:ArchiveClassesAtExit={made}"))
