@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import AuthenticationFailed, ClientError
 from oncelog.testing import Broker, Cluster
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.slow
 KINDS = ["mtls", "scram", "plain", "oauth"]
@@ -23,6 +23,14 @@ def produced(config: dict[str, Any], topic: str = "t") -> KafkaError | None:
     producer.produce(topic, b"v", on_delivery=lambda error, _: outcomes.append(error))
     assert producer.flush(HANG_S) == 0
     return outcomes[0]
+
+
+def wait_until_refused(client: AdminClient, failures: list[KafkaError]) -> None:
+    def is_refused() -> bool:
+        client.poll(0)
+        return KafkaError._AUTHENTICATION in {error.code() for error in failures}
+
+    wait_until(is_refused, lambda: f"a refusal beside {failures}")
 
 
 def consumed(config: dict[str, Any]) -> bytes:
@@ -109,10 +117,9 @@ def test_tokens_that_are_expired_or_for_others_are_refused() -> None:
             config = {**good, "oauth_cb": lambda _, token=token: (token, 4e9)}
             failures: list[KafkaError] = []
             client = AdminClient({**config, "error_cb": failures.append, "log_level": 0})
+            wait_until_refused(client, failures)
             with pytest.raises(KafkaException):
-                client.list_topics(timeout=1)
-            client.poll(0)
-            assert KafkaError._AUTHENTICATION in {error.code() for error in failures}
+                client.list_topics(timeout=0.2)
         assert produced(good) is None
 
 

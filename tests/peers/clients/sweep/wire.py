@@ -15,6 +15,7 @@ from oncelog.wire.message import Message
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.waiting import HANG_S
 
 Sweep = Callable[["Wire"], None]
 CLIENT_ID: Final = "sweep"
@@ -59,7 +60,7 @@ class Wire:
     def send_bytes(self, frame: bytes) -> None:
         """Send bytes as they are."""
         if self._connection is None:
-            self._connection = socket.create_connection(self._address, timeout=30)
+            self._connection = socket.create_connection(self._address, timeout=HANG_S)
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection.sendall(frame)
 
