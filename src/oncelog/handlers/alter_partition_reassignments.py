@@ -6,18 +6,25 @@ The answer says that it has begun; the controller ends it when the replicas that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.core.configs.topic import allows_unclean_elections
-from oncelog.core.controller.outcomes import Refusal
+from oncelog.core.controller.commits import partition_batches
+from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.reassignments import Reassignment, alter_reassignments
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, HURRIED, committed, may_cluster, outcome_error
+from oncelog.handlers.support.metadata_changes import (
+    CLUSTER_DENIED,
+    HURRIED,
+    committed_in_batches,
+    may_cluster,
+    outcome_error,
+)
 from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -39,7 +46,7 @@ _NONE: Final = Refusal(ErrorCode.NONE)
 
 
 def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
-    """Each partition by itself, all in one commit."""
+    """Each partition by itself, many in one commit."""
     if not may_cluster(context, Operation.ALTER):
         return _refuse(request, CLUSTER_DENIED)
     if not request.topics:
@@ -56,14 +63,17 @@ def _alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Ste
         for topic in request.topics
         for each in topic.partitions
     ]
-    outcomes = yield from committed(
-        lambda: alter_reassignments(
+
+    def decide(batch: Sequence[Reassignment]) -> Decided[None]:
+        return alter_reassignments(
             cluster.image,
-            asked,
+            batch,
             lambda topic: allows_unclean_elections(cluster.config, topic.configs),
             may_change_factor=request.allow_replication_factor_change,
         )
-    )
+
+    batches = partition_batches(cluster.image, asked, lambda each: each.topic, moves=True)
+    outcomes = yield from committed_in_batches(batches, decide)
     return _respond(request, _NONE, iter(outcomes))
 
 

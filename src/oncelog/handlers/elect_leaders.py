@@ -11,11 +11,12 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
+from oncelog.core.controller.commits import partition_batches
 from oncelog.core.controller.elections import ElectionType, elect
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import HURRIED, committed, may_cluster
+from oncelog.handlers.support.metadata_changes import HURRIED, committed_in_batches, may_cluster
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -61,7 +62,10 @@ def _elect(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeaders
     )
     flat = [(TopicName(topic), partition) for topic, partitions in asked for partition in partitions]
     election = ElectionType(request.election_type)
-    outcomes = yield from committed(lambda: elect(context.cluster.image, election, flat))
+    outcomes = yield from committed_in_batches(
+        partition_batches(image, flat, lambda place: place[0], moves=False),
+        lambda batch: elect(context.cluster.image, election, batch),
+    )
     if len(flat) > _MANY:
         yield NextSlice()
     results = {topic: ReplicaElectionResult(topic=topic) for topic, _ in asked}

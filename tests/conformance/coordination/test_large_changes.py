@@ -12,15 +12,27 @@ from oncelog.base.ids import BrokerId
 from oncelog.base.tree import MAX_COMMIT_BYTES
 from oncelog.core.controller.image import load_image
 from oncelog.core.controller.registration import Registration, register
+from oncelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.conformance.coordination.trees import TREES
 from tests.unit.handlers.cluster_broker import HOST, PORT, ClusterBroker
 
 pytestmark = pytest.mark.slow
 
 PARTITIONS = 1_500
+MOVED = 500
 NAME = "a-topic-with-a-name-of-some-length"
 
 
@@ -103,3 +115,40 @@ def test_a_deletion_that_was_interrupted_is_gone_on_with(broker: ClusterBroker) 
     assert broker.image.topics[NAME].partitions[-1].leader == -1
     assert delete(broker, NAME) == {ErrorCode.NONE}
     assert not broker.image.topics
+
+
+def test_replicas_of_many_partitions_move_and_get_their_preferred_leaders(broker: ClusterBroker) -> None:
+    names = [f"{NAME}-{number}" for number in range(2)]
+    topics = [CreatableTopic(name=name, num_partitions=MOVED, replication_factor=3) for name in names]
+    assert create(broker, *topics) == {0}
+    broker.commit_sizes.clear()
+    wanted = [ReassignablePartition(partition_index=index, replicas=[3, 2, 1]) for index in range(MOVED)]
+    moved = [ReassignableTopic(name=name, partitions=wanted) for name in names]
+    response = broker.call(AlterPartitionReassignmentsRequest(topics=moved, timeout_ms=1000), 1)
+    assert {each.error_code for topic in response.responses for each in topic.partitions} == {0}
+    assert len(broker.commit_sizes) > 1
+    states = [state for name in names for state in broker.image.topics[name].partitions]
+    assert {state.replicas for state in states} == {(3, 2, 1)}
+    elected = broker.call(ElectLeadersRequest(topic_partitions=None, timeout_ms=1000), 2)
+    codes = {each.error_code for topic in elected.replica_election_results for each in topic.partition_result}
+    assert codes <= {0}
+    assert {state.leader for name in names for state in broker.image.topics[name].partitions} == {3}
+
+
+def test_configs_of_many_topics(broker: ClusterBroker) -> None:
+    topics = [CreatableTopic(name=f"{NAME}-{number}", num_partitions=1, replication_factor=1) for number in range(50)]
+    assert create(broker, *topics) == {0}
+    broker.commit_sizes.clear()
+    value = ",".join(f"{number}:1" for number in range(3_000))  # as throttled replicas are named
+    configs = [AlterableConfig(name="leader.replication.throttled.replicas", config_operation=0, value=value)]
+    names = [topic.name for topic in topics]
+    resources = [
+        AlterConfigsResource(resource_type=2, resource_name=name, configs=configs)
+        for name in (*names, "absent", names[0])
+    ]
+    response = broker.call(IncrementalAlterConfigsRequest(resources=resources), 1)
+    codes = [each.error_code for each in response.responses]
+    refused = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST]
+    assert codes == [ErrorCode.INVALID_REQUEST, *[0] * 49, *refused], "one is named twice, at both ends of the request"
+    assert len(broker.commit_sizes) > 1
+    assert dict(broker.image.topics[names[1]].configs) == {configs[0].name: value}

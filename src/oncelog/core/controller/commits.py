@@ -7,8 +7,8 @@ node where they change. They are written in order; each names the versions that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from oncelog.base.ids import TopicName
 from oncelog.base.tree import Check, Operation, Set
@@ -16,10 +16,16 @@ from oncelog.core.controller import layout
 from oncelog.core.controller.image import ClusterImage
 from oncelog.core.controller.model import PartitionImage, TopicImage
 
+T = TypeVar("T")
+
 COMMIT_BYTES: Final = 256 * 1024
 _OPERATION_BYTES: Final = 64
 """An operation beside its path and its value."""
 _PARTITIONS_A_GROUP: Final = 100
+_STATE_BYTES: Final = 600
+"""A partition's state with its path, the longest name of a topic, and a dozen replicas."""
+_ASSIGNMENT_BYTES: Final = 40
+"""A partition in its topic's node: three replicas, three more that are added, and their places in the two lists."""
 
 Changes = Mapping[TopicName, Mapping[int, PartitionImage]]
 """Partitions as they are to be, by topic and number; ``version`` is that of the state they were decided on."""
@@ -48,6 +54,30 @@ def operations_of(image: ClusterImage, changes: Changes) -> list[Operation]:
         for name, partitions in changes.items()
         for operation in _topic_group(image, image.topics[name], partitions)[1]
     ]
+
+
+def partition_batches(
+    image: ClusterImage, items: Sequence[T], topic_of: Callable[[T], TopicName], *, moves: bool
+) -> Iterator[Sequence[T]]:
+    """Items that change one partition each, in order, in batches of which each fits a commit; ``moves``: the topic's
+    node changes too, and is counted once a batch."""
+    batch: list[T] = []
+    size, counted = 0, set[TopicName]()
+    for item in items:
+        name = topic_of(item)
+        node_size = 0
+        if moves and name in image.topics and name not in counted:
+            node_size = _ASSIGNMENT_BYTES * len(image.topics[name].partitions)
+        if batch and size + node_size + _STATE_BYTES > COMMIT_BYTES:
+            yield batch
+            batch, size, counted = [], 0, set()
+        if name not in counted:
+            size += node_size
+            counted.add(name)
+        batch.append(item)
+        size += _STATE_BYTES
+    if batch:
+        yield batch
 
 
 def size_bytes(operations: Iterable[Operation]) -> int:

@@ -6,9 +6,10 @@ In both cases the configs that the resource would have afterwards are checked as
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicName
@@ -59,17 +60,41 @@ class Alteration:
     replace: bool = False
 
 
-def alter_configs(
-    image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alterations: Sequence[Alteration]
-) -> Decided[None]:
-    """Decide each alteration; one refused leaves the others in force."""
+def repeated_resources(alterations: Iterable[Alteration]) -> set[Resource]:
+    """The resources of more than one alteration."""
     asked = Counter(alteration.resource for alteration in alterations)
+    return {resource for resource, count in asked.items() if count > 1}
+
+
+def alteration_bytes(image: ClusterImage, alteration: Alteration) -> int:
+    """About the size of an alteration in a commit: the node as it is, and what is set."""
+    resource = alteration.resource
+    topic = image.topics.get(TopicName(resource.name)) if resource.type == ConfigResourceType.TOPIC else None
+    before = () if topic is None else topic.configs.items()
+    after = [*before, *((change.key, change.value or "") for change in alteration.changes)]
+    return _NODE_BYTES + 3 * len(resource.name) + sum(len(key) + 4 * len(value) + 6 for key, value in after)
+
+
+_NODE_BYTES: Final = 150
+"""A config node without its name and configs, and its path."""
+
+
+def alter_configs(
+    image: ClusterImage,
+    config: BrokerConfig,
+    broker_id: BrokerId,
+    alterations: Sequence[Alteration],
+    repeated: Collection[Resource] = (),
+) -> Decided[None]:
+    """Decide each alteration; one refused leaves the others in force. Those of a resource that is named more than once
+    are refused, here or in the other parts of the request (``repeated``)."""
+    twice = {*repeated, *repeated_resources(alterations)}
     operations: list[Operation] = []
     outcomes: list[Refusal | None] = []
     is_topic = any(alteration.resource.type == ConfigResourceType.TOPIC for alteration in alterations)
     for alteration in alterations:
         try:
-            if asked[alteration.resource] > 1:
+            if alteration.resource in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             operations.extend(_alter(image, config, broker_id, alteration))
         except Refused as refused:

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.core.controller.config_changes import Alteration, ChangeType, alter_configs
-from oncelog.core.controller.outcomes import Refusal
+from oncelog.core.controller.config_changes import (
+    Alteration,
+    ChangeType,
+    alter_configs,
+    alteration_bytes,
+    repeated_resources,
+)
+from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.resources import ConfigResourceType, Resource
+from oncelog.core.controller.topic_parts import batches
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, committed, may_cluster, may_topic, outcome_error
+from oncelog.handlers.support.metadata_changes import (
+    CLUSTER_DENIED,
+    committed_in_batches,
+    may_cluster,
+    may_topic,
+    outcome_error,
+)
 from oncelog.handlers.support.waits import Steps
 
 T = TypeVar("T")
 JAAS: Final = "sasl.jaas.config"
+RESOURCES_A_COMMIT: Final = 1000
+"""At most; large ones are fewer."""
 ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
@@ -32,13 +48,17 @@ ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def alter(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
-    """Change what can be changed, in one commit; one outcome for each alteration, in their order."""
+    """Change what can be changed, many in one commit; one outcome for each alteration, in their order."""
     denied = {each.resource: _denial(context, each.resource) or _unusable_login(each) for each in alterations}
     allowed = [each for each in alterations if denied[each.resource] is None]
     cluster = context.cluster
-    outcomes = yield from committed(
-        lambda: alter_configs(cluster.image, cluster.config, cluster.broker_id, allowed), dry_run=dry_run
-    )
+    repeated = repeated_resources(allowed)
+
+    def decide(batch: Sequence[Alteration]) -> Decided[None]:
+        return alter_configs(cluster.image, cluster.config, cluster.broker_id, batch, repeated)
+
+    found = batches(allowed, partial(alteration_bytes, cluster.image), RESOURCES_A_COMMIT)
+    outcomes = yield from committed_in_batches(found, decide, dry_run=dry_run)
     decided = iter(outcomes)
     return [next(decided) if denied[each.resource] is None else denied[each.resource] for each in alterations]
 
